@@ -1,0 +1,37 @@
+"""A linear-chain CRF sequence tagger on MindSpore.
+
+The public names are loaded when they are first asked for, so that the parts which need no MindSpore
+start without it.
+"""
+
+import importlib
+
+from ms_crf.environment import prepare as _prepare
+
+_prepare()
+
+_HOMES = {
+    'CRF': 'crf',
+    'BiLSTM_CRF': 'tagger_model',
+    'sequence_mask': 'masks',
+    'compute_score': 'functional',
+    'compute_normalizer': 'functional',
+    'viterbi_decode': 'functional',
+    'post_decode': 'backtrace',
+    'allowed_transitions': 'constraints',
+    'check_batch': 'checks',
+}
+__all__ = sorted(_HOMES)
+__version__ = '0.1.0'
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    value = getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return __all__

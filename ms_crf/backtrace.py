@@ -1,0 +1,48 @@
+"""The walk back through a Viterbi history on the host, for graphs that stop at score and history."""
+
+import numpy as np
+
+from ms_crf.checks import as_array, check_lengths
+
+
+def post_decode(score, history, seq_length):
+    """Best paths from Viterbi scores and history.
+
+    Args:
+        score: (B, K), score of the best path ending in each tag.
+        history: (L - 1, B, K) or a tuple of L - 1 times (B, K): the tag at t of the best path that has
+            tag j at t + 1. What stands there behind a row's end is not read.
+        seq_length: (B,) lengths, 0 to L.
+
+    Returns:
+        A list of B lists of int, each as long as its sentence.
+    """
+    score = as_array(score)                                        # (B, K)
+    lengths = as_array(seq_length).astype(np.int64)                # (B,)
+    if score.ndim != 2:
+        raise ValueError(f'score must be (batch, num_tags), got shape {score.shape}')
+    batch, num_tags = score.shape
+    if isinstance(history, (tuple, list)):
+        history = np.stack([as_array(step) for step in history]) if history else np.zeros((0, batch, num_tags), int)
+    else:
+        history = as_array(history)
+    if history.ndim != 3 or history.shape[1:] != score.shape:
+        raise ValueError(f'history must be (length - 1, {batch}, {num_tags}) like score, got shape {history.shape}')
+    if lengths.shape != (batch,):
+        raise ValueError(f'seq_length must be ({batch},) like score[:, 0], got shape {lengths.shape}')
+    length = len(history) + 1
+    check_lengths(lengths, length)
+
+    # One flat array a step, so that a step back for the whole batch is one `take`.
+    offsets = np.arange(batch) * num_tags                        # (B,)
+    steps = history + offsets[:, None]                           # (L-1, B, K)
+    if lengths.min() < length:                                   # behind a row's end every tag stays
+        behind = np.arange(1, length)[:, None] >= lengths        # (L-1, B)
+        steps = np.where(behind[:, :, None], np.arange(batch * num_tags).reshape(batch, num_tags), steps)
+    steps = steps.reshape(length - 1, batch * num_tags)
+    states = np.empty((length, batch), np.int64)
+    state = states[-1] = score.argmax(1) + offsets               # (B,)
+    for position in range(length - 2, -1, -1):
+        state = states[position] = steps[position].take(state)
+    paths = (states - offsets).T.tolist()                        # B lists of L
+    return [path[:count] for path, count in zip(paths, lengths.tolist())]

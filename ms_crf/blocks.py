@@ -1,0 +1,36 @@
+"""Time in blocks: short sentences are one unrolled block, long ones a loop over blocks of one size.
+
+An unrolled step costs the compiler 10 ms and its stack a few frames, a loop costs the run 0.1 ms a turn.
+"""
+
+import mindspore as ms
+from mindspore import Tensor, ops
+
+UNROLLED = 128   # up to this many steps there is no loop
+LOOPED = 64      # steps of a block in a loop
+
+
+@ops.constexpr
+def split_length(steps, unrolled=UNROLLED, looped=LOOPED):
+    """Number of blocks and steps in each (even), so that blocks * size >= steps."""
+    if steps <= unrolled:
+        return 1, max(2, steps + steps % 2)
+    return (steps + looped - 1) // looped, looped
+
+
+def pad_time(tensor, steps):
+    """Zeros (False) behind the first axis up to `steps`; ReverseSequence never moves them before real positions."""
+    missing = steps - tensor.shape[0]
+    if missing == 0:
+        return tensor
+    return ops.concat((tensor, ops.zeros((missing,) + tensor.shape[1:], tensor.dtype)), 0)
+
+
+def put_block(buffer, index, block):
+    """The buffer (blocks, ...) with `block` at `index`, a scalar tensor."""
+    return ops.tensor_scatter_update(buffer, index.reshape(1, 1), block.expand_dims(0))
+
+
+def first_block():
+    """The loop's counter: a tensor, so that the graph keeps the loop instead of unrolling it."""
+    return Tensor(0, ms.int32)

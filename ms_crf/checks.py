@@ -1,0 +1,109 @@
+"""What arguments must be, and one line about the one that is not.
+
+The first half looks at shapes and types, which a graph knows while it is compiled; the second half
+at values, which only the host can.
+"""
+
+import numpy as np
+
+FLOATS = ('Float16', 'BFloat16', 'Float32', 'Float64')
+INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UInt64')
+REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
+
+
+def check_num_tags(num_tags):
+    if isinstance(num_tags, bool) or not isinstance(num_tags, (int, np.integer)):
+        raise TypeError(f'num_tags must be an int, got {type(num_tags).__name__}')
+    if num_tags < 1:
+        raise ValueError(f'num_tags must be at least 1, got {num_tags}')
+
+
+def check_reduction(reduction):
+    if reduction not in REDUCTIONS:
+        raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')
+
+
+def check_types(emissions, tags=None, seq_length=None):
+    """Names of the arguments' types ('Float32', ...; None for an argument that is not given)."""
+    if emissions not in FLOATS:
+        raise TypeError(f'emissions must be a tensor of floats, got {emissions}')
+    if tags is not None and tags not in INTEGERS:
+        raise TypeError(f'tags must be a tensor of integers, got {tags}')
+    if seq_length is not None and seq_length not in INTEGERS:
+        raise TypeError(f'seq_length must be a tensor of integers, got {seq_length}')
+
+
+def check_shapes(num_tags, batch_first, emissions, tags=None, seq_length=None):
+    """Shapes as tuples; None for an argument that is not given."""
+    layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
+    if len(emissions) != 3:
+        raise ValueError(f'emissions must be {layout}, got shape {emissions}')
+    if emissions[2] != num_tags:
+        raise ValueError(f'emissions must be {layout} with num_tags = {num_tags}, got shape {emissions}')
+    if 0 in emissions:
+        raise ValueError(f'emissions must be {layout} with no empty axis, got shape {emissions}')
+    if tags is not None and tags != emissions[:2]:
+        raise ValueError(f'tags must be {layout[:-11]}) like emissions[..., 0] = {emissions[:2]}, got shape {tags}; '
+                         f'batch_first is {batch_first}')
+    batch = emissions[0] if batch_first else emissions[1]
+    if seq_length is not None and seq_length != (batch,):
+        raise ValueError(f'seq_length must be (batch,) = ({batch},) for emissions {emissions}, got shape {seq_length}; '
+                         f'batch_first is {batch_first}')
+
+
+def as_array(values):
+    """A NumPy array of a tensor, an array or a list."""
+    return values.asnumpy() if hasattr(values, 'asnumpy') else np.asarray(values)
+
+
+def check_lengths(seq_length, length):
+    """Raises ValueError unless every length is 0 to `length`."""
+    lengths = as_array(seq_length)
+    wrong = (lengths < 0) | (lengths > length)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}')
+
+
+def check_batch(tags, seq_length, num_tags, batch_first=False):
+    """Values that a graph can't check, on the host: call it where batches are made.
+
+    A negative tag means that the tag is not known; what stands on padding is not looked at.
+
+    Args:
+        tags: (length, batch) or, with batch_first, (batch, length); tensor, array or lists.
+        seq_length: (batch,), or None where every row is full.
+        num_tags: tags must be below it.
+        batch_first: the layout of tags.
+
+    Raises:
+        ValueError: with row and position of the first tag or length that can't be.
+    """
+    tags = as_array(tags)
+    if tags.ndim != 2:
+        raise ValueError(f'tags must have two axes, got shape {tags.shape}')
+    if tags.dtype.kind not in 'iu':
+        raise TypeError(f'tags must be integers, got {tags.dtype}')
+    tags = tags if batch_first else tags.T                       # (B, L)
+    batch, length = tags.shape
+    live = np.ones(tags.shape, bool)
+    if seq_length is not None:
+        lengths = as_array(seq_length)
+        if lengths.shape != (batch,):
+            raise ValueError(f'seq_length must be ({batch},), one for each row of tags, got shape {lengths.shape}')
+        if lengths.dtype.kind not in 'iu':
+            raise TypeError(f'seq_length must be integers, got {lengths.dtype}')
+        check_lengths(lengths, length)
+        live = np.arange(length) < lengths[:, None]
+    wrong = live & (tags >= num_tags)
+    if wrong.any():
+        row, position = np.argwhere(wrong)[0]
+        raise ValueError(f'tags must be below num_tags = {num_tags}, got {tags[row, position]} '
+                         f'in row {row}, position {position}')
+
+
+def check_n(n):
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f'n must be an int, got {type(n).__name__}')
+    if n < 1:
+        raise ValueError(f'n must be at least 1, got {n}')

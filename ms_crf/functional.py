@@ -1,0 +1,64 @@
+"""The functions of the MindSpore tutorial on LSTM+CRF under their names and argument order, length first.
+
+Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which are the first of each row.
+"""
+
+import mindspore as ms
+from mindspore import ops
+
+from ms_crf import masks
+from ms_crf.gradients import LogNormalizer, value_of
+from ms_crf.posterior import count_transitions, mark_tags, path_score
+from ms_crf.scores import ones_like
+from ms_crf.viterbi import viterbi
+
+
+_log_normalizer = LogNormalizer()
+
+
+def _from_mask(emissions, mask):
+    """Emissions (L, B, K) in float32 with cleared padding, lengths (B,) int32."""
+    lengths = mask.astype(ms.int32).sum(0).astype(ms.int32)
+    return masks.clear_padding(emissions.astype(ms.float32), lengths), lengths
+
+
+def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans):
+    """Score (B,) of the given tags; 0 for rows of length 0.
+
+    Args:
+        emissions: (L, B, K).
+        tags: (L, B), all known.
+        seq_ends: (B,), the last real position of each row; the mask says the same.
+        mask: (L, B).
+        trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
+    """
+    emissions, lengths = _from_mask(emissions, mask)
+    tags, num_tags = tags.astype(ms.int32), emissions.shape[-1]
+    tags = ops.select(masks.real(lengths, tags.shape[0]), tags, -ones_like(tags))
+    marked = mark_tags(tags, num_tags)                       # (L, B, K)
+    counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
+    return path_score(emissions, lengths, marked, counts, trans, start_trans, end_trans)
+
+
+def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
+    """Log (B,) of the sum of exp(score) over all paths; 0 for rows of length 0.
+
+    Args:
+        emissions: (L, B, K).
+        mask: (L, B).
+        trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
+    """
+    emissions, lengths = _from_mask(emissions, mask)
+    return value_of(_log_normalizer(emissions, lengths, trans, start_trans, end_trans))
+
+
+def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
+    """Score (B, K) of the best path ending in each tag, and history (L - 1, B, K), as `post_decode` takes them.
+
+    Args:
+        emissions: (L, B, K).
+        mask: (L, B).
+        trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
+    """
+    emissions, lengths = _from_mask(emissions, mask)
+    return viterbi(emissions, lengths, trans, start_trans, end_trans)

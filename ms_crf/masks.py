@@ -1,0 +1,50 @@
+"""Where rows of a batch are real, by their lengths."""
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, ops
+
+from ms_crf.scores import zeros_like
+
+
+@ops.constexpr
+def _positions(first, count):
+    """first, first + 1, ... as a constant (count, 1)."""
+    return Tensor(np.arange(first, first + count, dtype=np.int32).reshape(count, 1))
+
+
+def real(lengths, length):
+    """(length, batch) bool: True on real positions."""
+    return _positions(0, length) < lengths
+
+
+def continued(lengths, length):
+    """(length, batch) bool: True where another real position follows."""
+    return _positions(1, length) < lengths
+
+
+def at_last(values, lengths):
+    """What stands at the last real position of each row: (L, B, K) to (B, K), 0 for rows of length 0."""
+    _, batch, width = values.shape
+    place = ops.broadcast_to(ops.maximum(lengths - 1, 0).reshape(1, batch, 1), (1, batch, width))
+    found = ops.gather_elements(values, 0, place)[0]             # (B, K)
+    return ops.select((lengths > 0).expand_dims(-1), found, zeros_like(found))
+
+
+def clear_padding(values, lengths):
+    """Values (L, B, K) with 0 on padding, whatever stood there."""
+    return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
+
+
+def sequence_mask(seq_length, max_length, batch_first=False):
+    """1 on real positions, 0 on padding, in int64: (max_length, batch), or (batch, max_length) with batch_first.
+
+    Args:
+        seq_length: (batch,) integers.
+        max_length: int, the padded length.
+        batch_first: layout of the result.
+    """
+    mask = real(seq_length, max_length).astype(ms.int64)
+    if batch_first:
+        mask = ops.transpose(mask, (1, 0))
+    return mask

@@ -1,0 +1,91 @@
+"""The n best paths: a Viterbi recursion that keeps n of them for each tag.
+
+Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
+"""
+
+import mindspore as ms
+from mindspore import ops
+
+from ms_crf import masks
+from ms_crf.blocks import first_block, pad_time, put_block
+from ms_crf.checks import check_n
+from ms_crf.scores import FORBIDDEN, MISMATCH, largest_of, ones_like, zeros_like
+from ms_crf.viterbi import walk_back
+
+ABSENT = MISMATCH             # stands for a path that is not there
+LOWEST = -3.4028234663852886e38
+
+
+def _largest(candidates, n):
+    """The n largest over axis 1 of (B, S, M), the first of equals first: indices and values, both (B, M, n)."""
+    positions = ops.arange(candidates.shape[1]).astype(ms.int64).reshape(1, -1, 1)
+    choose = ops.ArgMaxWithValue(1, True)
+    indices, values = [], []
+    for _ in range(n):
+        index, value = choose(candidates)                        # (B, 1, M)
+        indices.append(index)
+        values.append(value)
+        candidates = ops.select(ops.equal(positions, index), LOWEST * ones_like(candidates), candidates)
+    return ops.transpose(ops.concat(indices, 1), (0, 2, 1)), ops.transpose(ops.concat(values, 1), (0, 2, 1))
+
+
+def best_paths(emissions, lengths, transitions, start, end, n):
+    """Paths (B, n, L) int32, 0 on padding, and scores (B, n), best first; LOWEST where there is no further path.
+
+    Args:
+        emissions: (L, B, K) float32, 0 on padding.
+        lengths: (B,) int32.
+        transitions, start, end: (K, K), (K,), (K,) float32.
+        n: int, how many.
+    """
+    check_n(n)
+    length, batch, num_tags = emissions.shape
+    states = num_tags * n
+    peaks = largest_of(emissions)                                # (L, B, 1)
+    lowered = emissions - peaks
+    total = peaks.sum(0)                                         # (B, 1)
+    scores = (start + lowered[0]).expand_dims(-1)                # (B, K, 1)
+    if n > 1:
+        scores = ops.concat((scores, ops.full((batch, num_tags, n - 1), ABSENT, dtype=ms.float32)), 2)
+    scores = scores.reshape(batch, states)
+    history = ()
+    if length > 1:
+        size = max(1, 16 // n)                                   # steps of a block
+        blocks = (length - 1 + size - 1) // size
+        lowered = pad_time(lowered[1:], blocks * size).reshape(blocks, size, batch, num_tags)
+        following = masks.continued(lengths, blocks * size).reshape(blocks, size, batch)
+        steps = transitions.expand_dims(1)                       # (K, 1, K)
+        steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
+        history = ops.zeros((blocks, size, batch, states), ms.int64)
+        index = first_block()
+        while index < blocks:
+            emission = ops.gather(lowered, index, 0)             # (C, B, K)
+            moves = ops.gather(following, index, 0)              # (C, B)
+            came = []
+            for step in range(size):
+                candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)   # (B, S, K)
+                chosen, values = _largest(candidates, n)         # (B, K, n)
+                move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states))
+                scores = ops.select(move, values.reshape(batch, states), scores)
+                came.append(chosen.reshape(batch, states))
+            history = put_block(history, index, ops.stack(came, 0))
+            peak = largest_of(scores)
+            scores = scores - peak
+            total = total + peak
+            index = index + 1
+        history = history.reshape(blocks * size, batch, states)[:length - 1]
+
+    ends = ops.broadcast_to(end.expand_dims(-1), (num_tags, n)).reshape(states)
+    last, scores = _largest((scores + ends).expand_dims(-1), n)  # (B, 1, n)
+    scores = scores[:, 0]                                        # (B, n)
+    present = scores > FORBIDDEN / 2
+    scores = scores + total
+    # A row of length 0 has one path, the empty one.
+    empty = (lengths == 0).expand_dims(-1)                       # (B, 1)
+    first = ops.arange(n).expand_dims(0) == 0                    # (1, n)
+    present = ops.logical_or(ops.logical_and(present, ops.logical_not(empty)), ops.logical_and(empty, first))
+    scores = ops.select(ops.broadcast_to(empty, scores.shape), zeros_like(scores), scores)
+    scores = ops.select(present, scores, LOWEST * ones_like(scores))
+    paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
+    kept = ops.logical_and(masks.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
+    return ops.transpose(paths.astype(ms.int32) * kept.astype(ms.int32), (1, 2, 0)), scores

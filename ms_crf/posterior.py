@@ -1,0 +1,100 @@
+"""Normaliser, loss and posteriors of a chain: scaled products where they hold, the log domain where they don't.
+
+Shapes: L length, B batch, K tags.
+"""
+
+import mindspore as ms
+from mindspore import ops
+
+from ms_crf import exact, masks, scaled
+from ms_crf.scores import MISMATCH, largest_of, ones_like, smallest_of, soften, sum_of, zeros_like
+
+
+def posteriors(emissions, lengths, transitions, start, end, usable):
+    """Log normaliser (B,), marginals (L, B, K) and expected transition counts (B, K, K).
+
+    Args:
+        emissions: (L, B, K) float32, 0 on padding.
+        lengths: (B,) int32.
+        transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
+        usable: (K,) bool, False for tags that constraints leave no way to; None if all can be.
+    """
+    peaks = largest_of(emissions)                                # (L, B, 1)
+    lowered = emissions - peaks
+    log_normalizer, marginals, pairs, reliable = scaled.forward_backward(
+        lowered, lengths, transitions, start, end, usable)
+    if not reliable:
+        log_normalizer, marginals, pairs = exact.forward_backward(lowered, lengths, transitions, start, end)
+    return log_normalizer + peaks.sum(0)[:, 0], marginals, pairs
+
+
+def mark_tags(tags, num_tags):
+    """Tags (L, B) as 1 at (position, row, tag) in (L, B, K); a negative tag marks nothing."""
+    return ops.equal(tags.expand_dims(-1), ops.arange(num_tags).astype(ms.int32)).astype(ms.float32)
+
+
+def count_transitions(tags, lengths, num_tags):
+    """How often each tag follows each in tags (L, B): (B, K, K); steps from or to unknown tags are not counted."""
+    length, batch = tags.shape
+    here, there = tags[:-1], tags[1:]                            # (L-1, B)
+    counted = ops.logical_and(masks.continued(lengths, length - 1), ops.minimum(here, there) >= 0)
+    rows = ops.arange(batch).astype(ms.int32) * num_tags * num_tags
+    nowhere = batch * num_tags * num_tags
+    places = ops.select(counted, rows + here * num_tags + there, nowhere * ones_like(here))
+    counts = ops.unsorted_segment_sum(counted.astype(ms.float32).reshape(-1), places.reshape(-1), nowhere + 1)
+    return counts[:nowhere].reshape(batch, num_tags, num_tags)
+
+
+def path_score(emissions, lengths, marked, counts, transitions, start, end):
+    """Score (B,) of the marked path.
+
+    Args:
+        emissions, marked: (L, B, K).
+        lengths: (B,).
+        counts: (B, K, K), how often each transition occurs.
+        transitions, start, end: (K, K), (K,), (K,).
+    """
+    batch = emissions.shape[1]
+    at_tags = (emissions * marked).sum(0) + marked[0] * start + masks.at_last(marked, lengths) * end   # (B, K)
+    between = counts.reshape(batch, -1) * transitions.reshape(-1)
+    return sum_of(ops.concat((at_tags, between), 1))[:, 0]
+
+
+def losses(emissions, tags, lengths, transitions, start, end, usable):
+    """Normaliser of all paths minus that of the paths through the known tags, with its gradient.
+
+    The gradient is posteriors of all paths minus posteriors of the known ones, which are plain counts
+    where every tag is known.
+
+    Args:
+        tags: (L, B) int32, negative where not known. The rest as in `posteriors`.
+
+    Returns:
+        loss (B,), and its gradient by emissions (L, B, K) and by transitions (B, K, K).
+    """
+    length, batch, num_tags = emissions.shape
+    emissions = emissions - largest_of(emissions)                # from both terms alike: less to round
+    every, marginals, pairs, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
+
+    live = masks.real(lengths, length)                           # (L, B)
+    marked = mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags)   # (L, B, K)
+    counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
+    if usable is None:
+        known = path_score(emissions, lengths, marked, counts, transitions, start, end)
+    else:
+        known = path_score(emissions, lengths, marked, counts, soften(transitions), soften(start), soften(end))
+    lowest = smallest_of(ops.select(live, tags, zeros_like(tags)))
+    if ops.logical_or(lowest < 0, ops.logical_not(reliable)):
+        # The log domain, for all paths and for those through the known tags side by side.
+        unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
+        free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
+        restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
+        stacked = ops.concat((emissions, masks.clear_padding(restricted, lengths)), 1)
+        value, by_tag, by_step = exact.forward_backward(
+            stacked, ops.concat((lengths, lengths), 0), transitions, start, end)
+        every, marginals, pairs = value[:batch], by_tag[:, :batch], by_step[:batch]
+        rows = (unknown.sum(0) > 0.0).expand_dims(-1)            # (B, 1), where plain counts don't do
+        known = ops.select(rows[:, 0], value[batch:], known)
+        marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag[:, batch:], marked)
+        counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step[batch:], counts)
+    return every - known, marginals - marked, pairs - counts

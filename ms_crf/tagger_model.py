@@ -1,0 +1,48 @@
+"""The tagger as one cell: embedding, BiLSTM, projection, CRF."""
+
+from mindspore import nn, ops
+
+from ms_crf.bilstm import BiLSTM
+from ms_crf.crf import CRF
+
+
+class BiLSTM_CRF(nn.Cell):
+    """Embedding, BiLSTM, a linear layer and a CRF, batch first.
+
+    Args:
+        vocab_size: number of token ids.
+        embedding_dim: width of a token's vector.
+        hidden_dim: width of the BiLSTM's output, half for each direction; even.
+        num_tags: number of tags.
+        padding_idx: the id whose vector starts as zeros.
+        reduction: of the loss, as in `CRF`.
+        constraints: as in `CRF`.
+    """
+
+    def __init__(self, vocab_size, embedding_dim, hidden_dim, num_tags, padding_idx=0, reduction='sum',
+                 constraints=None):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=padding_idx)
+        self.lstm = BiLSTM(embedding_dim, hidden_dim)
+        self.hidden2tag = nn.Dense(hidden_dim, num_tags, 'he_uniform')
+        self.crf = CRF(num_tags, batch_first=True, reduction=reduction, constraints=constraints)
+
+    def construct(self, inputs, seq_length, tags=None):
+        """The loss; without tags (score, history) as `post_decode` takes them.
+
+        Args:
+            inputs: (batch, length) token ids.
+            seq_length: (batch,), 0 to length.
+            tags: (batch, length); negative where not known.
+        """
+        return self.crf(self.emissions(inputs, seq_length), tags, seq_length)
+
+    def decode(self, inputs, seq_length):
+        """Best paths (batch, length) int32, 0 on padding, and their scores (batch,)."""
+        return self.crf.decode(self.emissions(inputs, seq_length), seq_length)
+
+    def emissions(self, inputs, seq_length):
+        """Scores of each tag at each position: (batch, length, num_tags)."""
+        vectors = ops.transpose(self.embedding(inputs), (1, 0, 2))   # (length, batch, embedding_dim)
+        hidden = self.lstm(vectors, seq_length)                      # (length, batch, hidden_dim)
+        return self.hidden2tag(ops.transpose(hidden, (1, 0, 2)))
