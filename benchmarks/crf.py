@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 SHAPES = ((32, 32, 9), (32, 128, 9), (1, 128, 9), (32, 128, 32))
+WARM_UP = 30  # calls at the start of each turn: the threads of either framework have gone to sleep by then
 TASKS = ('loss + gradient', 'decode to lists')
 
 
@@ -125,7 +126,7 @@ def serve(contestant):
             print(first, flush=True)
         else:
             task = tasks[int(words[0])]
-            for _ in range(5):
+            for _ in range(WARM_UP):
                 task()
             times = []
             for _ in range(int(words[1])):
@@ -156,8 +157,8 @@ def processor():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--rounds', type=int, default=12, help='turns of each contestant (default: %(default)s)')
-    parser.add_argument('--repeats', type=int, default=20, help='calls in a turn (default: %(default)s)')
+    parser.add_argument('--rounds', type=int, default=8, help='turns of each contestant (default: %(default)s)')
+    parser.add_argument('--repeats', type=int, default=50, help='calls in a turn (default: %(default)s)')
     parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.contestant:

@@ -88,4 +88,4 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     scores = ops.select(present, scores, LOWEST * ones_like(scores))
     paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
     kept = ops.logical_and(masks.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
-    return ops.transpose(paths.astype(ms.int32) * kept.astype(ms.int32), (1, 2, 0)), scores
+    return ops.transpose(paths * kept.astype(ms.int32), (1, 2, 0)), scores

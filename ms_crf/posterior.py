@@ -36,11 +36,13 @@ def mark_tags(tags, num_tags):
 def count_transitions(tags, lengths, num_tags):
     """How often each tag follows each in tags (L, B): (B, K, K); steps from or to unknown tags are not counted."""
     length, batch = tags.shape
-    here, there = tags[:-1], tags[1:]                            # (L-1, B)
-    counted = ops.logical_and(masks.continued(lengths, length - 1), ops.minimum(here, there) >= 0)
+    following = tags                                             # (L, B)
+    if length > 1:
+        following = ops.concat((tags[1:], tags[:1]), 0)
+    counted = ops.logical_and(masks.continued(lengths, length), ops.minimum(tags, following) >= 0)
     rows = ops.arange(batch).astype(ms.int32) * num_tags * num_tags
     nowhere = batch * num_tags * num_tags
-    places = ops.select(counted, rows + here * num_tags + there, nowhere * ones_like(here))
+    places = ops.select(counted, rows + tags * num_tags + following, nowhere * ones_like(tags))
     counts = ops.unsorted_segment_sum(counted.astype(ms.float32).reshape(-1), places.reshape(-1), nowhere + 1)
     return counts[:nowhere].reshape(batch, num_tags, num_tags)
 

@@ -170,8 +170,9 @@ def walk_back(history, last, lengths):
         last: (B, n).
         lengths: (B,); behind a row's end the state stays.
     """
+    last = last.astype(ms.int32).expand_dims(0)                  # (1, B, n)
     if len(history) == 0:
-        return last.expand_dims(0)
+        return last
     steps, batch, states = history.shape
     stay = ops.arange(states).astype(ms.int32)
     moves = ops.broadcast_to(masks.continued(lengths, steps).expand_dims(-1), history.shape)
@@ -181,7 +182,6 @@ def walk_back(history, last, lengths):
         joined = ops.gather_elements(maps[:-reach], 2, maps[reach:])
         maps = ops.concat((joined, maps[-reach:]), 0)
         reach = reach * 2
-    last = last.astype(ms.int32).expand_dims(0)                  # (1, B, n)
     index = ops.broadcast_to(last, (steps, batch, last.shape[-1]))
     return ops.concat((ops.gather_elements(maps, 2, index), last), 0)
 
@@ -190,6 +190,6 @@ def best_path(scores, history, lengths):
     """Paths (L, B) int32, 0 on padding, and their scores (B,) from what `viterbi` returns."""
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     paths = walk_back(history, last, lengths)[:, :, 0]           # (L, B)
-    paths = ops.select(masks.real(lengths, paths.shape[0]), paths.astype(ms.int32), zeros_like(paths))
+    paths = ops.select(masks.real(lengths, paths.shape[0]), paths, zeros_like(paths))
     score = score[:, 0]
     return paths, ops.select(lengths > 0, score, zeros_like(score))

@@ -1,0 +1,118 @@
+"""Every path of a small chain, in float64: what the recursions must agree with, and shares no code with them."""
+
+import itertools
+
+import numpy as np
+
+
+class Row:
+    """One sentence: all its allowed paths and their scores.
+
+    Args:
+        emissions: (n, K).
+        scores: dict of transitions (K, K), start (K,), end (K,).
+        constraints: (transitions, start, end) of bools, or None.
+    """
+
+    def __init__(self, emissions, scores, constraints=None):
+        self.length, self.num_tags = emissions.shape
+        paths = np.array(list(itertools.product(range(self.num_tags), repeat=self.length)), int)
+        paths = paths.reshape(self.num_tags ** self.length, self.length)
+        if constraints is not None and self.length:
+            allowed, start, end = constraints
+            keep = start[paths[:, 0]] & end[paths[:, -1]] & allowed[paths[:, :-1], paths[:, 1:]].all(1)
+            paths = paths[keep]
+        self.paths = paths
+        self.scores = np.zeros(len(paths))
+        if self.length:
+            self.scores += emissions[np.arange(self.length), paths].sum(1)
+            self.scores += scores['transitions'][paths[:, :-1], paths[:, 1:]].sum(1)
+            self.scores += scores['start'][paths[:, 0]] + scores['end'][paths[:, -1]]
+
+    def log_normalizer(self, tags=None):
+        """Over all paths, or over those that agree with tags (n,), negative where not known."""
+        scores = self.scores if tags is None else self.scores[self._agree(tags)]
+        top = scores.max()
+        return top + np.log(np.exp(scores - top).sum())
+
+    def loss(self, tags):
+        return self.log_normalizer() - self.log_normalizer(tags)
+
+    def marginals(self, tags=None):
+        """(n, K)."""
+        weights, paths = self._weights(tags)
+        return np.stack([(weights[:, None] * (paths == tag)).sum(0) for tag in range(self.num_tags)], 1)
+
+    def transition_counts(self, tags=None):
+        """(K, K)."""
+        weights, paths = self._weights(tags)
+        counts = np.zeros((self.num_tags, self.num_tags))
+        for weight, path in zip(weights, paths):
+            np.add.at(counts, (path[:-1], path[1:]), weight)
+        return counts
+
+    def best(self):
+        """The best path; of equals the one with the lowest last tag, then the lowest before it, and so on."""
+        ties = self.paths[self.scores == self.scores.max()]
+        return min(ties.tolist(), key=lambda path: path[::-1])
+
+    def ranked(self):
+        """Scores of all paths, best first."""
+        return np.sort(self.scores)[::-1]
+
+    def _agree(self, tags):
+        tags = np.asarray(tags)
+        return ((self.paths == tags) | (tags < 0)).all(1)
+
+    def _weights(self, tags):
+        agree = slice(None) if tags is None else self._agree(tags)
+        return np.exp(self.scores[agree] - self.log_normalizer(tags)), self.paths[agree]
+
+
+class Case:
+    """A random batch, length first: emissions (L, B, K), tags (L, B), lengths (B,), scores, and its rows."""
+
+    def __init__(self, seed, length, batch, num_tags, scale=1.0, constraints=None, unknown=0.0, integers=False):
+        rng = np.random.default_rng(seed)
+
+        def draw(*shape):
+            values = rng.normal(size=shape) * scale
+            return np.round(values) if integers else values.astype(np.float32).astype(np.float64)
+
+        self.num_tags, self.constraints = num_tags, constraints
+        self.emissions = draw(length, batch, num_tags)
+        self.scores = {'transitions': draw(num_tags, num_tags), 'start': draw(num_tags), 'end': draw(num_tags)}
+        self.lengths = rng.integers(0, length + 1, batch)
+        self.lengths[:2] = [length, min(1, length - 1)][:batch]
+        self.rows = [Row(self.emissions[:n, b], self.scores, constraints) for b, n in enumerate(self.lengths)]
+        self.tags = rng.integers(0, num_tags, (length, batch))
+        for b, (row, n) in enumerate(zip(self.rows, self.lengths)):
+            if constraints is not None and n:
+                self.tags[:n, b] = row.paths[rng.integers(len(row.paths))]
+        self.tags[rng.random((length, batch)) < unknown] = rng.choice([-1, -100])
+        # What stands on padding must not matter.
+        padding = np.arange(length)[:, None] >= self.lengths
+        self.emissions[padding] = rng.choice([1e4, -1e4])
+        self.tags[padding] = rng.choice([-1, 0])
+
+    def known(self, b):
+        return self.tags[:self.lengths[b], b]
+
+    def losses(self):
+        return np.array([row.loss(self.known(b)) for b, row in enumerate(self.rows)])
+
+    def by_position(self, of_row):
+        """Values (n, K) of each row as (L, B, K), 0 on padding."""
+        result = np.zeros(self.emissions.shape)
+        for b, row in enumerate(self.rows):
+            if row.length:
+                result[:row.length, b] = of_row(b, row)
+        return result
+
+    def gradients(self):
+        """Of the summed loss, by emissions, transitions, start and end."""
+        emissions = self.by_position(lambda b, row: row.marginals() - row.marginals(self.known(b)))
+        transitions = sum(row.transition_counts() - row.transition_counts(self.known(b))
+                          for b, row in enumerate(self.rows) if row.length)
+        ends = sum(emissions[n - 1, b] for b, n in enumerate(self.lengths) if n)
+        return emissions, transitions, emissions[0].sum(0), ends

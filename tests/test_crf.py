@@ -1,0 +1,222 @@
+"""The layer against all paths: loss, gradients, best paths, n-best and posteriors, in both modes."""
+
+import itertools
+
+import mindspore as ms
+import numpy as np
+import pytest
+from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from oracle import Case
+
+from ms_crf import allowed_transitions, post_decode
+
+BIO = allowed_transitions('BIO', ['O', 'B-X', 'I-X', 'B-Y'])
+BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
+
+# One compilation serves all seeds of a shape; K ** 3 * B chooses how the best path is found.
+SHAPES = {
+    'plain': {'length': 6, 'batch': 5, 'num_tags': 4},
+    'constrained': {'length': 5, 'batch': 4, 'num_tags': 4, 'constraints': BIO},
+    'unknown tags': {'length': 5, 'batch': 6, 'num_tags': 3, 'unknown': 0.4},
+    'constrained, unknown tags': {'length': 5, 'batch': 4, 'num_tags': 5, 'constraints': BIOES, 'unknown': 0.5},
+    'large scores': {'length': 4, 'batch': 4, 'num_tags': 3, 'scale': 50.0},
+    'single tokens': {'length': 1, 'batch': 3, 'num_tags': 3},
+    'wide batch': {'length': 3, 'batch': 40, 'num_tags': 5},
+}
+SEEDS = range(4)
+
+
+def check(case, crf, run):
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    loss, gradients = run['loss'](emissions, tags, lengths)
+    close(loss, case.losses().sum())
+    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(found, expected)
+    close(run['log_prob'](emissions, tags, lengths), -case.losses())
+    close(run['normalizer'](emissions, lengths), [row.log_normalizer() for row in case.rows])
+    close(run['marginals'](emissions, lengths), case.by_position(lambda b, row: row.marginals()))
+
+    best = [row.best() for row in case.rows]
+    paths, scores = (result.asnumpy() for result in run['decode'](emissions, lengths))
+    assert [path[:n].tolist() for path, n in zip(paths, case.lengths)] == best
+    assert paths.dtype == np.int32
+    assert not paths[np.arange(paths.shape[1]) >= case.lengths[:, None]].any()
+    close(scores, [row.scores.max() for row in case.rows])
+    score, history = run['viterbi'](emissions, lengths)
+    assert post_decode(score, history, lengths) == best
+
+    paths, scores = (result.asnumpy() for result in run['nbest'](emissions, lengths))
+    for b, row in enumerate(case.rows):
+        count = min(len(row.scores), scores.shape[1])
+        close(scores[b, :count], row.ranked()[:count])
+        assert (scores[b, count:] < row.scores.min()).all()
+        found = [tuple(path[:row.length].tolist()) for path in paths[b, :count]]
+        assert len(set(found)) == count
+        by_path = dict(zip(map(tuple, row.paths.tolist()), row.scores))
+        close([by_path[path] for path in found], scores[b, :count])
+        assert found[0] == tuple(best[b])
+        posteriors = np.exp(scores[b] - row.log_normalizer())
+        close(posteriors[:count], np.exp(row.ranked()[:count] - row.log_normalizer()))
+        assert not posteriors[count:].any()
+
+
+def functions(crf, compiled, n=7):
+    def loss(emissions, tags, lengths):
+        return crf(emissions, tags, lengths)
+
+    def viterbi(emissions, lengths):
+        return crf(emissions, seq_length=lengths)
+
+    def decode(emissions, lengths):
+        return crf.decode(emissions, lengths)
+
+    def nbest(emissions, lengths):
+        return crf.nbest(emissions, n, lengths)
+
+    def marginals(emissions, lengths):
+        return crf.marginals(emissions, lengths)
+
+    def normalizer(emissions, lengths):
+        return crf.normalizer(emissions, lengths)
+
+    def log_prob(emissions, tags, lengths):
+        return crf.log_prob(emissions, tags, lengths)
+
+    run = {name: compiled(function) for name, function in locals().items() if callable(function) and function
+           not in (crf, compiled)}
+    run['loss'] = compiled(ms.value_and_grad(loss, 0, parameters(crf)))
+    return run
+
+
+@pytest.mark.parametrize('name', SHAPES)
+def test_agrees_with_all_paths(name, compiled):
+    crf = make_crf(Case(0, **SHAPES[name]))
+    run = functions(crf, compiled)
+    for seed in SEEDS:
+        case = Case(seed, **SHAPES[name])
+        for scores, parameter in zip(case.scores.values(), parameters(crf)):
+            ms.ops.assign(parameter, float_tensor(scores))       # a graph does not see set_data once it is compiled
+        check(case, crf, run)
+
+
+@pytest.mark.parametrize('shape', list(itertools.product([1, 2, 7], [1, 3], [1, 2, 4])))
+@pytest.mark.parametrize('constrained', [False, True])
+def test_agrees_in_many_shapes(shape, constrained):
+    constraints = None
+    if constrained:
+        rng = np.random.default_rng(sum(shape))
+        allowed = rng.random((shape[2], shape[2])) < 0.7
+        np.fill_diagonal(allowed, True)
+        constraints = (allowed, np.arange(shape[2]) < 2, np.arange(shape[2]) > shape[2] - 3)
+        constraints[2][0] = True
+    case = Case(shape[0], *shape, constraints=constraints, unknown=0.3)
+    crf = make_crf(case)
+    check(case, crf, functions(crf, lambda function: function, n=3))
+
+
+def test_equal_paths_give_the_lowest_tag(compiled):
+    case = Case(3, 6, 5, 3, integers=True)
+    wide = Case(3, 4, 200, 3, integers=True)
+    for batch in (case, wide):
+        crf = make_crf(batch)
+        run = functions(crf, compiled)
+        best = [row.best() for row in batch.rows]
+        assert sum((row.scores == row.scores.max()).sum() > 1 for row in batch.rows) > 0
+        emissions, lengths = float_tensor(batch.emissions), int_tensor(batch.lengths)
+        paths = run['decode'](emissions, lengths)[0].asnumpy()
+        assert [path[:n].tolist() for path, n in zip(paths, batch.lengths)] == best
+        assert post_decode(*run['viterbi'](emissions, lengths), lengths) == best
+        paths = run['nbest'](emissions, lengths)[0].asnumpy()[:, 0]
+        assert [path[:n].tolist() for path, n in zip(paths, batch.lengths)] == best
+
+
+def test_reductions_and_layouts(compiled):
+    case = Case(1, 5, 4, 3)
+    losses = case.losses()
+    expected = {'none': losses, 'sum': losses.sum(), 'mean': losses.sum() / (case.lengths > 0).sum(),
+                'token_mean': losses.sum() / case.lengths.sum()}
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    for reduction, value in expected.items():
+        crf = make_crf(case, reduction=reduction)
+        run = compiled(lambda_free(crf))
+        close(run(emissions, tags, lengths), value)
+    crf = make_crf(case, batch_first=True, reduction='none')
+    run = functions(crf, compiled)
+    emissions, tags = emissions.swapaxes(0, 1), tags.swapaxes(0, 1)
+    close(run['log_prob'](emissions, tags, lengths), -losses)
+    close(run['marginals'](emissions, lengths),
+          case.by_position(lambda b, row: row.marginals()).swapaxes(0, 1))
+    paths, _ = run['decode'](emissions, lengths)
+    assert [path[:n].tolist() for path, n in zip(paths.asnumpy(), case.lengths)] == [row.best() for row in case.rows]
+
+
+def lambda_free(crf):
+    def loss(emissions, tags, lengths):
+        return crf(emissions, tags, lengths)
+    return loss
+
+
+@pytest.mark.parametrize('reduction', ['mean', 'token_mean', 'sum'])
+def test_filler_rows_change_nothing(reduction):
+    case = Case(5, 5, 3, 3)
+    crf = make_crf(case, reduction=reduction)
+    emissions, tags = case.emissions, case.tags
+    wider = np.concatenate([emissions, np.full_like(emissions, np.nan)], 1)
+    wider_tags = np.concatenate([tags, tags], 1)
+    lengths = np.concatenate([case.lengths, [0, 0, 0]])
+    alone = crf(float_tensor(emissions), int_tensor(tags), int_tensor(case.lengths))
+    filled = crf(float_tensor(wider), int_tensor(wider_tags), int_tensor(lengths))
+    close(filled, alone.asnumpy())
+    nothing = crf(float_tensor(emissions), int_tensor(tags), int_tensor([0, 0, 0]))
+    assert float(nothing.asnumpy()) == 0.0
+
+
+def test_without_lengths_all_rows_are_full(compiled):
+    case = Case(2, 4, 3, 3)
+    crf = make_crf(case, reduction='none')
+    emissions, tags = float_tensor(np.clip(case.emissions, -9, 9)), int_tensor(np.abs(case.tags))
+
+    def loss(emissions, tags):
+        return crf(emissions, tags)
+
+    close(compiled(loss)(emissions, tags), crf(emissions, tags, int_tensor([4, 4, 4])).asnumpy())
+
+
+def test_cells_run_in_graph_mode():
+    case = Case(1, 5, 4, 3)
+    crf = make_crf(case)
+    arguments = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    ms.set_context(mode=ms.GRAPH_MODE)
+    try:
+        close(crf(*arguments), case.losses().sum())
+        score, history = crf(arguments[0], seq_length=arguments[2])
+        assert post_decode(score, history, arguments[2]) == [row.best() for row in case.rows]
+    finally:
+        ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+def test_marginals_can_be_differentiated(compiled):
+    """Against central differences of the enumerated marginals."""
+    case = Case(4, 4, 3, 3)
+    crf = make_crf(case)
+    rng = np.random.default_rng(0)
+    weights = rng.normal(size=case.emissions.shape)
+    lengths = int_tensor(case.lengths)
+    weight_tensor = float_tensor(weights)
+
+    def weighted(emissions):
+        return (crf.marginals(emissions, lengths) * weight_tensor).sum()
+
+    found = compiled(ms.grad(weighted))(float_tensor(case.emissions)).asnumpy()
+
+    from oracle import Row
+    step = 1e-4
+    for b, n in enumerate(case.lengths):
+        for t, k in itertools.product(range(n), range(3)):
+            values = []
+            for sign in (1, -1):
+                emissions = case.emissions[:n, b].copy()
+                emissions[t, k] += sign * step
+                values.append((Row(emissions, case.scores).marginals() * weights[:n, b]).sum())
+            assert found[t, b, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
+    assert not found[np.arange(4)[:, None] >= case.lengths].any()
