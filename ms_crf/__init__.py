@@ -6,6 +6,7 @@ start without it.
 
 import importlib
 
+from ms_crf.environment import VERSION as __version__
 from ms_crf.environment import prepare as _prepare
 
 _prepare()
@@ -22,7 +23,6 @@ _HOMES = {
     'check_batch': 'checks',
 }
 __all__ = sorted(_HOMES)
-__version__ = '0.1.0'
 
 
 def __getattr__(name):

@@ -18,6 +18,11 @@ def check_num_tags(num_tags):
         raise ValueError(f'num_tags must be at least 1, got {num_tags}')
 
 
+def check_batch_first(batch_first):
+    if not isinstance(batch_first, bool):
+        raise TypeError(f'batch_first must be True or False, got {type(batch_first).__name__}')
+
+
 def check_reduction(reduction):
     if reduction not in REDUCTIONS:
         raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')

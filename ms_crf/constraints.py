@@ -85,6 +85,8 @@ def check_constraints(constraints, num_tags):
             raise ValueError(f'constraints.{name} must have shape {shape} for num_tags = {num_tags}, got {array.shape}')
         if array.dtype != bool:
             raise TypeError(f'constraints.{name} must be bool, True for allowed, got {array.dtype}')
+        if not array.any():
+            raise ValueError(f'constraints.{name} must allow a tag, got False everywhere')
         arrays.append(array)
     return Constraints(*arrays)
 

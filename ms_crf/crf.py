@@ -4,7 +4,7 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Uniform, initializer
 
-from ms_crf.checks import check_num_tags, check_reduction
+from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.constraints import check_constraints, usable_tags
 from ms_crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.inputs import prepare, prepare_tags
@@ -39,10 +39,11 @@ class CRF(nn.Cell):
     def __init__(self, num_tags, batch_first=False, reduction='sum', constraints=None):
         super().__init__()
         check_num_tags(num_tags)
+        check_batch_first(batch_first)
         check_reduction(reduction)
         num_tags = int(num_tags)
         self.num_tags = num_tags
-        self.batch_first = bool(batch_first)
+        self.batch_first = batch_first
         self.reduction = reduction
         self.start_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='start_transitions')
         self.end_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='end_transitions')

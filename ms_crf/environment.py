@@ -3,6 +3,8 @@
 import glob
 import os
 
+VERSION = '0.1.0'
+
 _DEVICE_FILES = ('/dev/davinci[0-9]*', '/dev/nvidia[0-9]*')
 _BLOCKING = 'MS_DEV_HOST_BLOCKING_RUN'
 _given_blocking = _BLOCKING in os.environ

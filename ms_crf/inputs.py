@@ -15,8 +15,8 @@ def _check(num_tags, batch_first, emissions, tags, seq_length):
 
 
 @ops.constexpr(check=False)
-def _refuse(name, kind):
-    raise TypeError(f'{name} must be a Tensor, got {kind}')
+def _refuse(name, argument):
+    raise TypeError(f'{name} must be a Tensor, got {type(argument).__name__}')
 
 
 def _describe(name, argument):
@@ -24,7 +24,7 @@ def _describe(name, argument):
     if argument is None:
         return None
     if not isinstance(argument, Tensor):
-        _refuse(name, str(type(argument)))
+        _refuse(name, argument)
     return argument.dtype, argument.shape
 
 

@@ -84,7 +84,7 @@ class Case:
         self.scores = {'transitions': draw(num_tags, num_tags), 'start': draw(num_tags), 'end': draw(num_tags)}
         self.lengths = rng.integers(0, length + 1, batch)
         self.lengths[:2] = [length, min(1, length - 1)][:batch]
-        self.rows = [Row(self.emissions[:n, b], self.scores, constraints) for b, n in enumerate(self.lengths)]
+        self.rescore()
         self.tags = rng.integers(0, num_tags, (length, batch))
         for b, (row, n) in enumerate(zip(self.rows, self.lengths)):
             if constraints is not None and n:
@@ -94,6 +94,10 @@ class Case:
         padding = np.arange(length)[:, None] >= self.lengths
         self.emissions[padding] = rng.choice([1e4, -1e4])
         self.tags[padding] = rng.choice([-1, 0])
+
+    def rescore(self):
+        """Rows anew, after emissions or scores were changed."""
+        self.rows = [Row(self.emissions[:n, b], self.scores, self.constraints) for b, n in enumerate(self.lengths)]
 
     def known(self, b):
         return self.tags[:self.lengths[b], b]

@@ -1,0 +1,183 @@
+"""Numbers: float16, large scores, long sentences."""
+
+import mindspore as ms
+import numpy as np
+import pytest
+from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from oracle import Case
+
+from ms_crf import CRF, allowed_transitions, compute_normalizer, post_decode, sequence_mask
+
+
+def log_domain(emissions, scores, lengths):
+    """Log normaliser (B,) and marginals (L, B, K) by plain recursions in float64."""
+    def log_sum(values, axis):
+        top = values.max(axis, keepdims=True)
+        return (top + np.log(np.exp(values - top).sum(axis, keepdims=True))).squeeze(axis)
+
+    normalizer, marginals = np.zeros(len(lengths)), np.zeros(emissions.shape)
+    for b, n in enumerate(lengths):
+        alpha, beta = np.zeros((n, emissions.shape[2])), np.zeros((n, emissions.shape[2]))
+        alpha[0], beta[-1] = scores['start'] + emissions[0, b], scores['end']
+        for t in range(1, n):
+            alpha[t] = log_sum(alpha[t - 1][:, None] + scores['transitions'], 0) + emissions[t, b]
+            beta[-t - 1] = log_sum(scores['transitions'] + (emissions[n - t, b] + beta[-t]), 1)
+        normalizer[b] = log_sum(alpha[-1] + scores['end'], 0)
+        marginals[:n, b] = np.exp(alpha + beta - normalizer[b])
+    return normalizer, marginals
+
+
+@pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16, ms.float64])
+def test_other_floats_are_computed_in_float32(dtype, compiled):
+    case = Case(0, 5, 3, 3)
+    crf = make_crf(case)
+    emissions = float_tensor(np.clip(case.emissions, -9, 9)).astype(dtype)
+    tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
+
+    def loss(emissions):
+        return crf(emissions, tags, lengths)
+
+    value, gradient = compiled(ms.value_and_grad(loss))(emissions)
+    expected, expected_gradient = ms.value_and_grad(loss)(emissions.astype(ms.float32))
+    assert value.dtype == ms.float32
+    assert gradient.dtype == dtype
+    close(value, expected.asnumpy())
+    close(gradient.astype(ms.float32), expected_gradient.asnumpy(), 1e-2)
+    assert crf.marginals(emissions, lengths).dtype == ms.float32
+    assert crf.decode(emissions, lengths)[1].dtype == ms.float32
+
+
+def test_zero_scores_count_paths(compiled):
+    """All paths alike: the normaliser is T log K, every tag has 1 / K."""
+    for num_tags in (2, 9):
+        lengths = [12, 7, 1, 0]
+
+        def normalizer(emissions, mask, transitions, ends):
+            return compute_normalizer(emissions, mask, transitions, ends, ends)
+
+        zeros = float_tensor(np.zeros(num_tags))
+        found = compiled(normalizer)(float_tensor(np.zeros((12, 4, num_tags))), sequence_mask(int_tensor(lengths), 12),
+                                     float_tensor(np.zeros((num_tags, num_tags))), zeros)
+        close(found, np.array(lengths) * np.log(num_tags))
+
+
+@pytest.mark.parametrize('constrained', [False, True])
+@pytest.mark.parametrize('size', [100.0, 10000.0])
+def test_large_emissions_stay_finite_and_exact(size, constrained):
+    constraints = allowed_transitions('BIO', ['O', 'B', 'I']) if constrained else None
+    rng = np.random.default_rng(0)
+    for seed in range(5):
+        case = Case(seed, 6, 4, 3, constraints=constraints)
+        case.emissions[:] = rng.choice([-size, 0.0, size], case.emissions.shape)
+        case.rescore()
+        crf = make_crf(case)
+        emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+        loss, gradients = ms.value_and_grad(lambda e: crf(e, tags, lengths), 0, parameters(crf))(emissions)
+        close(loss, case.losses().sum())
+        for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+            close(found, expected, max(1e-5, size * 2e-8))       # float32 tells 10,000 from 10,000.001, no finer
+
+
+def test_what_products_can_not_hold():
+    """Transitions of hundreds of nats: the only way on leads through a tag that is hopeless up to there."""
+    case = Case(0, 6, 4, 3)
+    case.scores['transitions'][:] = -900.0
+    case.scores['transitions'][2, 1] = 0.0
+    case.rescore()
+    crf = make_crf(case)
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    loss, gradients = ms.value_and_grad(lambda e: crf(e, tags, lengths), 0, parameters(crf))(emissions)
+    close(loss, case.losses().sum())
+    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(found, expected)
+
+
+@pytest.mark.parametrize('scale,length', [(1.0, 300), (100.0, 5000)])
+def test_long_sentences(scale, length):
+    """In the graph: more positions than are unrolled, against plain recursions in float64."""
+    rng = np.random.default_rng(0)
+    batch, num_tags = 4, 9
+    lengths = np.array([length, length - 1, 2, length // 2])
+    emissions = (scale * rng.normal(size=(length, batch, num_tags))).astype(np.float32)
+    crf = CRF(num_tags)
+    scores = {'transitions': crf.transitions.asnumpy().astype(float), 'start': crf.start_transitions.asnumpy(),
+              'end': crf.end_transitions.asnumpy()}
+    tags = rng.integers(0, num_tags, (length, batch))
+    tag_tensor, length_tensor = int_tensor(tags), int_tensor(lengths)
+
+    def loss(emissions):
+        return crf(emissions, tag_tensor, length_tensor)
+
+    def decode(emissions):
+        return crf.decode(emissions, length_tensor)
+
+    def viterbi(emissions):
+        return crf(emissions, seq_length=length_tensor)
+
+    value, gradient = ms.jit(ms.value_and_grad(loss))(float_tensor(emissions))
+    normalizer, marginals = log_domain(emissions.astype(float), scores, lengths)
+    gold, expected = 0.0, marginals.copy()
+    for b, n in enumerate(lengths):
+        path = tags[:n, b]
+        gold += (emissions[np.arange(n), b, path].astype(float).sum() + scores['start'][path[0]] + scores['end'][path[-1]]
+                 + scores['transitions'][path[:-1], path[1:]].sum())
+        expected[np.arange(n), b, path] -= 1.0
+    close(value, normalizer.sum() - gold)
+    close(gradient, expected, 1e-4)
+    found = ms.jit(crf_marginals(crf, length_tensor))(float_tensor(emissions)).asnumpy()
+    assert np.isfinite(found).all()
+    live = np.arange(length)[:, None] < lengths
+    assert np.abs(found.sum(-1) - live).max() < 1e-3
+
+    paths, scores_found = ms.jit(decode)(float_tensor(emissions))
+    best = post_decode(*ms.jit(viterbi)(float_tensor(emissions)), length_tensor)
+    assert [path[:n].tolist() for path, n in zip(paths.asnumpy(), lengths)] == best
+    for b, n in enumerate(lengths):
+        path = np.array(best[b])
+        score = (emissions[np.arange(n), b, path].astype(float).sum() + scores['start'][path[0]]
+                 + scores['end'][path[-1]] + scores['transitions'][path[:-1], path[1:]].sum())
+        assert scores_found.asnumpy()[b] == pytest.approx(score, rel=1e-5)
+        assert score == pytest.approx(max_product(emissions[:n, b].astype(float), scores), rel=1e-7)
+
+
+def crf_marginals(crf, lengths):
+    def marginals(emissions):
+        return crf.marginals(emissions, lengths)
+    return marginals
+
+
+def max_product(emissions, scores):
+    """Score of the best path by a plain recursion in float64."""
+    best = scores['start'] + emissions[0]
+    for emission in emissions[1:]:
+        best = (best[:, None] + scores['transitions']).max(0) + emission
+    return (best + scores['end']).max()
+
+
+def test_unrolled_blocks_and_loop_agree():
+    """129 positions go through the loop, 128 don't: the same sentence either way."""
+    case = Case(0, 4, 2, 3)
+    crf = make_crf(case, reduction='none')
+    rng = np.random.default_rng(0)
+    emissions, tags = rng.normal(size=(140, 40, 3)), rng.integers(0, 3, (140, 40))
+    lengths = int_tensor(rng.integers(0, 129, 40))
+    long = crf(float_tensor(emissions), int_tensor(tags), lengths)
+    short = crf(float_tensor(emissions[:128]), int_tensor(tags[:128]), lengths)
+    close(long, short.asnumpy())
+    assert (post_decode(*crf(float_tensor(emissions), seq_length=lengths), lengths)
+            == post_decode(*crf(float_tensor(emissions[:128]), seq_length=lengths), lengths))
+
+
+@pytest.mark.parametrize('spread', [20.0, 60.0, 100.0])
+def test_confident_models(spread):
+    """One tag ahead by tens of nats at each position, as after long training, with transitions to match."""
+    rng = np.random.default_rng(0)
+    case = Case(0, 7, 4, 3)
+    case.scores = {'transitions': rng.normal(size=(3, 3)) * spread / 4, 'start': rng.normal(size=3) * spread,
+                   'end': rng.normal(size=3) * spread}
+    case.emissions[:] = rng.permuted(np.broadcast_to([0.0, spread / 2, spread], case.emissions.shape), axis=2)
+    case.rescore()
+    crf = make_crf(case, reduction='none')
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    close(crf(emissions, tags, lengths), case.losses())
+    close(crf.marginals(emissions, lengths), case.by_position(lambda b, row: row.marginals()))

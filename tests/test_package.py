@@ -1,0 +1,85 @@
+"""The package as a whole: its public names, its rings, its environment, its screens."""
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ms_crf
+
+PACKAGE = Path(ms_crf.__file__).parent
+
+# Rings of the house: a room may import from its own ring and from inner ones.
+RINGS = {
+    0: {'__init__', 'environment'},
+    1: {'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior', 'gradients',
+        'viterbi', 'nbest', 'backtrace', 'functional', 'crf'},
+    2: {'bilstm', 'tagger_model'},
+}
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f'{node.module}.{alias.name}' for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def test_no_room_imports_an_outer_one():
+    ring_of = {room: ring for ring, rooms in RINGS.items() for room in rooms}
+    rooms = {path.stem: path for path in PACKAGE.glob('*.py')}
+    assert set(rooms) == set(ring_of)
+    for room, path in rooms.items():
+        for name in imports(path):
+            parts = name.split('.')
+            if parts[0] == 'ms_crf' and len(parts) > 1 and parts[1] in ring_of:
+                assert ring_of[parts[1]] <= ring_of[room], f'{room} imports {parts[1]}'
+
+
+def test_constraints_and_the_walk_back_need_no_mindspore():
+    program = 'import sys, ms_crf; ms_crf.allowed_transitions, ms_crf.post_decode; assert "mindspore" not in sys.modules'
+    subprocess.run([sys.executable, '-c', program], check=True, timeout=60)
+
+
+def test_public_names():
+    for name in ms_crf.__all__:
+        assert getattr(ms_crf, name).__doc__, f'{name} has no docstring'
+    with pytest.raises(AttributeError, match="module 'ms_crf' has no attribute 'Crf'"):
+        _ = ms_crf.Crf
+
+
+def run(program, **environment):
+    clean = {name: value for name, value in os.environ.items() if name not in ('GLOG_v', 'MS_DEV_HOST_BLOCKING_RUN')}
+    return subprocess.run([sys.executable, '-c', program], env={**clean, **environment}, check=True, timeout=120,
+                          capture_output=True, text=True)
+
+
+SHOW = 'import os; from ms_crf.environment import prepare; {}; print(*map(os.environ.get, ["GLOG_v", "{}"]))'
+
+
+@pytest.mark.parametrize('call,given,expected', [
+    ('prepare("CPU")', {}, '3 1'),
+    ('prepare("Ascend")', {}, '3 None'),
+    ('prepare("CPU"); prepare("GPU")', {}, '3 None'),
+    ('prepare("CPU")', {'GLOG_v': '1', 'MS_DEV_HOST_BLOCKING_RUN': '0'}, '1 0'),
+    ('prepare("GPU")', {'MS_DEV_HOST_BLOCKING_RUN': '1'}, '3 1'),
+])
+def test_environment(call, given, expected):
+    assert run(SHOW.format(call, 'MS_DEV_HOST_BLOCKING_RUN'), **given).stdout.strip() == expected
+
+
+def test_nothing_but_the_result_is_printed():
+    program = '\n'.join([
+        'from ms_crf import CRF',
+        'import mindspore as ms',
+        'ms.set_context(mode=ms.GRAPH_MODE)',
+        'crf = CRF(3)',
+        'print(len(crf(ms.ops.zeros((4, 2, 3), ms.float32), seq_length=ms.Tensor([4, 2]))[0]))',
+    ])
+    result = run(program)
+    assert (result.stdout, result.stderr) == ('2\n', '')
