@@ -34,7 +34,7 @@ def make_inputs(batch, length, num_tags):
 def ms_crf_tasks(shape):
     """The two tasks as functions without arguments; each returns what is compared."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    from ms_crf import CRF, post_decode  # first, for MindSpore's environment
+    from ms_crf import CRF, post_decode
 
     import mindspore as ms
 
@@ -100,7 +100,7 @@ def path_scores(shape, paths):
     """Scores of decoded paths in float64: two paths may be equally good in float32."""
     emissions, _, lengths, scores = make_inputs(*shape)
     results = []
-    for row, path in zip(emissions.astype(np.float64), paths, strict=True):
+    for row, path in zip(emissions.astype(np.float64), paths):
         path = np.array(path)
         results.append(row[np.arange(len(path)), path].sum() + scores['transitions'][path[:-1], path[1:]].sum()
                        + scores['start_transitions'][path[0]] + scores['end_transitions'][path[-1]])

@@ -6,10 +6,10 @@ start without it.
 
 import importlib
 
-from ms_crf.environment import VERSION as __version__
-from ms_crf.environment import prepare as _prepare
+from ms_crf import environment
 
-_prepare()
+environment.prepare()
+__version__ = environment.VERSION
 
 _HOMES = {
     'CRF': 'crf',

@@ -1,8 +1,8 @@
 """The walk back through a Viterbi history on the host, for graphs that stop at score and history."""
 
-import numpy as np
-
 from ms_crf.checks import as_array, check_lengths
+
+import numpy as np
 
 
 def post_decode(score, history, seq_length):

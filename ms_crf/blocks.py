@@ -1,25 +1,24 @@
 """Time in blocks: short sentences are one unrolled block, long ones a loop over blocks of one size.
 
-An unrolled step costs the compiler 10 ms and its stack a few frames, a loop costs the run 0.1 ms a turn.
+An unrolled step costs the compiler 10 ms and some of its stack, a loop costs the run 0.1 ms a turn (2 cores).
 """
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
-UNROLLED = 128   # up to this many steps there is no loop
-LOOPED = 64      # steps of a block in a loop
+BLOCK = 64  # steps of a block in a loop
 
 
 @ops.constexpr
-def split_length(steps, unrolled=UNROLLED, looped=LOOPED):
-    """Number of blocks and steps in each (even), so that blocks * size >= steps."""
+def split_length(steps, unrolled=BLOCK):
+    """Number of blocks and steps in each (even), so that blocks * size >= steps; one block up to `unrolled` steps."""
     if steps <= unrolled:
         return 1, max(2, steps + steps % 2)
-    return (steps + looped - 1) // looped, looped
+    return (steps + BLOCK - 1) // BLOCK, BLOCK
 
 
 def pad_time(tensor, steps):
-    """Zeros (False) behind the first axis up to `steps`; ReverseSequence never moves them before real positions."""
+    """The tensor with zeros behind its first axis, up to `steps`."""
     missing = steps - tensor.shape[0]
     if missing == 0:
         return tensor

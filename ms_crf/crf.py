@@ -1,21 +1,22 @@
 """The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
 
-import mindspore as ms
-from mindspore import Parameter, Tensor, nn, ops
-from mindspore.common.initializer import Uniform, initializer
-
 from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.constraints import check_constraints, usable_tags
 from ms_crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.inputs import prepare, prepare_tags
 from ms_crf.masks import clear_padding
+from ms_crf.methods import CompilableMethods
 from ms_crf.nbest import best_paths
 from ms_crf.posterior import posteriors
 from ms_crf.scores import FORBIDDEN, ones_like
 from ms_crf.viterbi import best_path, viterbi
 
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import Uniform, initializer
 
-class CRF(nn.Cell):
+
+class CRF(CompilableMethods, nn.Cell):
     """Linear-chain conditional random field.
 
     Every method takes emissions as (length, batch, num_tags), or (batch, length, num_tags) with

@@ -3,12 +3,12 @@
 Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
 """
 
-import mindspore as ms
-from mindspore import ops
-
 from ms_crf import masks
 from ms_crf.blocks import first_block, pad_time, put_block
 from ms_crf.scores import largest_of, soften, sum_of
+
+import mindspore as ms
+from mindspore import ops
 
 STEPS = 8  # steps of a block: the buffers are written once a block
 

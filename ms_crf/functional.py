@@ -3,15 +3,14 @@
 Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which are the first of each row.
 """
 
-import mindspore as ms
-from mindspore import ops
-
 from ms_crf import masks
 from ms_crf.gradients import LogNormalizer, value_of
 from ms_crf.posterior import count_transitions, mark_tags, path_score
 from ms_crf.scores import ones_like
 from ms_crf.viterbi import viterbi
 
+import mindspore as ms
+from mindspore import ops
 
 _log_normalizer = LogNormalizer()
 

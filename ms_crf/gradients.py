@@ -5,10 +5,10 @@ own `bprop` that returns several tensors, or calls functions that are written in
 by MindSpore 2.10 ("The func graph is empty").
 """
 
-from mindspore import nn, ops
-
 from ms_crf import masks
 from ms_crf.posterior import losses, posteriors
+
+from mindspore import nn, ops
 
 _slice, _multiply, _zeros, _reshape, _sum = ops.Slice(), ops.Mul(), ops.ZerosLike(), ops.Reshape(), ops.ReduceSum()
 

@@ -1,9 +1,9 @@
 """Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
 
+from ms_crf.checks import check_shapes, check_types
+
 import mindspore as ms
 from mindspore import Tensor, ops
-
-from ms_crf.checks import check_shapes, check_types
 
 
 @ops.constexpr(check=False)

@@ -1,10 +1,10 @@
 """Where rows of a batch are real, by their lengths."""
 
+from ms_crf.scores import zeros_like
+
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
-
-from ms_crf.scores import zeros_like
 
 
 @ops.constexpr

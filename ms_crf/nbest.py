@@ -3,14 +3,14 @@
 Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
 """
 
-import mindspore as ms
-from mindspore import ops
-
 from ms_crf import masks
 from ms_crf.blocks import first_block, pad_time, put_block
 from ms_crf.checks import check_n
 from ms_crf.scores import FORBIDDEN, MISMATCH, largest_of, ones_like, zeros_like
 from ms_crf.viterbi import walk_back
+
+import mindspore as ms
+from mindspore import ops
 
 ABSENT = MISMATCH             # stands for a path that is not there
 LOWEST = -3.4028234663852886e38

@@ -3,11 +3,11 @@
 Shapes: L length, B batch, K tags.
 """
 
-import mindspore as ms
-from mindspore import ops
-
 from ms_crf import exact, masks, scaled
 from ms_crf.scores import MISMATCH, largest_of, ones_like, smallest_of, soften, sum_of, zeros_like
+
+import mindspore as ms
+from mindspore import ops
 
 
 def posteriors(emissions, lengths, transitions, start, end, usable):

@@ -3,12 +3,12 @@
 Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
 """
 
-import mindspore as ms
-from mindspore import ops
-
 from ms_crf import masks
 from ms_crf.blocks import first_block, pad_time, put_block, split_length
 from ms_crf.scores import largest_of, ones_like, smallest_of, sum_of, zeros_like
+
+import mindspore as ms
+from mindspore import ops
 
 # A sum of products below this may have lost terms to underflow. A lost term is smaller than 1.2e-38,
 # so above it the relative loss is under K * 1e-8.

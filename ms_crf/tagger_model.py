@@ -1,12 +1,13 @@
 """The tagger as one cell: embedding, BiLSTM, projection, CRF."""
 
-from mindspore import nn, ops
-
 from ms_crf.bilstm import BiLSTM
 from ms_crf.crf import CRF
+from ms_crf.methods import CompilableMethods
+
+from mindspore import nn, ops
 
 
-class BiLSTM_CRF(nn.Cell):
+class BiLSTM_CRF(CompilableMethods, nn.Cell):
     """Embedding, BiLSTM, a linear layer and a CRF, batch first.
 
     Args:

@@ -1,12 +1,10 @@
 """What the tests share: the layer with given scores, and running a function in either mode."""
 
-import ms_crf  # noqa: F401  before MindSpore, for its environment
+from ms_crf import CRF
 
 import mindspore as ms
 import numpy as np
 import pytest
-
-from ms_crf import CRF
 
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 

@@ -1,11 +1,12 @@
 """Every wrong argument gets one line: which, what was expected, what came."""
 
+from ms_crf import CRF, BiLSTM_CRF, check_batch, post_decode
+
 import mindspore as ms
 import numpy as np
 import pytest
-from conftest import float_tensor, int_tensor
 
-from ms_crf import CRF, BiLSTM_CRF, check_batch, post_decode
+from conftest import float_tensor, int_tensor
 
 EMISSIONS = float_tensor(np.zeros((4, 7, 3)))
 TAGS = int_tensor(np.zeros((4, 7)))

@@ -2,13 +2,14 @@
 
 import itertools
 
+from ms_crf import allowed_transitions, post_decode
+
 import mindspore as ms
 import numpy as np
 import pytest
+
 from conftest import close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case
-
-from ms_crf import allowed_transitions, post_decode
 
 BIO = allowed_transitions('BIO', ['O', 'B-X', 'I-X', 'B-Y'])
 BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
@@ -193,6 +194,24 @@ def test_cells_run_in_graph_mode():
         assert post_decode(score, history, arguments[2]) == [row.best() for row in case.rows]
     finally:
         ms.set_context(mode=ms.PYNATIVE_MODE)
+
+
+def test_methods_compile_one_by_one():
+    """ms.jit(crf.decode) and the like, in any order, with the cell itself after them."""
+    case = Case(1, 5, 4, 3)
+    crf = make_crf(case)
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    close(ms.jit(crf.decode)(emissions, lengths)[1], [row.scores.max() for row in case.rows])
+    close(ms.jit(crf.marginals)(emissions, lengths), case.by_position(lambda b, row: row.marginals()))
+    value_and_grad = ms.value_and_grad(crf, 0, parameters(crf))
+    loss, gradients = ms.jit(value_and_grad)(emissions, tags, lengths)
+    close(loss, case.losses().sum())
+    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(found, expected)
+    close(ms.jit(crf.nbest)(emissions, 2, lengths)[1][:, 0], [row.scores.max() for row in case.rows])
+    close(ms.jit(crf.log_prob)(emissions, tags, lengths), -case.losses())
+    close(ms.jit(crf.normalizer)(emissions, lengths), [row.log_normalizer() for row in case.rows])
+    close(ms.jit(crf)(emissions, tags, lengths), case.losses().sum())
 
 
 def test_marginals_can_be_differentiated(compiled):

@@ -1,12 +1,13 @@
 """Numbers: float16, large scores, long sentences."""
 
+from ms_crf import CRF, allowed_transitions, compute_normalizer, post_decode, sequence_mask
+
 import mindspore as ms
 import numpy as np
 import pytest
+
 from conftest import close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case
-
-from ms_crf import CRF, allowed_transitions, compute_normalizer, post_decode, sequence_mask
 
 
 def log_domain(emissions, scores, lengths):
@@ -25,6 +26,15 @@ def log_domain(emissions, scores, lengths):
         normalizer[b] = log_sum(alpha[-1] + scores['end'], 0)
         marginals[:n, b] = np.exp(alpha + beta - normalizer[b])
     return normalizer, marginals
+
+
+def check_loss(case, tolerance=1e-5):
+    crf = make_crf(case)
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    loss, gradients = ms.value_and_grad(lambda e: crf(e, tags, lengths), 0, parameters(crf))(emissions)
+    close(loss, case.losses().sum())
+    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(found, expected, tolerance)
 
 
 @pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16, ms.float64])
@@ -70,12 +80,7 @@ def test_large_emissions_stay_finite_and_exact(size, constrained):
         case = Case(seed, 6, 4, 3, constraints=constraints)
         case.emissions[:] = rng.choice([-size, 0.0, size], case.emissions.shape)
         case.rescore()
-        crf = make_crf(case)
-        emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
-        loss, gradients = ms.value_and_grad(lambda e: crf(e, tags, lengths), 0, parameters(crf))(emissions)
-        close(loss, case.losses().sum())
-        for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
-            close(found, expected, max(1e-5, size * 2e-8))       # float32 tells 10,000 from 10,000.001, no finer
+        check_loss(case, max(1e-5, size * 2e-8))                 # float32 tells 10,000 from 10,000.001, no finer
 
 
 def test_what_products_can_not_hold():
@@ -84,12 +89,7 @@ def test_what_products_can_not_hold():
     case.scores['transitions'][:] = -900.0
     case.scores['transitions'][2, 1] = 0.0
     case.rescore()
-    crf = make_crf(case)
-    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
-    loss, gradients = ms.value_and_grad(lambda e: crf(e, tags, lengths), 0, parameters(crf))(emissions)
-    close(loss, case.losses().sum())
-    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
-        close(found, expected)
+    check_loss(case)
 
 
 @pytest.mark.parametrize('scale,length', [(1.0, 300), (100.0, 5000)])
@@ -114,29 +114,29 @@ def test_long_sentences(scale, length):
     def viterbi(emissions):
         return crf(emissions, seq_length=length_tensor)
 
+    def path_score(b, path):
+        path = np.asarray(path)
+        return (emissions[np.arange(len(path)), b, path].astype(float).sum() + scores['start'][path[0]]
+                + scores['end'][path[-1]] + scores['transitions'][path[:-1], path[1:]].sum())
+
     value, gradient = ms.jit(ms.value_and_grad(loss))(float_tensor(emissions))
     normalizer, marginals = log_domain(emissions.astype(float), scores, lengths)
     gold, expected = 0.0, marginals.copy()
     for b, n in enumerate(lengths):
-        path = tags[:n, b]
-        gold += (emissions[np.arange(n), b, path].astype(float).sum() + scores['start'][path[0]] + scores['end'][path[-1]]
-                 + scores['transitions'][path[:-1], path[1:]].sum())
-        expected[np.arange(n), b, path] -= 1.0
+        gold += path_score(b, tags[:n, b])
+        expected[np.arange(n), b, tags[:n, b]] -= 1.0
     close(value, normalizer.sum() - gold)
     close(gradient, expected, 1e-4)
     found = ms.jit(crf_marginals(crf, length_tensor))(float_tensor(emissions)).asnumpy()
     assert np.isfinite(found).all()
-    live = np.arange(length)[:, None] < lengths
-    assert np.abs(found.sum(-1) - live).max() < 1e-3
+    assert np.abs(found.sum(-1) - (np.arange(length)[:, None] < lengths)).max() < 1e-3
 
-    paths, scores_found = ms.jit(decode)(float_tensor(emissions))
+    paths, found = ms.jit(decode)(float_tensor(emissions))
     best = post_decode(*ms.jit(viterbi)(float_tensor(emissions)), length_tensor)
     assert [path[:n].tolist() for path, n in zip(paths.asnumpy(), lengths)] == best
     for b, n in enumerate(lengths):
-        path = np.array(best[b])
-        score = (emissions[np.arange(n), b, path].astype(float).sum() + scores['start'][path[0]]
-                 + scores['end'][path[-1]] + scores['transitions'][path[:-1], path[1:]].sum())
-        assert scores_found.asnumpy()[b] == pytest.approx(score, rel=1e-5)
+        score = path_score(b, best[b])
+        assert found.asnumpy()[b] == pytest.approx(score, rel=1e-5)
         assert score == pytest.approx(max_product(emissions[:n, b].astype(float), scores), rel=1e-7)
 
 
@@ -154,18 +154,17 @@ def max_product(emissions, scores):
     return (best + scores['end']).max()
 
 
-def test_unrolled_blocks_and_loop_agree():
-    """129 positions go through the loop, 128 don't: the same sentence either way."""
+def test_one_block_and_many_agree():
+    """140 positions go through a loop of blocks, 60 don't: the same sentences either way."""
     case = Case(0, 4, 2, 3)
     crf = make_crf(case, reduction='none')
     rng = np.random.default_rng(0)
-    emissions, tags = rng.normal(size=(140, 40, 3)), rng.integers(0, 3, (140, 40))
-    lengths = int_tensor(rng.integers(0, 129, 40))
-    long = crf(float_tensor(emissions), int_tensor(tags), lengths)
-    short = crf(float_tensor(emissions[:128]), int_tensor(tags[:128]), lengths)
-    close(long, short.asnumpy())
-    assert (post_decode(*crf(float_tensor(emissions), seq_length=lengths), lengths)
-            == post_decode(*crf(float_tensor(emissions[:128]), seq_length=lengths), lengths))
+    emissions, tags = rng.normal(size=(140, 160, 3)), rng.integers(0, 3, (140, 160))
+    lengths = int_tensor(rng.integers(0, 61, 160))
+    long, short = ((float_tensor(emissions[:length]), int_tensor(tags[:length])) for length in (140, 60))
+    close(crf(*long, lengths), crf(*short, lengths).asnumpy())
+    assert (post_decode(*crf(long[0], seq_length=lengths), lengths)
+            == post_decode(*crf(short[0], seq_length=lengths), lengths))
 
 
 @pytest.mark.parametrize('spread', [20.0, 60.0, 100.0])

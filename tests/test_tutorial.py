@@ -1,12 +1,5 @@
 """The functions and the cell of the MindSpore tutorial on LSTM+CRF, and its two sentences."""
 
-import mindspore as ms
-import numpy as np
-import pytest
-from conftest import close, float_tensor, int_tensor
-from mindspore import nn
-from oracle import Case
-
 from ms_crf import (
     BiLSTM_CRF,
     compute_normalizer,
@@ -16,6 +9,14 @@ from ms_crf import (
     viterbi_decode,
 )
 from ms_crf.bilstm import BiLSTM
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn
+
+from conftest import close, float_tensor, int_tensor
+from oracle import Case
 
 
 def test_sequence_mask(compiled):
