@@ -80,7 +80,7 @@ def test_large_emissions_stay_finite_and_exact(size, constrained):
         case = Case(seed, 6, 4, 3, constraints=constraints)
         case.emissions[:] = rng.choice([-size, 0.0, size], case.emissions.shape)
         case.rescore()
-        check_loss(case, max(1e-5, size * 2e-8))                 # float32 tells 10,000 from 10,000.001, no finer
+        check_loss(case, max(1e-5, size * 1e-7))                 # float32 tells 10,000 from 10,000.001, no finer
 
 
 def test_what_products_can_not_hold():
