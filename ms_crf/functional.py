@@ -21,6 +21,10 @@ def _from_mask(emissions, mask):
     return masks.clear_padding(emissions.astype(ms.float32), lengths), lengths
 
 
+def _in_float32(trans, start_trans, end_trans):
+    return trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
+
+
 def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans):
     """Score (B,) of the given tags; 0 for rows of length 0.
 
@@ -36,7 +40,7 @@ def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans
     tags = ops.select(masks.real(lengths, tags.shape[0]), tags, -ones_like(tags))
     marked = mark_tags(tags, num_tags)                       # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
-    return path_score(emissions, lengths, marked, counts, trans, start_trans, end_trans)
+    return path_score(emissions, lengths, marked, counts, *_in_float32(trans, start_trans, end_trans))
 
 
 def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
@@ -48,7 +52,7 @@ def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths = _from_mask(emissions, mask)
-    return value_of(_log_normalizer(emissions, lengths, trans, start_trans, end_trans))
+    return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans)))
 
 
 def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
@@ -60,4 +64,4 @@ def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths = _from_mask(emissions, mask)
-    return viterbi(emissions, lengths, trans, start_trans, end_trans)
+    return viterbi(emissions, lengths, *_in_float32(trans, start_trans, end_trans))

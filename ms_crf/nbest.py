@@ -53,7 +53,8 @@ def best_paths(emissions, lengths, transitions, start, end, n):
         size = max(1, 16 // n)                                   # steps of a block
         blocks = (length - 1 + size - 1) // size
         lowered = pad_time(lowered[1:], blocks * size).reshape(blocks, size, batch, num_tags)
-        following = masks.continued(lengths, blocks * size).reshape(blocks, size, batch)
+        # In float32: the compiler can't add up gradients of bools, not even zeros.
+        following = masks.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
         steps = transitions.expand_dims(1)                       # (K, 1, K)
         steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
         history = ops.zeros((blocks, size, batch, states), ms.int64)
@@ -65,7 +66,7 @@ def best_paths(emissions, lengths, transitions, start, end, n):
             for step in range(size):
                 candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)   # (B, S, K)
                 chosen, values = _largest(candidates, n)         # (B, K, n)
-                move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states))
+                move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
                 scores = ops.select(move, values.reshape(batch, states), scores)
                 came.append(chosen.reshape(batch, states))
             history = put_block(history, index, ops.stack(came, 0))
@@ -78,13 +79,12 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     ends = ops.broadcast_to(end.expand_dims(-1), (num_tags, n)).reshape(states)
     last, scores = _largest((scores + ends).expand_dims(-1), n)  # (B, 1, n)
     scores = scores[:, 0]                                        # (B, n)
-    present = scores > FORBIDDEN / 2
-    scores = scores + total
+    allowed = ops.stop_gradient(scores) > FORBIDDEN / 2
     # A row of length 0 has one path, the empty one.
-    empty = (lengths == 0).expand_dims(-1)                       # (B, 1)
-    first = ops.arange(n).expand_dims(0) == 0                    # (1, n)
-    present = ops.logical_or(ops.logical_and(present, ops.logical_not(empty)), ops.logical_and(empty, first))
-    scores = ops.select(ops.broadcast_to(empty, scores.shape), zeros_like(scores), scores)
+    empty = ops.broadcast_to((lengths == 0).expand_dims(-1), allowed.shape)
+    first = ops.broadcast_to(ops.arange(n) == 0, allowed.shape)
+    scores = ops.select(empty, zeros_like(scores), scores + total)
+    present = ops.stop_gradient(ops.select(empty, first, allowed))
     scores = ops.select(present, scores, LOWEST * ones_like(scores))
     paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
     kept = ops.logical_and(masks.real(lengths, length).expand_dims(-1), present)        # (L, B, n)

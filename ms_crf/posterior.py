@@ -72,21 +72,24 @@ def losses(emissions, tags, lengths, transitions, start, end, usable):
         tags: (L, B) int32, negative where not known. The rest as in `posteriors`.
 
     Returns:
-        loss (B,), and its gradient by emissions (L, B, K) and by transitions (B, K, K).
+        loss (B,), nan if a tag is not below K, and its gradient by emissions (L, B, K) and by transitions (B, K, K).
     """
     length, batch, num_tags = emissions.shape
     emissions = emissions - largest_of(emissions)                # from both terms alike: less to round
     every, marginals, pairs, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
 
     live = masks.real(lengths, length)                           # (L, B)
+    real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
+    lowest, impossible = smallest_of(real_tags), largest_of(real_tags) >= num_tags       # scalar, (1,)
+    tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
     marked = mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags)   # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
     if usable is None:
         known = path_score(emissions, lengths, marked, counts, transitions, start, end)
     else:
         known = path_score(emissions, lengths, marked, counts, soften(transitions), soften(start), soften(end))
-    lowest = smallest_of(ops.select(live, tags, zeros_like(tags)))
-    if ops.logical_or(lowest < 0, ops.logical_not(reliable)):
+    known = ops.select(ops.broadcast_to(impossible, known.shape), float('nan') * ones_like(known), known)
+    if ops.logical_or(lowest < 0.0, ops.logical_not(reliable)):
         # The log domain, for all paths and for those through the known tags side by side.
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
         free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)

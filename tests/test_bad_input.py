@@ -131,3 +131,17 @@ def test_check_batch_lets_pass_what_is_right():
 def test_post_decode_checks(arguments, message):
     with pytest.raises(ValueError, match=message):
         post_decode(*arguments)
+
+
+def test_an_impossible_tag_makes_the_loss_nan(compiled):
+    crf = CRF(3)
+
+    def loss(tags):
+        return crf(EMISSIONS, tags, LENGTHS)
+
+    run = compiled(loss)
+    assert np.isfinite(run(TAGS).asnumpy())
+    for tag in (3, 5000):
+        tags = np.zeros((4, 7))
+        tags[2, 1] = tag
+        assert np.isnan(run(int_tensor(tags)).asnumpy())

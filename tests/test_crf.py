@@ -239,3 +239,25 @@ def test_marginals_can_be_differentiated(compiled):
                 values.append((Row(emissions, case.scores).marginals() * weights[:n, b]).sum())
             assert found[t, b, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
     assert not found[np.arange(4)[:, None] >= case.lengths].any()
+
+
+def test_scores_of_best_paths_can_be_differentiated(compiled):
+    """A path's score changes by 1 with each emission on it."""
+    case = Case(4, 5, 3, 3)
+    crf = make_crf(case)
+    lengths = int_tensor(case.lengths)
+    paths = crf.nbest(float_tensor(case.emissions), 2, lengths)[0].asnumpy()
+    expected = np.zeros((2, *case.emissions.shape))
+    for b, n in enumerate(case.lengths):
+        for rank in range(2 if n else 1):
+            expected[rank, np.arange(n), b, paths[b, rank, :n]] = 1.0
+
+    def best(emissions):
+        return crf.decode(emissions, lengths)[1].sum()
+
+    def second(emissions):
+        return crf.nbest(emissions, 2, lengths)[1][:, 1].sum()
+
+    emissions = float_tensor(case.emissions)
+    close(compiled(ms.grad(best))(emissions), expected[0])
+    close(compiled(ms.grad(second))(emissions), expected[1])

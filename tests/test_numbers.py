@@ -1,6 +1,14 @@
 """Numbers: float16, large scores, long sentences."""
 
-from ms_crf import CRF, allowed_transitions, compute_normalizer, post_decode, sequence_mask
+from ms_crf import (
+    CRF,
+    allowed_transitions,
+    compute_normalizer,
+    compute_score,
+    post_decode,
+    sequence_mask,
+    viterbi_decode,
+)
 
 import mindspore as ms
 import numpy as np
@@ -55,6 +63,10 @@ def test_other_floats_are_computed_in_float32(dtype, compiled):
     close(gradient.astype(ms.float32), expected_gradient.asnumpy(), 1e-2)
     assert crf.marginals(emissions, lengths).dtype == ms.float32
     assert crf.decode(emissions, lengths)[1].dtype == ms.float32
+    mask, scores = sequence_mask(lengths, 5), [parameter.astype(dtype) for parameter in parameters(crf)]
+    assert compute_normalizer(emissions, mask, *scores).dtype == ms.float32
+    assert compute_score(emissions, tags, lengths - 1, mask, *scores).dtype == ms.float32
+    assert viterbi_decode(emissions, mask, *scores)[0].dtype == ms.float32
 
 
 def test_zero_scores_count_paths(compiled):

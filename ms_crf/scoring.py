@@ -1,0 +1,88 @@
+"""Scores of predicted tags: precision, recall and F1 of spans, overall and by type, and accuracy of tokens."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from ms_crf.spans import PLAIN, spans_of, strict_spans_of
+
+
+class SpanScore(NamedTuple):
+    """Counts of spans; the rates follow from them."""
+
+    correct: int
+    predicted: int
+    gold: int
+
+    @property
+    def precision(self):
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self):
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self):
+        both = self.predicted + self.gold
+        return 2 * self.correct / both if both else 0.0
+
+
+class Score(NamedTuple):
+    """What a corpus of predictions is worth."""
+
+    spans: SpanScore       # all types together; of plain tags every token is a span
+    by_type: dict          # type: SpanScore, by name
+    tokens: int
+    correct_tokens: int
+
+    @property
+    def accuracy(self):
+        return self.correct_tokens / self.tokens if self.tokens else 0.0
+
+
+def score(gold, predicted, scheme, strict=False):
+    """Compares predicted with gold tag sequences.
+
+    Args:
+        gold, predicted: lists of lists of tags, of the same lengths.
+        scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` 'IOB1' as well.
+        strict: count only spans that are well-formed under the scheme; otherwise conlleval's rules.
+    """
+    if len(gold) != len(predicted):
+        raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
+    found, expected, correct = Counter(), Counter(), Counter()
+    tokens = correct_tokens = 0
+    for index, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted)):
+        if len(gold_tags) != len(predicted_tags):
+            raise ValueError(f'sentence {index} must have a predicted tag for each gold tag ({len(gold_tags)}), '
+                             f'got {len(predicted_tags)}')
+        tokens += len(gold_tags)
+        correct_tokens += sum(a == b for a, b in zip(gold_tags, predicted_tags))
+        gold_spans, predicted_spans = (set(_spans(tags, scheme, strict)) for tags in (gold_tags, predicted_tags))
+        expected.update(kind for kind, _, _ in gold_spans)
+        found.update(kind for kind, _, _ in predicted_spans)
+        correct.update(kind for kind, _, _ in gold_spans & predicted_spans)
+    by_type = {kind: SpanScore(correct[kind], found[kind], expected[kind]) for kind in sorted(found | expected)}
+    overall = SpanScore(*(sum(counts.values()) for counts in (correct, found, expected)))
+    return Score(overall, by_type, tokens, correct_tokens)
+
+
+def _spans(tags, scheme, strict):
+    if scheme == PLAIN:
+        return [(tag, position, position) for position, tag in enumerate(tags)]
+    return strict_spans_of(tags, scheme) if strict else spans_of(tags)
+
+
+def table(result):
+    """The lines that conlleval prints: totals, then a line a type."""
+    spans = result.spans
+    lines = [f'processed {result.tokens} tokens with {spans.gold} phrases; found: {spans.predicted} phrases; '
+             f'correct: {spans.correct}.',
+             f'accuracy: {result.accuracy:7.2%}; {_rates(spans)}']
+    lines += [f'{kind:>17}: {_rates(counts)}  {counts.predicted}' for kind, counts in result.by_type.items() if kind]
+    return lines
+
+
+def _rates(counts):
+    return (f'precision: {counts.precision:7.2%}; recall: {counts.recall:7.2%}; '
+            f'FB1: {100 * counts.f1:6.2f}')
