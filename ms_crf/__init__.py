@@ -14,7 +14,7 @@ __version__ = environment.VERSION
 _HOMES = {
     'CRF': 'crf',
     'BiLSTM_CRF': 'tagger_model',
-    'sequence_mask': 'masks',
+    'sequence_mask': 'functional',
     'compute_score': 'functional',
     'compute_normalizer': 'functional',
     'viterbi_decode': 'functional',

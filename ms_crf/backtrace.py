@@ -1,6 +1,6 @@
 """The walk back through a Viterbi history on the host, for graphs that stop at score and history."""
 
-from ms_crf.checks import as_array, check_lengths
+from ms_crf.checks import as_array, check_integers, check_lengths
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def post_decode(score, history, seq_length):
         A list of B lists of int, each as long as its sentence.
     """
     score = as_array(score)                                        # (B, K)
-    lengths = as_array(seq_length).astype(np.int64)                # (B,)
+    lengths = as_array(seq_length)                                # (B,)
     if score.ndim != 2:
         raise ValueError(f'score must be (batch, num_tags), got shape {score.shape}')
     batch, num_tags = score.shape
@@ -30,6 +30,8 @@ def post_decode(score, history, seq_length):
         raise ValueError(f'history must be (length - 1, {batch}, {num_tags}) like score, got shape {history.shape}')
     if lengths.shape != (batch,):
         raise ValueError(f'seq_length must be ({batch},) like score[:, 0], got shape {lengths.shape}')
+    check_integers('seq_length', lengths)
+    check_integers('history', history)
     length = len(history) + 1
     check_lengths(lengths, length)
 

@@ -18,6 +18,8 @@ class BiLSTM(nn.Cell):
 
     def __init__(self, input_size, hidden_size):
         super().__init__()
+        if not isinstance(hidden_size, int) or isinstance(hidden_size, bool):
+            raise TypeError(f'hidden_size must be an int, got {type(hidden_size).__name__}')
         if hidden_size < 2 or hidden_size % 2:
             raise ValueError(f'hidden_size must be even and at least 2, half for each direction, got {hidden_size}')
         self.forward_lstm = nn.LSTM(input_size, hidden_size // 2)

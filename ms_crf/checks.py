@@ -56,9 +56,42 @@ def check_shapes(num_tags, batch_first, emissions, tags=None, seq_length=None):
                          f'batch_first is {batch_first}')
 
 
+def check_function(emissions, **others):
+    """Arguments of the tutorial's functions, each as (type's name, shape)."""
+    kind, shape = emissions
+    check_types(kind)
+    if len(shape) != 3 or 0 in shape:
+        raise ValueError(f'emissions must be (length, batch, num_tags) with no empty axis, got shape {shape}')
+    length, batch, num_tags = shape
+    expected = {'mask': ('(length, batch)', (length, batch)), 'tags': ('(length, batch)', (length, batch)),
+                'seq_ends': ('(batch,)', (batch,)), 'trans': ('(num_tags, num_tags)', (num_tags, num_tags)),
+                'start_trans': ('(num_tags,)', (num_tags,)), 'end_trans': ('(num_tags,)', (num_tags,))}
+    for name, (kind, found) in others.items():
+        form, wanted = expected[name]
+        if found != wanted:
+            raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {found}')
+        if name in ('tags', 'seq_ends') and kind not in INTEGERS:
+            raise TypeError(f'{name} must be a tensor of integers, got {kind}')
+        if name.endswith('trans') and kind not in FLOATS:
+            raise TypeError(f'{name} must be a tensor of floats, got {kind}')
+
+
+def check_lengths_argument(kind, shape, batch=None):
+    """The type and shape of seq_length where no emissions are at hand."""
+    if kind not in INTEGERS:
+        raise TypeError(f'seq_length must be a tensor of integers, got {kind}')
+    if len(shape) != 1 or 0 in shape or batch not in (None, shape[0]):
+        raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')
+
+
 def as_array(values):
     """A NumPy array of a tensor, an array or a list."""
     return values.asnumpy() if hasattr(values, 'asnumpy') else np.asarray(values)
+
+
+def check_integers(name, array):
+    if array.dtype.kind not in 'iu' and array.size:
+        raise TypeError(f'{name} must be integers, got {array.dtype}')
 
 
 def check_lengths(seq_length, length):
@@ -87,8 +120,8 @@ def check_batch(tags, seq_length, num_tags, batch_first=False):
     tags = as_array(tags)
     if tags.ndim != 2:
         raise ValueError(f'tags must have two axes, got shape {tags.shape}')
-    if tags.dtype.kind not in 'iu':
-        raise TypeError(f'tags must be integers, got {tags.dtype}')
+    check_integers('tags', tags)
+    check_num_tags(num_tags)
     tags = tags if batch_first else tags.T                       # (B, L)
     batch, length = tags.shape
     live = np.ones(tags.shape, bool)
@@ -96,8 +129,7 @@ def check_batch(tags, seq_length, num_tags, batch_first=False):
         lengths = as_array(seq_length)
         if lengths.shape != (batch,):
             raise ValueError(f'seq_length must be ({batch},), one for each row of tags, got shape {lengths.shape}')
-        if lengths.dtype.kind not in 'iu':
-            raise TypeError(f'seq_length must be integers, got {lengths.dtype}')
+        check_integers('seq_length', lengths)
         check_lengths(lengths, length)
         live = np.arange(length) < lengths[:, None]
     wrong = live & (tags >= num_tags)

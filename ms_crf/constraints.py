@@ -50,10 +50,10 @@ def allowed_transitions(scheme, tags):
     Returns:
         Constraints: transitions (K, K), start (K,), end (K,), True for allowed.
     """
-    if scheme not in _INSIDE:
+    if not isinstance(scheme, str) or scheme not in _INSIDE:
         raise ValueError(f'scheme must be one of {", ".join(_INSIDE)}, got {scheme!r}')
-    if isinstance(tags, str):
-        raise TypeError(f'tags must be a sequence of strings, got the string {tags!r}')
+    if isinstance(tags, str) or not hasattr(tags, '__iter__'):
+        raise TypeError(f'tags must be a sequence of strings, got {tags!r}')
     tags = list(tags)
     if not tags:
         raise ValueError('tags must hold at least one tag, got none')

@@ -1,11 +1,11 @@
 """The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
 
+from ms_crf.cells import CompilableMethods, InFloat32
 from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.constraints import check_constraints, usable_tags
 from ms_crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.inputs import prepare, prepare_tags
 from ms_crf.masks import clear_padding
-from ms_crf.methods import CompilableMethods
 from ms_crf.nbest import best_paths
 from ms_crf.posterior import posteriors
 from ms_crf.scores import FORBIDDEN, ones_like
@@ -16,7 +16,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Uniform, initializer
 
 
-class CRF(CompilableMethods, nn.Cell):
+class CRF(CompilableMethods, InFloat32, nn.Cell):
     """Linear-chain conditional random field.
 
     Every method takes emissions as (length, batch, num_tags), or (batch, length, num_tags) with
@@ -63,6 +63,8 @@ class CRF(CompilableMethods, nn.Cell):
 
     def construct(self, emissions, tags=None, seq_length=None):
         """The loss; without tags what `post_decode` takes.
+
+        The loss has first derivatives only; those of `marginals` are its second.
 
         Args:
             emissions: (length, batch, num_tags), or batch first.

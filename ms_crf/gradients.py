@@ -2,10 +2,11 @@
 
 Shapes: L length, B batch, K tags. Value and gradient leave a cell as one tensor (2 + L + K, B, K): a cell with its
 own `bprop` that returns several tensors, or calls functions that are written in Python, can't always be compiled
-by MindSpore 2.10 ("The func graph is empty").
+by MindSpore 2.10 ("The func graph is empty"). The gradients have no derivative of their own; `posteriors` has.
 """
 
 from ms_crf import masks
+from ms_crf.cells import InFloat32
 from ms_crf.posterior import losses, posteriors
 
 from mindspore import nn, ops
@@ -34,7 +35,7 @@ def _gradients(out, dout):
     return by_emissions, by_transitions, by_start, by_end
 
 
-class LogNormalizer(nn.Cell):
+class LogNormalizer(InFloat32, nn.Cell):
     """Log of the sum over all paths; its gradient is the posteriors.
 
     Args:
@@ -61,7 +62,7 @@ class LogNormalizer(nn.Cell):
         return by_emissions, _zeros(lengths), by_transitions, by_start, by_end
 
 
-class NegativeLogLikelihood(nn.Cell):
+class NegativeLogLikelihood(InFloat32, nn.Cell):
     """Minus log probability of the known tags; its gradient is posteriors minus counts.
 
     Args:

@@ -19,18 +19,23 @@ def _refuse(name, argument):
     raise TypeError(f'{name} must be a Tensor, got {type(argument).__name__}')
 
 
-def _describe(name, argument):
-    """(dtype, shape) of a tensor, None of None."""
-    if argument is None:
-        return None
+def describe(name, argument):
+    """(dtype, shape) of a tensor."""
     if not isinstance(argument, Tensor):
         _refuse(name, argument)
     return argument.dtype, argument.shape
 
 
+def _describe_given(name, argument):
+    """(dtype, shape) of a tensor, None of None."""
+    if argument is None:
+        return None
+    return describe(name, argument)
+
+
 def prepare(emissions, seq_length, num_tags, batch_first):
     """Emissions (L, B, K) in float32, lengths (B,) int32."""
-    _check(num_tags, batch_first, _describe('emissions', emissions), None, _describe('seq_length', seq_length))
+    _check(num_tags, batch_first, describe('emissions', emissions), None, _describe_given('seq_length', seq_length))
     emissions = emissions.astype(ms.float32)
     if batch_first:
         emissions = ops.transpose(emissions, (1, 0, 2))
@@ -44,7 +49,7 @@ def prepare(emissions, seq_length, num_tags, batch_first):
 
 def prepare_tags(emissions, tags, num_tags, batch_first):
     """Tags (L, B) int32."""
-    _check(num_tags, batch_first, _describe('emissions', emissions), _describe('tags', tags), None)
+    _check(num_tags, batch_first, describe('emissions', emissions), describe('tags', tags), None)
     tags = tags.astype(ms.int32)
     if batch_first:
         tags = ops.transpose(tags, (1, 0))

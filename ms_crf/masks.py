@@ -2,7 +2,6 @@
 
 from ms_crf.scores import zeros_like
 
-import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
 
@@ -34,17 +33,3 @@ def at_last(values, lengths):
 def clear_padding(values, lengths):
     """Values (L, B, K) with 0 on padding, whatever stood there."""
     return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
-
-
-def sequence_mask(seq_length, max_length, batch_first=False):
-    """1 on real positions, 0 on padding, in int64: (max_length, batch), or (batch, max_length) with batch_first.
-
-    Args:
-        seq_length: (batch,) integers.
-        max_length: int, the padded length.
-        batch_first: layout of the result.
-    """
-    mask = real(seq_length, max_length).astype(ms.int64)
-    if batch_first:
-        mask = ops.transpose(mask, (1, 0))
-    return mask

@@ -88,4 +88,5 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     scores = ops.select(present, scores, LOWEST * ones_like(scores))
     paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
     kept = ops.logical_and(masks.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
-    return ops.transpose(paths * kept.astype(ms.int32), (1, 2, 0)), scores
+    paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
+    return ops.transpose(paths, (1, 2, 0)), scores

@@ -57,7 +57,8 @@ def path_score(emissions, lengths, marked, counts, transitions, start, end):
         transitions, start, end: (K, K), (K,), (K,).
     """
     batch = emissions.shape[1]
-    at_tags = (emissions * marked).sum(0) + marked[0] * start + masks.at_last(marked, lengths) * end   # (B, K)
+    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be -inf
+    at_tags = on_path.sum(0) + marked[0] * start + masks.at_last(marked, lengths) * end   # (B, K)
     between = counts.reshape(batch, -1) * transitions.reshape(-1)
     return sum_of(ops.concat((at_tags, between), 1))[:, 0]
 

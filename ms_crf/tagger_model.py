@@ -1,10 +1,23 @@
 """The tagger as one cell: embedding, BiLSTM, projection, CRF."""
 
 from ms_crf.bilstm import BiLSTM
+from ms_crf.cells import CompilableMethods
+from ms_crf.checks import INTEGERS, check_lengths_argument
 from ms_crf.crf import CRF
-from ms_crf.methods import CompilableMethods
+from ms_crf.inputs import describe
 
 from mindspore import nn, ops
+
+
+@ops.constexpr(check=False)
+def _check(inputs, seq_length):
+    """Arguments as (dtype, shape)."""
+    kind, shape = str(inputs[0]), inputs[1]
+    if kind not in INTEGERS:
+        raise TypeError(f'inputs must be a tensor of integers, got {kind}')
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f'inputs must be (batch, length) with no empty axis, got shape {shape}')
+    check_lengths_argument(str(seq_length[0]), seq_length[1], shape[0])
 
 
 class BiLSTM_CRF(CompilableMethods, nn.Cell):
@@ -44,6 +57,7 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
 
     def emissions(self, inputs, seq_length):
         """Scores of each tag at each position: (batch, length, num_tags)."""
+        _check(describe('inputs', inputs), describe('seq_length', seq_length))
         vectors = ops.transpose(self.embedding(inputs), (1, 0, 2))   # (length, batch, embedding_dim)
         hidden = self.lstm(vectors, seq_length)                      # (length, batch, hidden_dim)
         return self.hidden2tag(ops.transpose(hidden, (1, 0, 2)))

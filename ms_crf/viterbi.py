@@ -149,7 +149,8 @@ def viterbi(emissions, lengths, transitions, start, end):
     peaks = largest_of(emissions)                                # (L, B, 1), given back at the end: less to round
     lowered = emissions - peaks
     total = ops.select(live, peaks, zeros_like(peaks)).sum(0) + end        # (B, K)
-    first = start + lowered[0]                                   # (B, K)
+    # Rows of length 0 have nothing there that may be looked at.
+    first = start + ops.select((lengths > 0).expand_dims(-1), lowered[0], zeros_like(lowered[0]))   # (B, K)
     if length == 1:
         return first + total, ()
     if batch * num_tags ** 3 <= PAIRWISE:
@@ -192,5 +193,6 @@ def best_path(scores, history, lengths):
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     paths = walk_back(history, last, lengths)[:, :, 0]           # (L, B)
     paths = ops.select(masks.real(lengths, paths.shape[0]), paths, zeros_like(paths))
+    paths = ops.stop_gradient(paths)                             # they may come back as tags
     score = score[:, 0]
     return paths, ops.select(lengths > 0, score, zeros_like(score))

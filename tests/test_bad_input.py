@@ -1,6 +1,15 @@
 """Every wrong argument gets one line: which, what was expected, what came."""
 
-from ms_crf import CRF, BiLSTM_CRF, check_batch, post_decode
+from ms_crf import (
+    CRF,
+    BiLSTM_CRF,
+    check_batch,
+    compute_normalizer,
+    compute_score,
+    post_decode,
+    sequence_mask,
+    viterbi_decode,
+)
 
 import mindspore as ms
 import numpy as np
@@ -145,3 +154,49 @@ def test_an_impossible_tag_makes_the_loss_nan(compiled):
         tags = np.zeros((4, 7))
         tags[2, 1] = tag
         assert np.isnan(run(int_tensor(tags)).asnumpy())
+
+
+MASK = int_tensor(np.ones((4, 7)))
+SCORES = float_tensor(np.zeros((3, 3))), float_tensor(np.zeros(3)), float_tensor(np.zeros(3))
+
+
+@pytest.mark.parametrize('function,arguments,error,message', [
+    (compute_normalizer, (EMISSIONS, MASK[:3], *SCORES), ValueError,
+     'mask must be (length, batch) = (4, 7) for emissions (4, 7, 3), got shape (3, 7)'),
+    (compute_normalizer, (EMISSIONS, MASK, SCORES[1], *SCORES[1:]), ValueError,
+     'trans must be (num_tags, num_tags) = (3, 3) for emissions (4, 7, 3), got shape (3,)'),
+    (viterbi_decode, (EMISSIONS, MASK, SCORES[0], SCORES[1][:1], SCORES[2]), ValueError,
+     'start_trans must be (num_tags,) = (3,) for emissions (4, 7, 3), got shape (1,)'),
+    (viterbi_decode, (TAGS, MASK, *SCORES), TypeError, 'emissions must be a tensor of floats, got Int32'),
+    (compute_score, (EMISSIONS, MASK.astype(ms.float32), LENGTHS, MASK, *SCORES), TypeError,
+     'tags must be a tensor of integers, got Float32'),
+    (compute_score, (EMISSIONS, TAGS, LENGTHS[:2], MASK, *SCORES), ValueError,
+     'seq_ends must be (batch,) = (7,) for emissions (4, 7, 3), got shape (2,)'),
+    (compute_score, (EMISSIONS, TAGS, LENGTHS, None, *SCORES), TypeError, 'mask must be a Tensor, got NoneType'),
+    (sequence_mask, ([3, 1], 4), TypeError, 'seq_length must be a Tensor, got list'),
+    (sequence_mask, (LENGTHS, 4.0), TypeError, 'max_length must be an int, got float'),
+    (sequence_mask, (LENGTHS, -1), ValueError, 'max_length must be at least 1, got -1'),
+    (sequence_mask, (TAGS, 4), ValueError, 'seq_length must be (batch,), got shape (4, 7)'),
+])
+def test_functions_check(function, arguments, error, message):
+    with pytest.raises(error) as raised:
+        function(*arguments)
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize('arguments,error,message', [
+    ((TAGS[0], LENGTHS[:4]), ValueError, 'inputs must be (batch, length) with no empty axis, got shape (7,)'),
+    ((EMISSIONS[0], LENGTHS[:4]), TypeError, 'inputs must be a tensor of integers, got Float32'),
+    ((TAGS, LENGTHS), ValueError, 'seq_length must be (batch,) = (4,), got shape (7,)'),
+    ((TAGS, TAGS), ValueError, 'seq_length must be (batch,) = (4,), got shape (4, 7)'),
+    ((TAGS, None), TypeError, 'seq_length must be a Tensor, got NoneType'),
+])
+def test_the_cell_checks(arguments, error, message, compiled):
+    model = BiLSTM_CRF(10, 4, 6, 3)
+
+    def loss(inputs, lengths):
+        return model(inputs, lengths)
+
+    with pytest.raises(error) as raised:
+        compiled(loss)(*arguments)
+    assert str(raised.value).splitlines()[0] == message

@@ -45,6 +45,7 @@ def test_allowed_pairs(scheme, tags):
 
 
 @pytest.mark.parametrize('scheme,tags,message', [
+    (['BIO'], ['O'], r"scheme must be one of BIO, IOB1, BIOES, BMES, got \['BIO'\]"),
     ('BILOU', ['O'], "scheme must be one of BIO, IOB1, BIOES, BMES, got 'BILOU'"),
     ('BIO', [], 'tags must hold at least one tag'),
     ('BIO', ['O', 'O'], "got 'O' more than once"),
@@ -61,7 +62,7 @@ def test_impossible_tags(scheme, tags, message):
 def test_tags_of_wrong_type():
     with pytest.raises(TypeError, match='tags must be strings, got 3 at 1'):
         allowed_transitions('BIO', ['O', 3])
-    with pytest.raises(TypeError, match="got the string 'BIO'"):
+    with pytest.raises(TypeError, match="tags must be a sequence of strings, got 'BIO'"):
         allowed_transitions('BIO', 'BIO')
 
 

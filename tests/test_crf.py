@@ -241,6 +241,38 @@ def test_marginals_can_be_differentiated(compiled):
     assert not found[np.arange(4)[:, None] >= case.lengths].any()
 
 
+def test_best_paths_can_serve_as_tags(compiled):
+    """Self-training: the gradient is posteriors minus the best path, which itself has none."""
+    case = Case(4, 5, 3, 3)
+    crf = make_crf(case)
+    lengths = int_tensor(case.lengths)
+
+    def loss(emissions):
+        return crf(emissions, crf.decode(emissions, lengths)[0].swapaxes(0, 1), lengths)
+
+    def loss_of_nbest(emissions):
+        return crf(emissions, crf.nbest(emissions, 2, lengths)[0][:, 0].swapaxes(0, 1), lengths)
+
+    expected = case.by_position(lambda b, row: row.marginals() - row.marginals(np.array(row.best())))
+    for function in (loss, loss_of_nbest):
+        close(compiled(ms.grad(function))(float_tensor(case.emissions)), expected)
+
+
+@pytest.mark.parametrize('length,batch', [(1, 3), (4, 3), (4, 90)])
+def test_padding_may_hold_anything(length, batch):
+    case = Case(0, length, batch, 3)
+    case.emissions[np.arange(length)[:, None] >= case.lengths] = np.nan
+    crf = make_crf(case)
+    emissions, lengths = float_tensor(case.emissions), int_tensor(case.lengths)
+    score, history = crf(emissions, seq_length=lengths)
+    assert np.isfinite(score.asnumpy()).all()
+    assert post_decode(score, history, lengths) == [row.best() for row in case.rows]
+    close(crf(emissions, int_tensor(case.tags), lengths), case.losses().sum())
+    for result in (crf.decode(emissions, lengths)[1], crf.marginals(emissions, lengths),
+                   crf.normalizer(emissions, lengths)):
+        assert np.isfinite(result.asnumpy()).all()
+
+
 def test_scores_of_best_paths_can_be_differentiated(compiled):
     """A path's score changes by 1 with each emission on it."""
     case = Case(4, 5, 3, 3)

@@ -13,6 +13,7 @@ from ms_crf import (
 import mindspore as ms
 import numpy as np
 import pytest
+from mindspore import nn
 
 from conftest import close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case
@@ -67,6 +68,53 @@ def test_other_floats_are_computed_in_float32(dtype, compiled):
     assert compute_normalizer(emissions, mask, *scores).dtype == ms.float32
     assert compute_score(emissions, tags, lengths - 1, mask, *scores).dtype == ms.float32
     assert viterbi_decode(emissions, mask, *scores)[0].dtype == ms.float32
+
+
+class _Projected(nn.Cell):
+    def __init__(self, constraints):
+        super().__init__()
+        self.dense = nn.Dense(4, 3)
+        self.crf = CRF(3, constraints=constraints)
+
+    def construct(self, inputs, tags, lengths):
+        return self.crf(self.dense(inputs), tags, lengths)
+
+
+@pytest.mark.parametrize('level', ['O2', 'O3', 'to_float'])
+@pytest.mark.parametrize('constrained', [False, True])
+def test_mixed_precision_ends_before_the_layer(constrained, level, compiled):
+    """What comes from cells in 16 bits is summed in 32."""
+    network = _Projected(allowed_transitions('BIO', ['O', 'B', 'I']) if constrained else None)
+    inputs = float_tensor(np.random.default_rng(0).normal(size=(5, 2, 4)) * 20)
+    tags, lengths = int_tensor([[0, 1], [1, 2], [2, 0], [0, 0], [0, 0]]), int_tensor([5, 2])
+    mixed = network.to_float(ms.float16) if level == 'to_float' else ms.amp.auto_mixed_precision(network, level)
+    emissions = network.dense(inputs)
+    assert emissions.dtype == ms.float16
+
+    def loss(inputs):
+        return mixed(inputs, tags, lengths)
+
+    found = compiled(loss)(inputs)
+    assert found.dtype == ms.float32
+    close(found, network.crf(emissions.astype(ms.float32), tags, lengths).asnumpy(), 1e-3)   # Dense rounds to 16 bits
+
+
+def test_minus_infinity_closes_tags(compiled):
+    """-inf at tags other than the gold ones: as if they were not there."""
+    case = Case(2, 5, 3, 4)
+    open_tags = np.stack([case.tags, (case.tags + 1) % 4], -1)
+    closed = np.ones(case.emissions.shape, bool)
+    np.put_along_axis(closed, open_tags, False, 2)
+    case.emissions[closed & (np.arange(5)[:, None] < case.lengths)[..., None]] = -1e6
+    case.rescore()
+    emissions = np.where(closed, -np.inf, case.emissions)
+    crf = make_crf(case, reduction='none')
+    tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
+
+    def loss(emissions):
+        return crf(emissions, tags, lengths)
+
+    close(compiled(loss)(float_tensor(emissions)), case.losses())
 
 
 def test_zero_scores_count_paths(compiled):

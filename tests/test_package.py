@@ -17,7 +17,7 @@ PACKAGE = Path(ms_crf.__file__).parent
 RINGS = {
     0: {'__init__', 'environment'},
     1: {'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior', 'gradients',
-        'methods', 'viterbi', 'nbest', 'backtrace', 'functional', 'crf'},
+        'cells', 'viterbi', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'tagger_model'},
     3: {'corpus', 'spans', 'scoring'},
     5: {'__main__'},
