@@ -40,7 +40,7 @@ def post_decode(score, history, seq_length):
     steps = history + offsets[:, None]                           # (L-1, B, K)
     if lengths.min() < length:                                   # behind a row's end every tag stays
         behind = np.arange(1, length)[:, None] >= lengths        # (L-1, B)
-        steps = np.where(behind[:, :, None], np.arange(batch * num_tags).reshape(batch, num_tags), steps)
+        np.copyto(steps, np.arange(batch * num_tags).reshape(batch, num_tags), where=behind[:, :, None])
     steps = steps.reshape(length - 1, batch * num_tags)
     states = np.empty((length, batch), np.int64)
     state = states[-1] = score.argmax(1) + offsets               # (B,)
