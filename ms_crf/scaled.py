@@ -81,7 +81,8 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     blocks, size = split_length(given_length)
     length = blocks * size
     emissions = pad_time(emissions, length)
-    live = masks.real(lengths, length).astype(ms.float32).expand_dims(-1)    # (L, B, 1)
+    real = masks.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
+    live = real.astype(ms.float32)
     followed = masks.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
     span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
     reverse = ops.ReverseSequence(0, 1)
@@ -102,8 +103,7 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     backward = reverse(sides[1].reshape(length, batch, num_tags), span)
     joint = forward * backward                                   # (L, B, K)
     found = sum_of(joint)                                        # (L, B, 1)
-    # On padding, and where nothing was representable, 1 keeps what follows finite.
-    total = ops.select(ops.logical_and(live > 0.0, found > 0.0), found, ones_like(found))
+    total = ops.select(found > 0.0, found, ones_like(found))     # keeps finite what is void
 
     # Every second position has a scale, the others 1.
     scale = ops.Split(1, 2)(scales)[0].reshape(length // 2, 1, batch, 1)
@@ -124,6 +124,6 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, num_tags))   # (K,)
     if usable is not None:
         arriving = ops.select(usable, arriving, ones_like(arriving))
-    found = ops.select(live > 0.0, found, ones_like(found))
+    found = ops.select(real, found, ones_like(found))
     reliable = ops.minimum(smallest_of(arriving), smallest_of(found)) >= SMALLEST
     return log_normalizer, marginals[:given_length], pairs, reliable
