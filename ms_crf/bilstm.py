@@ -1,7 +1,7 @@
 """A bidirectional LSTM over padded sentences, from two fused LSTMs of one direction.
 
-`nn.LSTM(bidirectional)(x, seq_length=...)` takes 4 to 6 times as long on CPU, 27 s to compile at 128
-positions, and its seq_length is announced to go.
+`nn.LSTM(bidirectional)(x, seq_length=...)` is far slower on CPU, in running as in compiling, and its
+seq_length is announced to go.
 """
 
 import mindspore as ms

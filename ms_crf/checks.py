@@ -28,6 +28,13 @@ def check_reduction(reduction):
         raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')
 
 
+def check_n(n):
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f'n must be an int, got {type(n).__name__}')
+    if n < 1:
+        raise ValueError(f'n must be at least 1, got {n}')
+
+
 def check_types(emissions, tags=None, seq_length=None):
     """Names of the arguments' types ('Float32', ...; None for an argument that is not given)."""
     if emissions not in FLOATS:
@@ -137,10 +144,3 @@ def check_batch(tags, seq_length, num_tags, batch_first=False):
         row, position = np.argwhere(wrong)[0]
         raise ValueError(f'tags must be below num_tags = {num_tags}, got {tags[row, position]} '
                          f'in row {row}, position {position}')
-
-
-def check_n(n):
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f'n must be an int, got {type(n).__name__}')
-    if n < 1:
-        raise ValueError(f'n must be at least 1, got {n}')

@@ -31,7 +31,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             'token_mean' over real positions.
         constraints: what `allowed_transitions` returns. Paths that break them have no part in the
             normaliser and are chosen only where no other path exists; a gold path that breaks them
-            costs 10,000 a break.
+            costs about 10,000 a break.
 
     Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
     start_transitions and end_transitions (num_tags,).

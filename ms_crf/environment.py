@@ -24,8 +24,8 @@ def prepare(device=None):
     else:
         on_cpu = device == 'CPU'
     if on_cpu:
-        # Without it the waiting Python thread spins and takes a core from the kernels: on two cores
-        # a BiLSTM step needs 10 to 20 times as long. On a device it would serialise host and device.
+        # Without it the waiting Python thread spins and takes a core from the kernels'
+        # threads. On a device it would serialise host and device.
         os.environ[_BLOCKING] = '1'
     else:
         os.environ.pop(_BLOCKING, None)

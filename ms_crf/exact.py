@@ -1,4 +1,4 @@
-"""Forward and backward recursion in the log domain, exact for any finite scores: slower, for what products can't hold.
+"""Forward and backward recursion in the log domain: slower, for scores that products can't hold.
 
 Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
 """

@@ -63,6 +63,13 @@ def _in_float32(trans, start_trans, end_trans):
     return trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
 
 
+def _check_and_prepare(emissions, mask, trans, start_trans, end_trans):
+    _check(('emissions', 'mask', *_SCORES),
+           (describe('emissions', emissions), describe('mask', mask),
+            *_describe_scores(trans, start_trans, end_trans)))
+    return _from_mask(emissions, mask)
+
+
 def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans):
     """Score (B,) of the given tags; 0 for rows of length 0.
 
@@ -92,10 +99,7 @@ def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    _check(('emissions', 'mask', *_SCORES),
-           (describe('emissions', emissions), describe('mask', mask),
-            *_describe_scores(trans, start_trans, end_trans)))
-    emissions, lengths = _from_mask(emissions, mask)
+    emissions, lengths = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
     return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans)))
 
 
@@ -107,8 +111,5 @@ def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    _check(('emissions', 'mask', *_SCORES),
-           (describe('emissions', emissions), describe('mask', mask),
-            *_describe_scores(trans, start_trans, end_trans)))
-    emissions, lengths = _from_mask(emissions, mask)
+    emissions, lengths = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
     return viterbi(emissions, lengths, *_in_float32(trans, start_trans, end_trans))

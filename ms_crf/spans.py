@@ -3,7 +3,6 @@
 A span is (type, first token, last token). Tags are 'O' or a prefix, alone or with a type: 'B', 'I-PER'.
 """
 
-SCHEMES = ('BIO', 'IOB1', 'BIOES', 'BMES')
 PLAIN = 'plain'
 _PREFIXES = 'BIEMS'
 
