@@ -1,6 +1,8 @@
 """Tagged sentences from column files and JSON lines; every fault is named with file and line."""
 
+import gzip
 import json
+import zlib
 from typing import NamedTuple
 
 
@@ -20,9 +22,9 @@ class Sentence(NamedTuple):
 
 
 def numbered_lines(path):
-    """(line number, text without its end) of a UTF-8 file, with or without BOM, LF or CRLF."""
+    """(line number, text without its end) of a UTF-8 file, with or without BOM, LF or CRLF, also gzipped (.gz)."""
     try:
-        with open(path, 'rb') as file:
+        with (gzip.open if str(path).endswith('.gz') else open)(path, 'rb') as file:
             # By bytes: only a line feed ends a line, not what else Unicode counts as one.
             for number, line in enumerate(file, 1):
                 yield number, _decode(path, number, line)
@@ -30,6 +32,8 @@ def numbered_lines(path):
         raise CorpusError(path, None, 'no such file') from None
     except IsADirectoryError:
         raise CorpusError(path, None, 'expected a file, got a folder') from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise CorpusError(path, None, 'expected a gzip file, got a damaged one; decompress or fetch it again') from None
     except OSError as error:
         raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
 
@@ -111,12 +115,12 @@ def read_json_lines(path):
 
 
 def read_corpus(path, columns=(0, -1)):
-    """All sentences of a file: JSON lines if its name ends in .jsonl or .json, columns otherwise.
+    """All sentences of a file: JSON lines if its name ends in .jsonl or .json (or these with .gz), columns otherwise.
 
     Raises:
         CorpusError: at the first fault, or if there is no sentence.
     """
-    is_json = str(path).endswith(('.jsonl', '.json'))
+    is_json = str(path).endswith(('.jsonl', '.json', '.jsonl.gz', '.json.gz'))
     sentences = list(read_json_lines(path) if is_json else read_columns(path, columns))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')

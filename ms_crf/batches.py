@@ -1,0 +1,193 @@
+"""Batches of few fixed shapes: sentences in buckets of similar length, rows of length 0 as filler.
+
+No sentence is cut or left out. A static graph is compiled once for each bucket.
+"""
+
+from typing import NamedTuple
+
+from ms_crf.vocabulary import PADDING, UNKNOWN
+
+import numpy as np
+
+BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
+ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
+STEP = 32                  # the number of forms is a multiple of it
+
+
+class Shape(NamedTuple):
+    """Of a bucket's batches."""
+
+    length: int
+    rows: int
+    forms: int
+
+
+class Batch(NamedTuple):
+    """Arrays of one step; a form is a distinct word of the batch with its spelling."""
+
+    words: np.ndarray          # (forms,) distinct word ids, PADDING as filler
+    form_words: np.ndarray     # (forms,) place in `words` of each form's word
+    spellings: np.ndarray      # (forms, characters) ids
+    places: np.ndarray         # (length, rows) place of each token's form
+    lengths: np.ndarray        # (rows,)
+    tags: np.ndarray           # (length, rows)
+    sentences: np.ndarray      # numbers of the sentences, a row each; fewer than rows where filled up
+
+    @property
+    def inputs(self):
+        """What the network reads, in the order of its arguments."""
+        return self.words, self.form_words, self.spellings, self.places, self.lengths
+
+
+class Encoded:
+    """A corpus as ids.
+
+    Args:
+        sentences: lists of tokens.
+        vocabulary: a `Vocabulary`.
+        tags: for each sentence a list of tags; None where there are none.
+    """
+
+    def __init__(self, sentences, vocabulary, tags=None):
+        numbers = {}
+        self.tokens = [np.array([numbers.setdefault(token, len(numbers)) for token in tokens], np.int64)
+                       for tokens in sentences]
+        self.num_forms = len(numbers)
+        self.word_of = np.array([vocabulary.word_id(form) for form in numbers], np.int32)
+        self.spelling_of = np.array([vocabulary.spelling(form) for form in numbers], np.int32)
+        self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
+        self.tags = tags and [np.array(vocabulary.tag_ids(names), np.int32) for names in tags]
+
+    def word_counts(self):
+        """How often the word of each form occurs in the corpus: (forms,)."""
+        by_form = np.bincount(np.concatenate(self.tokens), minlength=self.num_forms)
+        return np.bincount(self.word_of, by_form)[self.word_of]
+
+    def codes(self, unknown=None):
+        """For each sentence the forms of its tokens, those that the unknown word stands for counted anew.
+
+        Args:
+            unknown: for each sentence which of its tokens are replaced, bools; None for none of them.
+        """
+        if unknown is None:
+            return self.tokens
+        return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
+
+
+def bucket_lengths(lengths):
+    """The lengths to pad to: as many as are worth compiling, chosen so that padding is least.
+
+    Args:
+        lengths: of all sentences.
+    """
+    distinct, counts = np.unique(lengths, return_counts=True)
+    distinct, counts = distinct.tolist(), [0, *np.cumsum(counts).tolist()]
+    # least[j]: cost of putting the j shortest lengths into buckets, the last of which begins at last[j].
+    least, last = [0], [0]
+    for end in range(1, len(distinct) + 1):
+        costs = [least[start] + distinct[end - 1] * (counts[end] - counts[start]) for start in range(end)]
+        last.append(int(np.argmin(costs)))
+        least.append(costs[last[-1]] + BUCKET_COST)
+    chosen, end = [], len(distinct)
+    while end:
+        chosen.append(distinct[end - 1])
+        end = last[end]
+    return chosen[::-1]
+
+
+class Batcher:
+    """Makes batches; its shapes are made for one corpus and serve others too.
+
+    Args:
+        encoded: the corpus that the shapes are made for.
+        batch_size: rows of a batch.
+    """
+
+    def __init__(self, encoded, batch_size):
+        self.batch_size = batch_size
+        self.shapes = []
+        self._add_shapes(encoded, encoded.lengths)
+
+    def _add_shapes(self, encoded, lengths):
+        """Shapes for sentences of these lengths, of which encoded has some."""
+        shorter = self.shapes[-1].length if self.shapes else 0
+        for length in bucket_lengths(lengths):
+            rows = max(1, min(self.batch_size, self.batch_size * ROOM // length))
+            inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
+            inside = np.random.default_rng(0).permutation(inside)
+            sizes = [len(np.unique(np.concatenate([encoded.tokens[number] for number in inside[first:first + rows]])))
+                     for first in range(0, min(len(inside), 50 * rows), rows)]
+            forms = min(-(-int(1.1 * max(sizes)) // STEP) * STEP, length * rows)
+            self.shapes.append(Shape(length, rows, max(forms, length)))
+            shorter = length
+
+    def plan(self, encoded, unknown=None, generator=None):
+        """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
+
+        Args:
+            encoded: any corpus.
+            unknown: as in `Encoded.codes`.
+            generator: a NumPy random generator, or None.
+        """
+        longer = encoded.lengths[encoded.lengths > self.shapes[-1].length]
+        if len(longer):
+            self._add_shapes(encoded, longer)
+        codes = encoded.codes(unknown)
+        batches, shorter = [], -1
+        for shape in self.shapes:
+            inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= shape.length))
+            if generator is None:
+                inside = inside[np.argsort(encoded.lengths[inside], kind='stable')]
+            else:
+                inside = generator.permutation(inside)
+            batches += _cut(shape, inside, codes)
+            shorter = shape.length
+        if generator is not None:
+            batches = [batches[index] for index in generator.permutation(len(batches))]
+        return batches
+
+
+def _cut(shape, numbers, codes):
+    """Batches of as many sentences as rows and room for forms allow."""
+    batches, batch, seen = [], [], set()
+    for number in numbers:
+        grown = seen.union(codes[number].tolist())
+        if batch and (len(batch) == shape.rows or len(grown) > shape.forms):
+            batches.append((shape, np.array(batch)))
+            batch, grown = [], set(codes[number].tolist())
+        batch.append(number)
+        seen = grown
+    if batch:
+        batches.append((shape, np.array(batch)))
+    return batches
+
+
+def make_batch(encoded, shape, numbers, codes):
+    """The `Batch` of these sentences.
+
+    Args:
+        encoded: the corpus.
+        shape: one that they fit into.
+        numbers: of the sentences.
+        codes: what `encoded.codes` gave.
+    """
+    length, rows, room = shape
+    forms, flat = np.unique(np.concatenate([codes[number] for number in numbers]), return_inverse=True)
+    replaced, forms = np.divmod(forms, encoded.num_forms)
+    words = np.where(replaced, UNKNOWN, encoded.word_of[forms])
+    distinct, form_words = np.unique(words, return_inverse=True)
+    lengths = encoded.lengths[numbers]
+    batch = Batch(words=np.full(room, PADDING, np.int32), form_words=np.zeros(room, np.int32),
+                  spellings=np.full((room, encoded.spelling_of.shape[1]), PADDING, np.int32),
+                  places=np.zeros((length, rows), np.int32), lengths=np.zeros(rows, np.int32),
+                  tags=np.zeros((length, rows), np.int32), sentences=numbers)
+    batch.words[:len(distinct)] = distinct
+    batch.form_words[:len(forms)] = form_words
+    batch.spellings[:len(forms)] = encoded.spelling_of[forms]
+    batch.lengths[:len(numbers)] = lengths
+    row = np.repeat(np.arange(len(numbers)), lengths)
+    position = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    batch.places[position, row] = flat
+    if encoded.tags is not None:
+        batch.tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
+    return batch

@@ -1,0 +1,91 @@
+"""The network that `train.py` trains: word vectors and characters, BiLSTM layers, projection, head.
+
+It works on the distinct words of a batch and on where they stand, so that a word's characters are read once
+and only the vectors of words in the batch are touched.
+"""
+
+from ms_crf.bilstm import BiLSTM
+from ms_crf.cells import CompilableMethods
+from ms_crf.characters import CharacterCNN, CharacterLSTM
+from ms_crf.crf import CRF
+from ms_crf.softmax import Softmax
+
+import mindspore as ms
+from mindspore import Parameter, nn, ops
+from mindspore.common.initializer import Uniform, initializer
+
+
+class TaggerNetwork(CompilableMethods, nn.Cell):
+    """Scores of tags for sentences, length first.
+
+    Args:
+        num_words: number of word ids.
+        word_dim: width of a word's vector.
+        num_tags: number of tags.
+        hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
+        num_layers: number of BiLSTM layers.
+        char: 'cnn', 'lstm' or 'none'.
+        num_characters: number of character ids, 0 of them padding.
+        char_dim: width of a character's vector.
+        char_width: width of what the characters of a word become.
+        head: 'crf' or 'softmax'.
+        constraints: what `allowed_transitions` returns; for the CRF.
+    """
+
+    def __init__(self, num_words, word_dim, num_tags, hidden_dim=200, num_layers=1, char='cnn', num_characters=1,
+                 char_dim=30, char_width=50, head='crf', constraints=None):
+        super().__init__()
+        self.word_table = Parameter(initializer(Uniform((3 / word_dim) ** 0.5), (num_words, word_dim)),
+                                    name='word_table')
+        self.with_characters = char != 'none'
+        if self.with_characters:
+            kind = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
+            self.characters = kind(num_characters, char_dim, char_width)
+        #: widths of what is dropped out: the input, then each layer's output
+        self.widths = [word_dim + char_width * self.with_characters] + [hidden_dim] * num_layers
+        self.layers = nn.CellList([BiLSTM(width, hidden_dim) for width in self.widths[:-1]])
+        self.projection = nn.Dense(hidden_dim, num_tags, 'xavier_uniform', 'zeros')
+        if head == 'crf':
+            self.head = CRF(num_tags, reduction='mean', constraints=constraints)
+        else:
+            self.head = Softmax(num_tags, reduction='mean')
+
+    def rows(self, words):
+        """(words,) ids to their vectors (words, word_dim)."""
+        return ops.gather(self.word_table, words, 0)
+
+    def emissions(self, rows, form_words, spellings, places, seq_length, keep=None):
+        """Scores of each tag at each position.
+
+        Args:
+            rows: (words, word_dim), the vectors of the batch's distinct words.
+            form_words: (forms,), which of the words each form has; a form is a word with its spelling.
+            spellings: (forms, characters) ids, 0 after a word's end.
+            places: (length, batch), which of the forms stands there.
+            seq_length: (batch,).
+            keep: for training, a tensor (length, batch, width) for each of `widths` that the values there are
+                multiplied with: 0 for what is dropped, 1 / (1 - rate) for the rest.
+
+        Returns:
+            (length, batch, num_tags).
+        """
+        vectors = ops.gather(rows, form_words, 0)                                   # (forms, word_dim)
+        if self.with_characters:
+            vectors = ops.concat((vectors, self.characters(spellings)), 1)
+        hidden = ops.gather(vectors, places, 0)                                     # (L, B, widths[0])
+        if keep is not None:
+            hidden = hidden * keep[0]
+        for index, layer in enumerate(self.layers):
+            hidden = layer(hidden, seq_length)                                      # (L, B, hidden_dim)
+            if keep is not None:
+                hidden = hidden * keep[index + 1]
+        return self.projection(hidden).astype(ms.float32)
+
+    def construct(self, rows, form_words, spellings, places, seq_length, tags, keep=None):
+        """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""
+        return self.head(self.emissions(rows, form_words, spellings, places, seq_length, keep), tags, seq_length)
+
+    def decode(self, words, form_words, spellings, places, seq_length):
+        """Best paths (batch, length), 0 on padding, and their scores (batch,), as the head gives them."""
+        rows = self.rows(words)
+        return self.head.decode(self.emissions(rows, form_words, spellings, places, seq_length), seq_length)

@@ -1,0 +1,60 @@
+"""One step of training as a compiled graph: loss, gradients, update, and the running average of the weights."""
+
+import mindspore as ms
+from mindspore import nn, ops
+
+
+class Average(nn.Cell):
+    """Moves the weights of one network a little way towards those of another.
+
+    Args:
+        network: that is trained.
+        average: of the same architecture; its weights follow.
+    """
+
+    def __init__(self, network, average):
+        super().__init__()
+        self.source = ms.ParameterTuple(network.trainable_params())
+        self.target = ms.ParameterTuple(average.trainable_params())
+
+    def construct(self, share):
+        """share: how much of the way, 0 to 1."""
+        done = share
+        for index in range(len(self.source)):
+            target = self.target[index]
+            done = ops.depend(done, ops.assign(target, target + (self.source[index] - target) * share))
+        return done
+
+
+def make_step(network, optimizer, average=None, loss_scale=1.0):
+    """The compiled function of one step.
+
+    Args:
+        network: a `TaggerNetwork`.
+        optimizer: an `Optimizer` of it.
+        average: an `Average` of it, or None.
+        loss_scale: the loss is multiplied with it before its gradients are taken; for 16-bit floats.
+
+    Returns:
+        step(words, form_words, spellings, places, lengths, tags, now, share, *keep) to (loss, norm of the
+        gradients): a batch's tensors, then what `TaggerNetwork.emissions` and `Optimizer` and `Average` take.
+    """
+    def scaled(rows, form_words, spellings, places, lengths, tags, keep):
+        loss = network(rows, form_words, spellings, places, lengths, tags, keep)
+        return loss * loss_scale
+
+    value_and_grad = ms.value_and_grad(scaled, 0, optimizer.weights)
+
+    @ms.jit
+    def step(words, form_words, spellings, places, lengths, tags, now, share, *keep):
+        loss, (rows, weights) = value_and_grad(network.rows(words), form_words, spellings, places, lengths, tags, keep)
+        if loss_scale != 1.0:
+            rows = rows / loss_scale
+            weights = [weight / loss_scale for weight in weights]
+            loss = loss / loss_scale
+        norm = optimizer(now, words, rows, weights)
+        if average is not None:
+            norm = ops.depend(norm, average(ops.depend(share, norm)))
+        return loss, norm
+
+    return step

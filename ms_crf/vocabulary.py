@@ -1,0 +1,97 @@
+"""Ids of words, characters and tags."""
+
+from collections import Counter
+
+from ms_crf.word_vectors import form_in
+
+import numpy as np
+
+PADDING, UNKNOWN = 0, 1
+FIRST = 2                                                # id of the first word or character of a list
+
+
+class Vocabulary:
+    """What a trained model can read and write; the ids of its tensors.
+
+    Args:
+        words, characters: strings, their ids counted from 2; 0 is padding, 1 what is not known.
+        tags: strings, their ids counted from 0.
+        char_length: how many characters of a word are read: of a longer one the first and the last half.
+    """
+
+    def __init__(self, words, characters, tags, char_length):
+        self.words, self.characters, self.tags = list(words), list(characters), list(tags)
+        self.char_length = char_length
+        self._word_ids = {word: number for number, word in enumerate(self.words, FIRST)}
+        self._character_ids = {character: number for number, character in enumerate(self.characters, FIRST)}
+        self._tag_ids = {tag: number for number, tag in enumerate(self.tags)}
+
+    @classmethod
+    def of(cls, training, others, tags, vectors, char_length):
+        """The vocabulary of corpora.
+
+        Args:
+            training: token lists; all their words are known.
+            others: token lists; their words are known where there are vectors for them.
+            tags: all tags.
+            vectors: what forms have vectors; may be empty.
+            char_length: as above.
+        """
+        counts = Counter(token for tokens in training for token in tokens)
+        words = dict.fromkeys(form_in(vectors, word) or word for word in counts)
+        words.update(dict.fromkeys(form for tokens in others for token in tokens
+                                   if (form := form_in(vectors, token)) is not None))
+        characters = dict.fromkeys(sorted({character for word in counts for character in word}))
+        return cls(words, characters, tags, char_length)
+
+    def word_id(self, word):
+        form = form_in(self._word_ids, word)
+        return UNKNOWN if form is None else self._word_ids[form]
+
+    def tag_ids(self, tags):
+        return [self._tag_ids[tag] for tag in tags]
+
+    def spelling(self, word):
+        """Ids of the characters that are read, padded to (char_length,)."""
+        if len(word) > self.char_length:
+            head = (self.char_length + 1) // 2
+            word = word[:head] + word[len(word) - (self.char_length - head):]
+        ids = [self._character_ids.get(character, UNKNOWN) for character in word]
+        return ids + [PADDING] * (self.char_length - len(ids))
+
+    @property
+    def num_words(self):
+        return FIRST + len(self.words)
+
+    @property
+    def num_characters(self):
+        return FIRST + len(self.characters)
+
+    def initial_rows(self, vectors, width, generator):
+        """(num_words, width): vectors where there are some, random numbers of the same spread elsewhere."""
+        spread = np.std(list(vectors.values())) if vectors else 1 / width ** 0.5
+        rows = generator.normal(0, spread, (self.num_words, width)).astype(np.float32)
+        rows[PADDING] = 0
+        for word, number in self._word_ids.items():
+            if word in vectors:
+                rows[number] = vectors[word]
+        return rows
+
+    def to_json(self):
+        return {'words': self.words, 'characters': self.characters, 'tags': self.tags, 'char_length': self.char_length}
+
+    @classmethod
+    def from_json(cls, record):
+        """Raises ValueError if the record is not what `to_json` gave."""
+        lists = ('words', 'characters', 'tags')
+        if not isinstance(record, dict) or sorted(record) != sorted([*lists, 'char_length']):
+            raise ValueError('expected the keys words, characters, tags and char_length')
+        for name in lists:
+            items = record[name]
+            if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+                raise ValueError(f'expected {name} to be a list of strings')
+            if len(set(items)) != len(items):
+                raise ValueError(f'expected {name} to be distinct')
+        if not isinstance(record['char_length'], int) or record['char_length'] < 1:
+            raise ValueError(f'expected char_length to be a positive number, got {record["char_length"]!r}')
+        return cls(record['words'], record['characters'], record['tags'], record['char_length'])
