@@ -19,7 +19,12 @@ class Shape(NamedTuple):
 
     length: int
     rows: int
-    forms: int
+    long_forms: int        # room for forms of any number of characters
+    short_forms: int       # for those of no more than half as many as are read at most
+
+    @property
+    def forms(self):
+        return self.long_forms + self.short_forms
 
 
 class Batch(NamedTuple):
@@ -27,7 +32,8 @@ class Batch(NamedTuple):
 
     words: np.ndarray          # (forms,) distinct word ids, PADDING as filler
     form_words: np.ndarray     # (forms,) place in `words` of each form's word
-    spellings: np.ndarray      # (forms, characters) ids
+    long_spellings: np.ndarray     # (long_forms, characters) ids
+    short_spellings: np.ndarray    # (short_forms, characters / 2) ids
     places: np.ndarray         # (length, rows) place of each token's form
     lengths: np.ndarray        # (rows,)
     tags: np.ndarray           # (length, rows)
@@ -36,7 +42,8 @@ class Batch(NamedTuple):
     @property
     def inputs(self):
         """What the network reads, in the order of its arguments."""
-        return self.words, self.form_words, self.spellings, self.places, self.lengths
+        return (self.words, self.form_words, self.long_spellings, self.short_spellings, self.places,
+                self.lengths)
 
 
 class Encoded:
@@ -55,6 +62,9 @@ class Encoded:
         self.num_forms = len(numbers)
         self.word_of = np.array([vocabulary.word_id(form) for form in numbers], np.int32)
         self.spelling_of = np.array([vocabulary.spelling(form) for form in numbers], np.int32)
+        self.half = (vocabulary.char_length + 1) // 2
+        is_long = [len(form) > self.half for form in numbers]
+        self.is_long = np.array(is_long + is_long)       # by code, see `codes`
         self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
         self.tags = tags and [np.array(vocabulary.tag_ids(names), np.int32) for names in tags]
 
@@ -115,10 +125,13 @@ class Batcher:
             rows = max(1, min(self.batch_size, self.batch_size * ROOM // length))
             inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
             inside = np.random.default_rng(0).permutation(inside)
-            sizes = [len(np.unique(np.concatenate([encoded.tokens[number] for number in inside[first:first + rows]])))
-                     for first in range(0, min(len(inside), 50 * rows), rows)]
-            forms = min(-(-int(1.1 * max(sizes)) // STEP) * STEP, length * rows)
-            self.shapes.append(Shape(length, rows, max(forms, length)))
+            sizes = []
+            for first in range(0, min(len(inside), 50 * rows), rows):
+                forms = np.unique(np.concatenate([encoded.tokens[number] for number in inside[first:first + rows]]))
+                sizes.append((encoded.is_long[forms].sum(), len(forms)))
+            room = -(-np.quantile(sizes, 0.9, axis=0).astype(int) // STEP) * STEP   # most batches fit
+            long_forms, forms = np.clip(room, length, length * rows).tolist()
+            self.shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
             shorter = length
 
     def plan(self, encoded, unknown=None, generator=None):
@@ -140,21 +153,24 @@ class Batcher:
                 inside = inside[np.argsort(encoded.lengths[inside], kind='stable')]
             else:
                 inside = generator.permutation(inside)
-            batches += _cut(shape, inside, codes)
+            batches += _cut(shape, inside, codes, encoded.is_long)
             shorter = shape.length
         if generator is not None:
             batches = [batches[index] for index in generator.permutation(len(batches))]
         return batches
 
 
-def _cut(shape, numbers, codes):
+def _cut(shape, numbers, codes, is_long):
     """Batches of as many sentences as rows and room for forms allow."""
     batches, batch, seen = [], [], set()
     for number in numbers:
-        grown = seen.union(codes[number].tolist())
-        if batch and (len(batch) == shape.rows or len(grown) > shape.forms):
+        new = set(codes[number].tolist())
+        grown = seen | new
+        full = (len(batch) == shape.rows or len(grown) > shape.forms
+                or is_long[list(grown)].sum() > shape.long_forms)
+        if batch and full:
             batches.append((shape, np.array(batch)))
-            batch, grown = [], set(codes[number].tolist())
+            batch, grown = [], new
         batch.append(number)
         seen = grown
     if batch:
@@ -171,19 +187,21 @@ def make_batch(encoded, shape, numbers, codes):
         numbers: of the sentences.
         codes: what `encoded.codes` gave.
     """
-    length, rows, room = shape
     forms, flat = np.unique(np.concatenate([codes[number] for number in numbers]), return_inverse=True)
+    order = np.argsort(~encoded.is_long[forms], kind='stable')                      # long ones first
+    forms, flat = forms[order], np.argsort(order)[flat]
     replaced, forms = np.divmod(forms, encoded.num_forms)
-    words = np.where(replaced, UNKNOWN, encoded.word_of[forms])
-    distinct, form_words = np.unique(words, return_inverse=True)
-    lengths = encoded.lengths[numbers]
-    batch = Batch(words=np.full(room, PADDING, np.int32), form_words=np.zeros(room, np.int32),
-                  spellings=np.full((room, encoded.spelling_of.shape[1]), PADDING, np.int32),
-                  places=np.zeros((length, rows), np.int32), lengths=np.zeros(rows, np.int32),
-                  tags=np.zeros((length, rows), np.int32), sentences=numbers)
+    distinct, form_words = np.unique(np.where(replaced, UNKNOWN, encoded.word_of[forms]), return_inverse=True)
+    spellings = np.full((shape.forms, encoded.spelling_of.shape[1]), PADDING, np.int32)
+    spellings[:len(forms)] = encoded.spelling_of[forms]
+    batch = Batch(words=np.full(shape.forms, PADDING, np.int32), form_words=np.zeros(shape.forms, np.int32),
+                  long_spellings=spellings[:shape.long_forms],
+                  short_spellings=np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half]),
+                  places=np.zeros((shape.length, shape.rows), np.int32), lengths=np.zeros(shape.rows, np.int32),
+                  tags=np.zeros((shape.length, shape.rows), np.int32), sentences=numbers)
     batch.words[:len(distinct)] = distinct
     batch.form_words[:len(forms)] = form_words
-    batch.spellings[:len(forms)] = encoded.spelling_of[forms]
+    lengths = encoded.lengths[numbers]
     batch.lengths[:len(numbers)] = lengths
     row = np.repeat(np.arange(len(numbers)), lengths)
     position = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -5,9 +5,14 @@ import os
 
 VERSION = '0.1.0'
 
-_DEVICE_FILES = ('/dev/davinci[0-9]*', '/dev/nvidia[0-9]*')
+_DEVICE_FILES = {'Ascend': '/dev/davinci[0-9]*', 'GPU': '/dev/nvidia[0-9]*'}
 _BLOCKING = 'MS_DEV_HOST_BLOCKING_RUN'
 _given_blocking = _BLOCKING in os.environ
+
+
+def present(device):
+    """Whether this machine shows such a device."""
+    return device == 'CPU' or bool(glob.glob(_DEVICE_FILES[device]))
 
 
 def prepare(device=None):
@@ -20,7 +25,7 @@ def prepare(device=None):
     if _given_blocking:
         return
     if device is None:
-        on_cpu = not any(glob.glob(pattern) for pattern in _DEVICE_FILES)
+        on_cpu = not any(map(present, _DEVICE_FILES))
     else:
         on_cpu = device == 'CPU'
     if on_cpu:

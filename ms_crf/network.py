@@ -54,13 +54,14 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         """(words,) ids to their vectors (words, word_dim)."""
         return ops.gather(self.word_table, words, 0)
 
-    def emissions(self, rows, form_words, spellings, places, seq_length, keep=None):
+    def emissions(self, rows, form_words, long_spellings, short_spellings, places, seq_length, keep=None):
         """Scores of each tag at each position.
 
         Args:
             rows: (words, word_dim), the vectors of the batch's distinct words.
             form_words: (forms,), which of the words each form has; a form is a word with its spelling.
-            spellings: (forms, characters) ids, 0 after a word's end.
+            long_spellings, short_spellings: (some forms, characters) and (the other forms, fewer characters) ids,
+                0 after a word's end; in two parts because few words are long.
             places: (length, batch), which of the forms stands there.
             seq_length: (batch,).
             keep: for training, a tensor (length, batch, width) for each of `widths` that the values there are
@@ -71,7 +72,8 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         """
         vectors = ops.gather(rows, form_words, 0)                                   # (forms, word_dim)
         if self.with_characters:
-            vectors = ops.concat((vectors, self.characters(spellings)), 1)
+            read = ops.concat((self.characters(long_spellings), self.characters(short_spellings)), 0)
+            vectors = ops.concat((vectors, read), 1)
         hidden = ops.gather(vectors, places, 0)                                     # (L, B, widths[0])
         if keep is not None:
             hidden = hidden * keep[0]
@@ -81,11 +83,11 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
                 hidden = hidden * keep[index + 1]
         return self.projection(hidden).astype(ms.float32)
 
-    def construct(self, rows, form_words, spellings, places, seq_length, tags, keep=None):
+    def construct(self, rows, form_words, long_spellings, short_spellings, places, seq_length, tags, keep=None):
         """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""
-        return self.head(self.emissions(rows, form_words, spellings, places, seq_length, keep), tags, seq_length)
+        return self.head(self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length, keep), tags, seq_length)
 
-    def decode(self, words, form_words, spellings, places, seq_length):
+    def decode(self, words, form_words, long_spellings, short_spellings, places, seq_length):
         """Best paths (batch, length), 0 on padding, and their scores (batch,), as the head gives them."""
         rows = self.rows(words)
-        return self.head.decode(self.emissions(rows, form_words, spellings, places, seq_length), seq_length)
+        return self.head.decode(self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length), seq_length)

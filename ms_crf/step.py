@@ -36,18 +36,19 @@ def make_step(network, optimizer, average=None, loss_scale=1.0):
         loss_scale: the loss is multiplied with it before its gradients are taken; for 16-bit floats.
 
     Returns:
-        step(words, form_words, spellings, places, lengths, tags, now, share, *keep) to (loss, norm of the
-        gradients): a batch's tensors, then what `TaggerNetwork.emissions` and `Optimizer` and `Average` take.
+        step(*batch, now, share, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
+        word ids in place of rows, and the rest what `TaggerNetwork.emissions`, `Optimizer` and `Average` take.
+        `keep` comes last and apart, for MindSpore compiles anew for each tuple that it is given.
     """
-    def scaled(rows, form_words, spellings, places, lengths, tags, keep):
-        loss = network(rows, form_words, spellings, places, lengths, tags, keep)
-        return loss * loss_scale
+    def scaled(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep):
+        return network(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep) * loss_scale
 
     value_and_grad = ms.value_and_grad(scaled, 0, optimizer.weights)
 
     @ms.jit
-    def step(words, form_words, spellings, places, lengths, tags, now, share, *keep):
-        loss, (rows, weights) = value_and_grad(network.rows(words), form_words, spellings, places, lengths, tags, keep)
+    def step(words, form_words, long_spellings, short_spellings, places, lengths, tags, now, share, *keep):
+        loss, (rows, weights) = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
+                                               places, lengths, tags, keep)
         if loss_scale != 1.0:
             rows = rows / loss_scale
             weights = [weight / loss_scale for weight in weights]

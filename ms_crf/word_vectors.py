@@ -23,10 +23,12 @@ def _numbers(path, number, word, fields, width):
     try:
         vector = np.array(fields, np.float32)
     except ValueError:
-        raise CorpusError(path, number, f'expected {width} numbers after {word!r}, got {" ".join(fields)[:40]!r}') from None
+        raise CorpusError(path, number,
+                          f'expected {width} numbers after {word!r}, got {" ".join(fields)[:40]!r}') from None
     if not np.isfinite(vector).all():
         place = int(np.argmin(np.isfinite(vector)))
-        raise CorpusError(path, number, f'expected finite numbers, got {fields[place]} as number {place + 1} of {word!r}')
+        raise CorpusError(path, number,
+                          f'expected finite numbers, got {fields[place]} as number {place + 1} of {word!r}')
     return vector
 
 

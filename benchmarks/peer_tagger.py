@@ -1,0 +1,63 @@
+"""A plain PyTorch tagger, the peer of `benchmarks/train.py`: GloVe, character CNN, BiLSTM, pytorch-crf, Adam."""
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torchcrf import CRF
+
+
+class Peer(nn.Module):
+    """The same sizes as `TaggerNetwork`."""
+
+    def __init__(self, num_words, word_dim, num_tags, hidden_dim, num_characters, char_dim, char_width):
+        super().__init__()
+        self.words = nn.Embedding(num_words, word_dim, padding_idx=0)
+        self.characters = nn.Embedding(num_characters, char_dim, padding_idx=0)
+        self.filters = nn.Conv1d(char_dim, char_width, 3, padding=1)
+        self.dropout = nn.Dropout(0.5)
+        self.lstm = nn.LSTM(word_dim + char_width, hidden_dim // 2, batch_first=True, bidirectional=True)
+        self.projection = nn.Linear(hidden_dim, num_tags)
+        self.crf = CRF(num_tags, batch_first=True)
+
+    def forward(self, words, spellings, lengths, tags):
+        batch, length, characters = spellings.shape
+        read = self.characters(spellings.view(batch * length, characters)).transpose(1, 2)
+        read = torch.relu(self.filters(read)).amax(2).view(batch, length, -1)
+        vectors = self.dropout(torch.cat((self.words(words), read), 2))
+        packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
+        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=length)
+        mask = torch.arange(length)[None] < lengths[:, None]
+        return -self.crf(self.projection(self.dropout(hidden)), tags, mask=mask, reduction='mean')
+
+
+def prepare(encoded, batch_size, generator):
+    """Tensors of an epoch's batches, each as long as its longest sentence and its longest word."""
+    batches = []
+    order = generator.permutation(len(encoded.tokens))
+    for first in range(0, len(order), batch_size):
+        numbers = order[first:first + batch_size]
+        lengths = encoded.lengths[numbers]
+        words, tags = np.zeros((2, len(numbers), lengths.max()), np.int64)
+        spellings = np.zeros((len(numbers), lengths.max(), encoded.spelling_of.shape[1]), np.int64)
+        for row, number in enumerate(numbers):
+            forms = encoded.tokens[number]
+            words[row, :len(forms)] = encoded.word_of[forms]
+            spellings[row, :len(forms)] = encoded.spelling_of[forms]
+            tags[row, :len(forms)] = encoded.tags[number]
+        spellings = spellings[:, :, :max(3, (spellings != 0).sum(2).max())]
+        batches.append([torch.from_numpy(array) for array in (words, spellings, lengths.astype(np.int64), tags)])
+    return batches
+
+
+def run_epoch(model, optimizer, batches):
+    """Mean loss of the batches."""
+    total = 0.0
+    for words, spellings, lengths, tags in batches:
+        optimizer.zero_grad()
+        loss = model(words, spellings, lengths, tags)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        optimizer.step()
+        total += loss.item()
+    return total / len(batches)

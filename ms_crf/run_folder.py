@@ -1,0 +1,128 @@
+"""The run directory: one folder is a model. JSON and tensors only; every file is written whole or not at all.
+
+config.json    options, scheme and sizes
+vocab.json     words, characters and tags in the order of their ids
+weights.ckpt   the weights of the best epoch: what tagging needs
+state.ckpt     weights, optimizer and position for resuming; one file, so that it is always of one moment
+metrics.jsonl  a line an epoch
+scores.json    what the best epoch is worth on dev and test
+"""
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from ms_crf.corpus import CorpusError
+
+import mindspore as ms
+import numpy as np
+
+CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES = (
+    'config.json', 'vocab.json', 'weights.ckpt', 'state.ckpt', 'metrics.jsonl', 'scores.json')
+
+
+def check_new(path):
+    """Raises CorpusError unless a folder of this name can be made."""
+    path = Path(path)
+    if path.exists() or path.is_symlink():
+        raise CorpusError(path, None, 'expected a folder that is not there yet, got one that is; choose another --save, '
+                                      'go on with --resume, or add --overwrite')
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise CorpusError(path, None, f'can not be made: {parent} is not a folder that you may write to')
+
+
+def create(path, config, vocabulary):
+    """Makes the folder with both records in it, at once."""
+    path = Path(path)
+    draft = path.with_name(f'.{path.name}.{os.getpid()}')
+    try:
+        draft.mkdir(parents=True)
+        write_json(draft / CONFIG, config)
+        write_json(draft / VOCABULARY, vocabulary)
+        os.replace(draft, path)
+    except OSError as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
+
+
+def check_run(path):
+    """Raises CorpusError unless the folder is a run and nothing else."""
+    path = Path(path)
+    known = {CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES}
+    names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
+    if CONFIG not in names or names - known:
+        raise CorpusError(path, None, 'expected a run of this program to overwrite, got something else; '
+                                      'choose another --save')
+
+
+def remove(path):
+    """Deletes a run, and nothing that is not one."""
+    check_run(path)
+    shutil.rmtree(path)
+
+
+def _commit(draft, path):
+    """Moves a written file to its name, after it has reached the disk."""
+    with open(draft, 'rb') as file:
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def write_text(path, text):
+    draft = path.with_name(f'.{path.name}')
+    draft.write_text(text, encoding='utf-8')
+    _commit(draft, path)
+
+
+def write_json(path, record):
+    write_text(path, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
+
+
+def write_tensors(path, arrays):
+    """Writes a dict of arrays."""
+    draft = path.with_name(f'.{path.name}')                      # save_checkpoint wants a name that ends in .ckpt
+    draft.unlink(missing_ok=True)
+    ms.save_checkpoint([{'name': name, 'data': ms.Tensor(array)} for name, array in arrays.items()], str(draft))
+    draft.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH)
+    _commit(draft, path)
+
+
+def read_json(path):
+    """Raises CorpusError if the file is not there or not JSON."""
+    try:
+        return json.loads(Path(path).read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        raise CorpusError(path, None, 'no such file; expected a run made by train.py') from None
+    except (ValueError, OSError) as error:
+        raise CorpusError(path, None, f'expected JSON as train.py writes it: {error}') from None
+
+
+def read_tensors(path):
+    """A dict of arrays; raises CorpusError if the file is damaged."""
+    try:
+        return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
+    except (ValueError, RuntimeError, TypeError, OSError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CorpusError(path, None, f'expected tensors as train.py writes them: {first}') from None
+
+
+def check_fit(path, arrays, shapes):
+    """Raises CorpusError unless the arrays have exactly these names and shapes."""
+    for name, shape in shapes.items():
+        if name not in arrays:
+            raise CorpusError(path, None, f'expected a tensor {name}, got none')
+        if arrays[name].shape != tuple(shape):
+            raise CorpusError(path, None, f'expected {name} of shape {tuple(shape)}, got {arrays[name].shape}')
+    strange = sorted(set(arrays) - set(shapes))
+    if strange:
+        raise CorpusError(path, None, f'expected no tensor {strange[0]}, got one')
+
+
+def as_arrays(parameters):
+    """Names and values of Parameters."""
+    return {parameter.name: np.array(parameter.asnumpy()) for parameter in parameters}

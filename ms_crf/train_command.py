@@ -1,0 +1,213 @@
+"""The command line of `train.py`: options in, progress and scores out."""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+from dataclasses import fields
+
+from ms_crf.corpus import CorpusError
+from ms_crf.device import NAMES, choose
+from ms_crf.options import OptionError, Options, dashed
+
+from tqdm import tqdm
+
+ON_RESUME = ('epochs', 'patience', 'learning_rate')
+
+
+class Watcher:
+    """Shows a training on the terminal, and hears Ctrl-C."""
+
+    def __init__(self, output=sys.stdout):
+        self.output, self.bar, self.asked_to_stop = output, None, False
+
+    def say(self, text):
+        if self.bar is not None:
+            self.bar.clear()
+        print(text, file=self.output, flush=True)
+
+    def corpora(self, corpora):
+        for part, sentences in corpora.parts.items():
+            tokens = sum(len(sentence.tokens) for sentence in sentences)
+            self.say(f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens')
+        trained = '' if corpora.scheme == corpora.found else f', trained as {corpora.scheme}'
+        self.say(f'tags: {corpora.found}{trained}, {len(corpora.tags)} of them')
+        for path, count, line in corpora.repaired:
+            self.say(f'{path}: {count} sentences break {corpora.found}, the first begins at line {line}; '
+                     'their tags are read by the rules of conlleval')
+
+    def compiled(self, task, shape, seconds):
+        self.say(f'compiled the graph of {task} for {shape.rows} sentences of up to {shape.length} tokens: '
+                 f'{seconds:.1f} s')
+
+    def epoch_begins(self, epoch, epochs, sentences, done):
+        self.bar = tqdm(total=sentences, initial=done, unit='sentences', leave=False, mininterval=0.5,
+                        desc=f'epoch {epoch}/{epochs}', disable=None, dynamic_ncols=True)
+
+    def step(self, sentences, loss):
+        self.bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
+        self.bar.update(sentences)
+
+    def epoch_ends(self, record):
+        rate = self.bar.total / max(record['seconds'], 1e-9)
+        self.close()
+        self.say(f'epoch {record["epoch"]:>3}  loss {record["loss"]:8.4f}  dev P {record["precision"]:7.2%}  '
+                 f'R {record["recall"]:7.2%}  F1 {100 * record["f1"]:6.2f}  acc {record["accuracy"]:7.2%}  '
+                 f'{record["seconds"]:6.2f} s  {rate:5.0f} sentences/s{"  best" if record["best"] else ""}')
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def stopping(self):
+        return self.asked_to_stop
+
+    def ask_to_stop(self, *_):
+        if self.asked_to_stop:
+            raise KeyboardInterrupt
+        self.asked_to_stop = True
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    def __init__(self, prog):
+        super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
+
+    def _get_help_string(self, action):
+        if action.default in (None, argparse.SUPPRESS) or action.option_strings in (['--resume'], ['--config']):
+            return action.help
+        return super()._get_help_string(action)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise OptionError(f'{message}; see --help')
+
+
+def parser():
+    """The command line, one group of options for each group of `Options`."""
+    made = _Parser(prog='train.py', formatter_class=_Help, add_help=False, allow_abbrev=False,
+                   description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
+                               'arguments it trains on the sample corpus in data/.')
+    general = made.add_argument_group('General')
+    general.add_argument('--help', '-h', action='help', help='show this and stop')
+    general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
+    general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
+    general.add_argument('--resume', metavar='DIR',
+                         help='go on with a run that was stopped; takes --device, --epochs, --patience and '
+                              '--learning-rate, nothing else')
+    general.add_argument('--overwrite', action='store_true', help='delete the run that --save names, if there is one')
+    groups = {}
+    for entry in fields(Options):
+        limits = entry.metadata
+        group = groups.get(limits['group']) or groups.setdefault(limits['group'],
+                                                                  made.add_argument_group(limits['group']))
+        text = limits['text'].replace('%', '%%')
+        if isinstance(entry.default, bool):
+            group.add_argument(f'--{dashed(entry.name)}', action=argparse.BooleanOptionalAction, default=entry.default,
+                               help=text)
+        else:
+            group.add_argument(f'--{dashed(entry.name)}', type=type(entry.default), default=entry.default,
+                               choices=limits['choices'], help=text,
+                               metavar=None if limits['choices'] else type(entry.default).__name__.upper())
+    return made
+
+
+def read_options(arguments):
+    """(options or None when resuming, what was given by name, the rest) of a command line."""
+    made = parser()
+    parsed = made.parse_args(arguments)
+    silent = parser()
+    for action in silent._actions:
+        action.default = argparse.SUPPRESS
+    names = {entry.name for entry in fields(Options)}
+    given = {name: value for name, value in vars(silent.parse_args(arguments)).items() if name in names}
+    return parsed, given
+
+
+def _read_file(path):
+    try:
+        with open(path, encoding='utf-8') as file:
+            return json.load(file)
+    except OSError as error:
+        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
+    except ValueError as error:
+        raise OptionError(f'{path}: expected a JSON object of options, got {error}') from None
+
+
+def _new_options(parsed, given):
+    record = Options().to_json()
+    if parsed.config:
+        record.update(Options.read(_read_file(parsed.config), parsed.config))
+    options = Options(**{**record, **given})
+    options.check()
+    return options
+
+
+def _resumed_options(parsed, given):
+    from ms_crf import run_folder
+    if parsed.config or parsed.overwrite or set(given) - set(ON_RESUME):
+        allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
+        raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
+    path = f'{parsed.resume}/{run_folder.CONFIG}'
+    config = run_folder.read_json(path)
+    if not isinstance(config, dict) or config.get('format') != 1 or not isinstance(config.get('options'), dict):
+        raise CorpusError(path, None, 'expected the configuration of a run of this version')
+    options = Options(**{**Options.read(config['options'], path), **given})
+    options.check()
+    return options
+
+
+def main(arguments=None):
+    """Runs the command; returns its exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    watcher = Watcher()
+    folder = None
+    try:
+        parsed, given = read_options(arguments)
+        options = _resumed_options(parsed, given) if parsed.resume else _new_options(parsed, given)
+        folder = parsed.resume or options.save
+        device = choose(parsed.device)
+        if options.precision == 'mixed' and device == 'CPU':
+            raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
+        return _train(parsed, options, folder, watcher)
+    except (OptionError, CorpusError) as error:
+        watcher.close()
+        print(f'train.py: {error}', file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        watcher.close()
+        print('train.py: stopped', file=sys.stderr)
+        return 130
+
+
+def _train(parsed, options, folder, watcher):
+    from ms_crf import training
+    began = time.perf_counter()
+    if parsed.resume:
+        run = training.resume(folder, options, watcher)
+        watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
+    else:
+        run = training.start(options, watcher, parsed.overwrite)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, watcher.ask_to_stop)
+    try:
+        scores = run.run()
+    except training.Stopped:
+        watcher.close()
+        watcher.say(f'stopped and saved; go on with: python train.py --resume {folder}')
+        return 130
+    except training.NotFinite as error:
+        watcher.close()
+        kept = f'{folder} holds epoch {run.epoch}' if run.epoch else f'{folder} holds no epoch yet'
+        print(f'train.py: {error}; {kept}; try --resume {folder} --learning-rate '
+              f'{options.learning_rate / 4:g}', file=sys.stderr)
+        return 2
+    part = 'test' if 'test' in scores else 'dev'
+    watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:')
+    for line in scores[part]['table']:
+        watcher.say(line)
+    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
+    return 0

@@ -1,0 +1,304 @@
+"""A training from files to a run directory: epochs of compiled steps, the best by dev score, resumable to the bit.
+
+Nothing that is random has a state of its own: order, dropout and replaced words follow from seed and position.
+"""
+
+import json
+import time
+from pathlib import Path
+
+from ms_crf import run_folder
+from ms_crf.batches import Batcher, Encoded, make_batch
+from ms_crf.constraints import allowed_transitions
+from ms_crf.corpora import load, score_in
+from ms_crf.corpus import CorpusError
+from ms_crf.network import TaggerNetwork
+from ms_crf.optimizer import BETA1, BETA2, Optimizer
+from ms_crf.schedules import dropout, rate_at, replaced
+from ms_crf.scoring import table
+from ms_crf.spans import PLAIN
+from ms_crf.step import Average, make_step
+from ms_crf.vocabulary import Vocabulary
+from ms_crf.word_vectors import WAYS, read_vectors
+
+import mindspore as ms
+import numpy as np
+
+SAVE_SECONDS = 300           # within long epochs the state is saved this often
+LOSS_SCALE = 1024.0          # of mixed precision
+
+
+class Stopped(Exception):
+    """The user has stopped the run; it is saved."""
+
+
+class NotFinite(Exception):
+    """The loss is no number; what was saved before stays."""
+
+
+class Data:
+    """The corpora of a run as ids, and the vocabulary and vectors that follow from them."""
+
+    def __init__(self, options, watcher):
+        self.paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
+        self.corpora = load(self.paths, options.scheme, options.column_pair())
+        watcher.corpora(self.corpora)
+        tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in self.corpora.parts.items()}
+        vectors, self.word_dim = {}, options.word_dim
+        others = [sentence for part in ('dev', 'test') for sentence in tokens.get(part, [])]
+        if options.embeddings:
+            distinct = list(dict.fromkeys(token for part in tokens.values() for sentence in part for token in sentence))
+            watcher.say(f'reading {options.embeddings}')
+            vectors, self.word_dim, ways = read_vectors(options.embeddings, distinct)
+            counts = ', '.join(f'{sum(way == found for found in ways.values()):,} {way}' for way in WAYS)
+            watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} distinct words are known '
+                        f'({len(ways) / len(distinct):.1%}): {counts}')
+        self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], self.corpora.tags, vectors,
+                                        options.char_length)
+        self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
+        self.encoded = {
+            part: Encoded(tokens[part], self.vocabulary, [sentence.tags for sentence in sentences])
+            for part, sentences in self.corpora.parts.items()}
+
+
+def build_network(options, vocabulary, word_dim, scheme):
+    """The network of a run; its weights are random until they are loaded."""
+    constraints = None
+    if options.head == 'crf' and options.constraints and scheme != PLAIN:
+        constraints = allowed_transitions(scheme, vocabulary.tags)
+    network = TaggerNetwork(vocabulary.num_words, word_dim, len(vocabulary.tags), options.hidden, options.layers,
+                            options.char, vocabulary.num_characters, options.char_dim, options.char_width,
+                            options.head, constraints)
+    if options.precision == 'mixed':
+        for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
+            cell.to_float(ms.float16)
+    return network
+
+
+class Decoder:
+    """Tags corpora with a network, in compiled graphs of fixed shapes."""
+
+    def __init__(self, network, watcher):
+        self.network, self.watcher = network, watcher
+        self.shapes = set()
+        self._decode = ms.jit(network.decode)
+
+    def tag(self, encoded, batcher, names):
+        """Lists of tag names for all sentences, in their order."""
+        found = [None] * len(encoded.tokens)
+        codes = encoded.codes()
+        for shape, numbers in batcher.plan(encoded):
+            batch = make_batch(encoded, shape, numbers, codes)
+            began = time.perf_counter()
+            paths = self._decode(*map(ms.Tensor, batch.inputs))[0].asnumpy()
+            if shape not in self.shapes:
+                self.shapes.add(shape)
+                self.watcher.compiled('tagging', shape, time.perf_counter() - began)
+            for row, number in enumerate(numbers):
+                found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
+        return found
+
+
+class Training:
+    """One run.
+
+    Args:
+        options: `Options`, checked.
+        folder: the run directory, which exists; training goes on from the state in it, if there is one.
+        data: `Data` of the options.
+        watcher: is told what happens; see `Watcher` of the command.
+    """
+
+    def __init__(self, options, folder, data, watcher):
+        self.options, self.folder, self.data, self.watcher = options, Path(folder), data, watcher
+        ms.set_seed(options.seed)
+        scheme = data.corpora.scheme
+        self.network = build_network(options, data.vocabulary, data.word_dim, scheme)
+        self.network.word_table.set_data(ms.Tensor(data.rows))
+        self.optimizer = Optimizer(self.network, options.optimizer, options.momentum, options.weight_decay,
+                                   options.clip, options.crf_rate, options.word_rate)
+        self.scored, average = self.network, None
+        if options.average > 0:
+            self.scored = build_network(options, data.vocabulary, data.word_dim, scheme)
+            self.scored.update_parameters_name('average.')
+            for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
+                target.set_data(ms.Tensor(source.asnumpy()))
+            average = Average(self.network, self.scored)
+        self.batcher = Batcher(data.encoded['train'], options.batch_size)
+        self.counts = data.encoded['train'].word_counts()
+        self.epoch = self.step_in_epoch = self.steps = self.best_epoch = 0
+        self.best_score, self.loss_sum = -1.0, 0.0
+        self.metrics = []
+        if (self.folder / run_folder.STATE).exists():
+            self._load_state()
+        self.shapes = set()
+        self.step = make_step(self.network, self.optimizer, average,
+                              LOSS_SCALE if options.precision == 'mixed' else 1.0)
+        self.decoder = Decoder(self.scored, watcher)
+
+    # What is saved and loaded
+
+    def _parameters(self):
+        average = self.scored.trainable_params() if self.scored is not self.network else []
+        return [*self.network.trainable_params(), *self.optimizer.state(), *average]
+
+    def save_state(self):
+        arrays = run_folder.as_arrays(self._parameters())
+        arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best_epoch], np.int64)
+        arrays['progress'] = np.array([self.best_score, self.loss_sum], np.float64)
+        run_folder.write_tensors(self.folder / run_folder.STATE, arrays)
+
+    def _load_state(self):
+        path = self.folder / run_folder.STATE
+        arrays = run_folder.read_tensors(path)
+        parameters = self._parameters()
+        shapes = {parameter.name: parameter.shape for parameter in parameters}
+        run_folder.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,)})
+        for parameter in parameters:
+            parameter.set_data(ms.Tensor(arrays[parameter.name]))
+        self.epoch, self.step_in_epoch, self.steps, self.best_epoch = arrays['position'].tolist()
+        self.best_score, self.loss_sum = arrays['progress'].tolist()
+        metrics = self.folder / run_folder.METRICS
+        if metrics.exists():
+            lines = metrics.read_text(encoding='utf-8').splitlines()
+            self.metrics = [json.loads(line) for line in lines][:self.epoch]
+
+    def save_weights(self):
+        weights = {name.removeprefix('average.'): array
+                   for name, array in run_folder.as_arrays(self.scored.trainable_params()).items()}
+        run_folder.write_tensors(self.folder / run_folder.WEIGHTS, weights)
+
+    def load_best(self):
+        """Puts the weights of the best epoch into the network that is scored."""
+        path = self.folder / run_folder.WEIGHTS
+        arrays = run_folder.read_tensors(path)
+        names = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
+        run_folder.check_fit(path, arrays, {name: parameter.shape for name, parameter in names.items()})
+        for name, parameter in names.items():
+            ms.ops.assign(parameter, ms.Tensor(arrays[name]))
+
+    # Epochs
+
+    def run(self):
+        """Trains to the end and scores the best epoch; returns what scores.json holds."""
+        while self.epoch < self.options.epochs and not self._out_of_patience():
+            self._run_epoch()
+        self.load_best()
+        parts = [part for part in ('dev', 'test') if part in self.data.encoded]
+        results = {part: self.score(part) for part in parts}
+        scores = {'best_epoch': self.best_epoch, 'epochs': self.epoch,
+                  **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
+        run_folder.write_json(self.folder / run_folder.SCORES, scores)
+        return scores
+
+    def _out_of_patience(self):
+        return 0 < self.options.patience <= self.epoch - self.best_epoch and self.best_epoch > 0
+
+    def score(self, part):
+        """`Score` of the network that is scored on 'dev' or 'test'."""
+        corpora = self.data.corpora
+        predicted = self.decoder.tag(self.data.encoded[part], self.batcher, self.data.vocabulary.tags)
+        return score_in(corpora.found, corpora.gold[part], predicted)
+
+    def _run_epoch(self):
+        options, encoded = self.options, self.data.encoded['train']
+        generator = np.random.default_rng([options.seed, 1 + self.epoch])
+        unknown = None
+        if options.unknown > 0:
+            unknown = replaced(generator, encoded.tokens, self.counts, options.unknown)
+        plan, codes = self.batcher.plan(encoded, unknown, generator), encoded.codes(unknown)
+        began = saved = time.perf_counter()
+        compiling = 0.0
+        self.watcher.epoch_begins(self.epoch + 1, options.epochs, len(encoded.tokens),
+                                  sum(len(numbers) for _, numbers in plan[:self.step_in_epoch]))
+        for shape, numbers in plan[self.step_in_epoch:]:
+            step_began = time.perf_counter()
+            batch = make_batch(encoded, shape, numbers, codes)
+            loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(plan))
+            if not np.isfinite(loss) or not np.isfinite(norm):
+                raise NotFinite(self._describe(loss, norm, numbers))
+            if shape not in self.shapes:
+                self.shapes.add(shape)
+                compiling += time.perf_counter() - step_began
+                self.watcher.compiled('training', shape, time.perf_counter() - step_began)
+            self.loss_sum += loss * len(numbers)
+            self.step_in_epoch += 1
+            self.watcher.step(len(numbers), loss)
+            if self.watcher.stopping():
+                self.save_state()
+                raise Stopped
+            if time.perf_counter() - saved > SAVE_SECONDS:
+                self.save_state()
+                saved = time.perf_counter()
+        seconds = time.perf_counter() - began - compiling
+        self._end_epoch(seconds, compiling, len(encoded.tokens))
+
+    def _run_step(self, batch, shape, time_in_epochs):
+        options = self.options
+        rates = [options.dropout_embedding] + [options.dropout_between] * options.layers
+        keep = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
+                       options.dropout_kind == 'locked')
+        self.steps += 1
+        rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, options.epochs, options.warmup,
+                       options.decay)
+        now = np.array([rate, BETA1 ** self.steps, BETA2 ** self.steps], np.float32)
+        share = np.array(1 - min(options.average, self.steps / (10 + self.steps)), np.float32)
+        arrays = (*batch.inputs, batch.tags, now, share, *keep)
+        loss, norm = self.step(*map(ms.Tensor, arrays))
+        return float(loss.asnumpy()), float(norm.asnumpy())
+
+    def _describe(self, loss, norm, numbers):
+        lines = [self.data.corpora.parts['train'][number].line for number in sorted(numbers)]
+        return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}; '
+                f'the sentences of the batch begin at {self.data.paths["train"]} lines {", ".join(map(str, lines))}')
+
+    def _end_epoch(self, seconds, compiling, sentences):
+        began = time.perf_counter()
+        result = self.score('dev')
+        main = result.accuracy if self.data.corpora.found == PLAIN else result.spans.f1
+        self.epoch += 1
+        mean_loss = self.loss_sum / sentences
+        self.step_in_epoch, self.loss_sum = 0, 0.0
+        best = main > self.best_score
+        if best:
+            self.best_score, self.best_epoch = main, self.epoch
+            self.save_weights()
+        record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
+                  'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3), 'dev_seconds': round(time.perf_counter() - began, 3)}
+        self.metrics.append(record)
+        lines = ''.join(json.dumps(entry) + '\n' for entry in self.metrics)
+        run_folder.write_text(self.folder / run_folder.METRICS, lines)
+        self.save_state()
+        self.watcher.epoch_ends(record)
+
+
+def as_record(result):
+    """A `Score` for JSON."""
+    return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
+            'accuracy': result.accuracy}
+
+
+def start(options, watcher, overwrite=False):
+    """A new run in `options.save`; nothing is written before all input has been read."""
+    if Path(options.save).exists() and overwrite:
+        run_folder.check_run(options.save)
+    else:
+        run_folder.check_new(options.save)
+    data = Data(options, watcher)
+    if overwrite and Path(options.save).exists():
+        run_folder.remove(options.save)
+    corpora = data.corpora
+    config = {'format': 1, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': data.word_dim,
+              'scheme': corpora.scheme, 'found_scheme': corpora.found}
+    run_folder.create(options.save, config, data.vocabulary.to_json())
+    return Training(options, options.save, data, watcher)
+
+
+def resume(folder, options, watcher):
+    """Goes on with a run; its files must be what they were."""
+    data = Data(options, watcher)
+    known = run_folder.read_json(Path(folder) / run_folder.VOCABULARY)
+    if known != data.vocabulary.to_json():
+        raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
+                                        'restore them or begin a new run')
+    return Training(options, folder, data, watcher)
