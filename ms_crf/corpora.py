@@ -84,8 +84,8 @@ def _check_types(paths, files, scheme):
         for sentence in sentences:
             for tag in sentence.tags:
                 if _kind(tag, scheme) not in known and tag != 'O':
-                    raise CorpusError(paths[part], sentence.line, f'expected tags that {paths["train"]} has, got {tag!r} '
-                                                                  'in the sentence that begins here')
+                    raise CorpusError(paths[part], sentence.line, f'expected tags that {paths["train"]} has, '
+                                                                  f'got {tag!r} in the sentence that begins here')
 
 
 def _ill_formed(path, sentences, scheme):

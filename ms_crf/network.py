@@ -73,7 +73,7 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         vectors = ops.gather(rows, form_words, 0)                                   # (forms, word_dim)
         if self.with_characters:
             read = ops.concat((self.characters(long_spellings), self.characters(short_spellings)), 0)
-            vectors = ops.concat((vectors, read), 1)
+            vectors = ops.concat((vectors, read.astype(ms.float32)), 1)
         hidden = ops.gather(vectors, places, 0)                                     # (L, B, widths[0])
         if keep is not None:
             hidden = hidden * keep[0]
@@ -85,9 +85,10 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
 
     def construct(self, rows, form_words, long_spellings, short_spellings, places, seq_length, tags, keep=None):
         """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""
-        return self.head(self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length, keep), tags, seq_length)
+        emissions = self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length, keep)
+        return self.head(emissions, tags, seq_length)
 
     def decode(self, words, form_words, long_spellings, short_spellings, places, seq_length):
         """Best paths (batch, length), 0 on padding, and their scores (batch,), as the head gives them."""
-        rows = self.rows(words)
-        return self.head.decode(self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length), seq_length)
+        emissions = self.emissions(self.rows(words), form_words, long_spellings, short_spellings, places, seq_length)
+        return self.head.decode(emissions, seq_length)

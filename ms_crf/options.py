@@ -52,7 +52,8 @@ class Options:
                             'none', least=0, most=0.99999)
 
     epochs: int = option(30, 'Training', 'times through the training sentences', least=1)
-    patience: int = option(8, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs', least=0)
+    patience: int = option(8, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs',
+                           least=0)
     batch_size: int = option(32, 'Training', 'sentences of a step', least=1)
     optimizer: str = option('adam', 'Training', 'kind of update', choices=('adam', 'adamw', 'sgd'))
     learning_rate: float = option(0.002, 'Training', 'at its highest', least=1e-12)

@@ -27,8 +27,8 @@ def check_new(path):
     """Raises CorpusError unless a folder of this name can be made."""
     path = Path(path)
     if path.exists() or path.is_symlink():
-        raise CorpusError(path, None, 'expected a folder that is not there yet, got one that is; choose another --save, '
-                                      'go on with --resume, or add --overwrite')
+        raise CorpusError(path, None, 'expected a folder that is not there yet, got one that is; '
+                                      'choose another --save, go on with --resume, or add --overwrite')
     parent = path.absolute().parent
     while not parent.exists():
         parent = parent.parent

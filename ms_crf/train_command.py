@@ -191,8 +191,7 @@ def _train(parsed, options, folder, watcher):
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
         run = training.start(options, watcher, parsed.overwrite)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, watcher.ask_to_stop)
+    before = {number: signal.signal(number, watcher.ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         scores = run.run()
     except training.Stopped:
@@ -205,6 +204,9 @@ def _train(parsed, options, folder, watcher):
         print(f'train.py: {error}; {kept}; try --resume {folder} --learning-rate '
               f'{options.learning_rate / 4:g}', file=sys.stderr)
         return 2
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     part = 'test' if 'test' in scores else 'dev'
     watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:')
     for line in scores[part]['table']:

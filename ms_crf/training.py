@@ -264,7 +264,8 @@ class Training:
             self.best_score, self.best_epoch = main, self.epoch
             self.save_weights()
         record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
-                  'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3), 'dev_seconds': round(time.perf_counter() - began, 3)}
+                  'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3),
+                  'dev_seconds': round(time.perf_counter() - began, 3)}
         self.metrics.append(record)
         lines = ''.join(json.dumps(entry) + '\n' for entry in self.metrics)
         run_folder.write_text(self.folder / run_folder.METRICS, lines)
