@@ -54,7 +54,7 @@ class CharacterCNN(nn.Cell):
         here = ops.concat((one, vectors, one), 0)
         after = ops.concat((vectors, one, one), 0)
         found = self.filters(ops.concat((before, here, after), 2))                  # (C + 2, W, width)
-        return ops.relu(found.max(0))
+        return ops.relu(ops.amax(found, 0))
 
 
 class CharacterLSTM(nn.Cell):

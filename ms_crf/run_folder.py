@@ -96,7 +96,7 @@ def read_json(path):
     """Raises CorpusError if the file is not there or not JSON."""
     try:
         return json.loads(Path(path).read_text(encoding='utf-8'))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CorpusError(path, None, 'no such file; expected a run made by train.py') from None
     except (ValueError, OSError) as error:
         raise CorpusError(path, None, f'expected JSON as train.py writes it: {error}') from None

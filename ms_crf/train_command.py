@@ -116,7 +116,7 @@ def parser():
 
 
 def read_options(arguments):
-    """(options or None when resuming, what was given by name, the rest) of a command line."""
+    """All arguments of a command line, and of the `Options` those that it names."""
     made = parser()
     parsed = made.parse_args(arguments)
     silent = parser()
@@ -144,6 +144,11 @@ def _new_options(parsed, given):
     options = Options(**{**record, **given})
     options.check()
     return options
+
+
+def options_of(arguments):
+    """The `Options` of a command line that begins a new run."""
+    return _new_options(*read_options(arguments))
 
 
 def _resumed_options(parsed, given):

@@ -18,9 +18,10 @@ RINGS = {
     0: {'__init__', 'environment'},
     1: {'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior', 'gradients',
         'cells', 'viterbi', 'nbest', 'backtrace', 'functional', 'crf'},
-    2: {'bilstm', 'tagger_model'},
-    3: {'corpus', 'spans', 'scoring'},
-    5: {'__main__'},
+    2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network'},
+    3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules'},
+    4: {'options', 'optimizer', 'step', 'run_folder', 'training'},
+    5: {'__main__', 'device', 'train_command'},
 }
 
 
