@@ -1,4 +1,4 @@
-"""One step of training as a compiled graph: loss, gradients, update, and the running average of the weights."""
+"""The compiled graphs of a tagger: a step of training, with the running average of the weights, and tagging."""
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -59,3 +59,12 @@ def make_step(network, optimizer, average=None, loss_scale=1.0):
         return loss, norm
 
     return step
+
+
+def make_decode(network):
+    """The compiled function of tagging: decode(*inputs) as `TaggerNetwork.decode`."""
+    @ms.jit
+    def decode(words, form_words, long_spellings, short_spellings, places, lengths):
+        return network.decode(words, form_words, long_spellings, short_spellings, places, lengths)
+
+    return decode

@@ -17,7 +17,7 @@ from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.schedules import dropout, rate_at, replaced
 from ms_crf.scoring import table
 from ms_crf.spans import PLAIN
-from ms_crf.step import Average, make_step
+from ms_crf.step import Average, make_decode, make_step
 from ms_crf.vocabulary import Vocabulary
 from ms_crf.word_vectors import WAYS, read_vectors
 
@@ -81,7 +81,7 @@ class Decoder:
     def __init__(self, network, watcher):
         self.network, self.watcher = network, watcher
         self.shapes = set()
-        self._decode = ms.jit(network.decode)
+        self._decode = make_decode(network)
 
     def tag(self, encoded, batcher, names):
         """Lists of tag names for all sentences, in their order."""
