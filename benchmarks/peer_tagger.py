@@ -21,6 +21,15 @@ class Peer(nn.Module):
         self.crf = CRF(num_tags, batch_first=True)
 
     def forward(self, words, spellings, lengths, tags):
+        """Mean negative log likelihood."""
+        emissions, mask = self.emissions(words, spellings, lengths)
+        return -self.crf(emissions, tags, mask=mask, reduction='mean')
+
+    def decode(self, words, spellings, lengths):
+        emissions, mask = self.emissions(words, spellings, lengths)
+        return self.crf.decode(emissions, mask)
+
+    def emissions(self, words, spellings, lengths):
         batch, length, characters = spellings.shape
         read = self.characters(spellings.view(batch * length, characters)).transpose(1, 2)
         read = torch.relu(self.filters(read)).amax(2).view(batch, length, -1)
@@ -28,26 +37,27 @@ class Peer(nn.Module):
         packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
         hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=length)
         mask = torch.arange(length)[None] < lengths[:, None]
-        return -self.crf(self.projection(self.dropout(hidden)), tags, mask=mask, reduction='mean')
+        return self.projection(self.dropout(hidden)), mask
+
+
+def batch_of(encoded, numbers):
+    """Tensors of a batch, as long as its longest sentence and its longest word."""
+    lengths = encoded.lengths[numbers]
+    words, tags = np.zeros((2, len(numbers), lengths.max()), np.int64)
+    spellings = np.zeros((len(numbers), lengths.max(), encoded.spelling_of.shape[1]), np.int64)
+    for row, number in enumerate(numbers):
+        forms = encoded.tokens[number]
+        words[row, :len(forms)] = encoded.word_of[forms]
+        spellings[row, :len(forms)] = encoded.spelling_of[forms]
+        tags[row, :len(forms)] = encoded.tags[number]
+    spellings = spellings[:, :, :max(3, (spellings != 0).sum(2).max())]
+    return [torch.from_numpy(array) for array in (words, spellings, lengths.astype(np.int64), tags)]
 
 
 def prepare(encoded, batch_size, generator):
-    """Tensors of an epoch's batches, each as long as its longest sentence and its longest word."""
-    batches = []
+    """An epoch's batches in random order."""
     order = generator.permutation(len(encoded.tokens))
-    for first in range(0, len(order), batch_size):
-        numbers = order[first:first + batch_size]
-        lengths = encoded.lengths[numbers]
-        words, tags = np.zeros((2, len(numbers), lengths.max()), np.int64)
-        spellings = np.zeros((len(numbers), lengths.max(), encoded.spelling_of.shape[1]), np.int64)
-        for row, number in enumerate(numbers):
-            forms = encoded.tokens[number]
-            words[row, :len(forms)] = encoded.word_of[forms]
-            spellings[row, :len(forms)] = encoded.spelling_of[forms]
-            tags[row, :len(forms)] = encoded.tags[number]
-        spellings = spellings[:, :, :max(3, (spellings != 0).sum(2).max())]
-        batches.append([torch.from_numpy(array) for array in (words, spellings, lengths.astype(np.int64), tags)])
-    return batches
+    return [batch_of(encoded, order[first:first + batch_size]) for first in range(0, len(order), batch_size)]
 
 
 def run_epoch(model, optimizer, batches):
@@ -61,3 +71,16 @@ def run_epoch(model, optimizer, batches):
         optimizer.step()
         total += loss.item()
     return total / len(batches)
+
+
+def tag(model, encoded, names):
+    """Lists of tag names for all sentences."""
+    found = [None] * len(encoded.tokens)
+    order = np.argsort(encoded.lengths, kind='stable')
+    with torch.no_grad():
+        for first in range(0, len(order), 64):
+            numbers = order[first:first + 64]
+            words, spellings, lengths, _ = batch_of(encoded, numbers)
+            for number, path in zip(numbers, model.decode(words, spellings, lengths)):
+                found[number] = [names[index] for index in path]
+    return found

@@ -182,7 +182,7 @@ class Training:
     def run(self):
         """Trains to the end and scores the best epoch; returns what scores.json holds."""
         while self.epoch < self.options.epochs and not self._out_of_patience():
-            self._run_epoch()
+            self.run_epoch()
         self.load_best()
         parts = [part for part in ('dev', 'test') if part in self.data.encoded]
         results = {part: self.score(part) for part in parts}
@@ -200,7 +200,7 @@ class Training:
         predicted = self.decoder.tag(self.data.encoded[part], self.batcher, self.data.vocabulary.tags)
         return score_in(corpora.found, corpora.gold[part], predicted)
 
-    def _run_epoch(self):
+    def run_epoch(self):
         options, encoded = self.options, self.data.encoded['train']
         generator = np.random.default_rng([options.seed, 1 + self.epoch])
         unknown = None

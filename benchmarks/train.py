@@ -1,0 +1,123 @@
+"""Times an epoch of `train.py` beside a plain PyTorch tagger: python benchmarks/train.py --train A --dev B --test C
+
+Both read the same files and have the same sizes and batch size, their framework's default threads, and a first
+epoch that is not counted. Each runs in a process of its own; they take turns, an epoch each. Their losses can't be
+compared, for they draw their own random numbers; beside the seconds stands what each has learned.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from ms_crf.corpora import score_in  # noqa: E402
+from ms_crf.options import Options  # noqa: E402
+
+import numpy as np  # noqa: E402
+from crf import ask, processor  # noqa: E402
+
+
+class Quiet:
+    """A watcher of a training that shows nothing."""
+
+    def __getattr__(self, name):
+        return lambda *_: None
+
+
+def ours(options):
+    """A function that trains for an epoch: (seconds, score on dev, score on test)."""
+    from ms_crf.training import start
+
+    run = start(options, Quiet())
+
+    def epoch():
+        run.run_epoch()
+        return run.metrics[-1]['seconds'], *(main_score(run.data.corpora, run.score(part)) for part in ('dev', 'test'))
+    return epoch
+
+
+def peer(options):
+    from ms_crf.training import Data
+
+    import peer_tagger
+    import torch
+
+    torch.manual_seed(options.seed)
+    data = Data(options, Quiet())
+    vocabulary, corpora = data.vocabulary, data.corpora
+    model = peer_tagger.Peer(vocabulary.num_words, data.word_dim, len(vocabulary.tags), options.hidden,
+                             vocabulary.num_characters, options.char_dim, options.char_width)
+    model.words.weight.data = torch.tensor(data.rows)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    generator = np.random.default_rng(options.seed)
+
+    def epoch():
+        model.train()
+        batches = peer_tagger.prepare(data.encoded['train'], options.batch_size, generator)
+        began = time.perf_counter()
+        peer_tagger.run_epoch(model, optimizer, batches)
+        seconds = time.perf_counter() - began
+        model.eval()
+        predicted = {part: peer_tagger.tag(model, data.encoded[part], vocabulary.tags) for part in ('dev', 'test')}
+        return seconds, *(main_score(corpora, score_in(corpora.found, corpora.gold[part], predicted[part]))
+                          for part in predicted)
+    return epoch
+
+
+CONTESTANTS = {'ms_crf': ours, 'PyTorch': peer}
+
+
+def main_score(corpora, result):
+    return 100 * (result.accuracy if corpora.found == 'plain' else result.spans.f1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for part in ('train', 'dev', 'test'):
+        parser.add_argument(f'--{part}', required=True)
+    parser.add_argument('--embeddings', default='')
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--rounds', type=int, default=5, help='epochs of each that count (default: %(default)s)')
+    parser.add_argument('--contestant', choices=CONTESTANTS, help=argparse.SUPPRESS)
+    parser.add_argument('--save', help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.contestant:
+        options = Options(**{name: getattr(arguments, name) for name in ('train', 'dev', 'test', 'embeddings', 'seed')},
+                          save=arguments.save, patience=0)
+        epoch = CONTESTANTS[arguments.contestant](options)
+        print(1, flush=True)
+        for _ in sys.stdin:
+            print(*epoch(), flush=True)
+        return
+    results = {name: [] for name in CONTESTANTS}
+    with tempfile.TemporaryDirectory() as folder:
+        processes = {name: subprocess.Popen(
+            [sys.executable, __file__, *sys.argv[1:], '--contestant', name, '--save', f'{folder}/run'], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in CONTESTANTS}
+        for process in processes.values():
+            process.stdout.readline()
+        for _ in range(1 + arguments.rounds):
+            for name, process in processes.items():
+                results[name].append(ask(process, 'epoch'))
+                time.sleep(0.2)                  # until the threads of this one have stopped spinning
+        for process in processes.values():
+            process.stdin.close()
+            process.wait()
+    print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, in turns\n')
+    print('| | s/epoch, median (least–most) | best dev | its test |\n|---|---|---|---|')
+    for name, rows in results.items():
+        seconds, dev, test = np.array(rows).T
+        best = dev.argmax()
+        print(f'| {name} | {np.median(seconds[1:]):.2f} ({seconds[1:].min():.2f}–{seconds[1:].max():.2f}) '
+              f'| {dev[best]:.2f} | {test[best]:.2f} |')
+    first, second = (np.median(np.array(rows)[1:, 0]) for rows in results.values())
+    print(f'\nratio {first / second:.2f}')
+
+
+if __name__ == '__main__':
+    main()
