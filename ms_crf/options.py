@@ -47,16 +47,16 @@ class Options:
                             'Z: a word that occurs n times becomes the unknown word with probability Z / (Z + n)',
                             least=0)
     weight_decay: float = option(0.0, 'Against overfitting', 'of adamw and sgd', least=0)
-    average: float = option(0.0, 'Against overfitting',
-                            'decay of the running average of the weights that is scored and saved, as 0.998; 0 for '
+    average: float = option(0.998, 'Against overfitting',
+                            'decay of the running average of the weights that is scored and saved; 0 for '
                             'none', least=0, most=0.99999)
 
-    epochs: int = option(30, 'Training', 'times through the training sentences', least=1)
+    epochs: int = option(24, 'Training', 'times through the training sentences', least=1)
     patience: int = option(8, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs',
                            least=0)
     batch_size: int = option(32, 'Training', 'sentences of a step', least=1)
     optimizer: str = option('adam', 'Training', 'kind of update', choices=('adam', 'adamw', 'sgd'))
-    learning_rate: float = option(0.002, 'Training', 'at its highest', least=1e-12)
+    learning_rate: float = option(0.005, 'Training', 'at its highest', least=1e-12)
     momentum: float = option(0.9, 'Training', 'of sgd', least=0, most=0.9999)
     schedule: str = option('cosine', 'Training', 'how the learning rate falls',
                            choices=('constant', 'inverse', 'cosine'))
