@@ -18,7 +18,8 @@ class Options:
 
     train: str = option('data/train.tsv', 'Files', 'tagged sentences to learn from: columns, or JSON lines (.jsonl)')
     dev: str = option('data/dev.tsv', 'Files', 'tagged sentences to choose the best epoch by')
-    test: str = option('data/test.tsv', 'Files', 'tagged sentences to score the best epoch on; "" for none')
+    test: str = option('data/test.tsv', 'Files',
+                       'tagged sentences to score the best epoch on; none unless named if --train is named')
     columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards')
     scheme: str = option('auto', 'Files', 'tag scheme to train in; auto is that of the files, BIO for IOB1',
                          choices=('auto', 'BIO', 'BIOES', 'BMES'))

@@ -141,7 +141,13 @@ def _new_options(parsed, given):
     record = Options().to_json()
     if parsed.config:
         record.update(Options.read(_read_file(parsed.config), parsed.config))
-    options = Options(**{**record, **given})
+    record.update(given)
+    if record['train'] != Options.train:                         # the sample's other files don't belong to it
+        if record['dev'] == Options.dev:
+            raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
+        if record['test'] == Options.test:
+            record['test'] = ''
+    options = Options(**record)
     options.check()
     return options
 

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ms_crf import run_folder, train_command, training
-from ms_crf.options import Options
+from ms_crf.options import OptionError, Options
 
 import numpy as np
 import pytest
@@ -184,6 +184,13 @@ def test_options_from_a_file_and_the_command_line(tmp_path):
     options = train_command.options_of(['--config', str(file), '--hidden', '12', '--no-constraints'])
     assert (options.hidden, options.char, options.learning_rate, options.constraints) == (12, 'lstm', 1, False)
     assert options.epochs == Options().epochs
+
+
+def test_the_sample_is_not_mixed_with_other_corpora():
+    with pytest.raises(OptionError, match='--train needs a --dev beside it'):
+        train_command.options_of(['--train', 'x.tsv'])
+    assert train_command.options_of(['--train', 'x.tsv', '--dev', 'y.tsv']).test == ''
+    assert train_command.options_of([]).test == 'data/test.tsv'
 
 
 def test_help_shows_groups_and_defaults(capsys):
