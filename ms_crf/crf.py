@@ -5,7 +5,7 @@ from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.constraints import check_constraints, usable_tags
 from ms_crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.inputs import prepare, prepare_tags
-from ms_crf.masks import clear_padding
+from ms_crf.masks import clear_padding, reduce_losses
 from ms_crf.nbest import best_paths
 from ms_crf.posterior import posteriors
 from ms_crf.scores import FORBIDDEN, ones_like
@@ -81,15 +81,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             transitions, start, end = self._scores()
             return viterbi(emissions, lengths, transitions, start, end)
         losses, lengths = self._losses(emissions, tags, seq_length)
-        if self.reduction == 'none':
-            return losses
-        if self.reduction == 'sum':
-            return losses.sum()
-        if self.reduction == 'mean':
-            counted = ops.minimum(lengths, 1)
-        else:
-            counted = lengths
-        return losses.sum() / ops.maximum(counted.astype(ms.float32).sum(), 1.0)
+        return reduce_losses(losses, lengths, self.reduction)
 
     def decode(self, emissions, seq_length=None):
         """Best paths, the lowest tag of equals, and their scores.

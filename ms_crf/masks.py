@@ -1,7 +1,8 @@
-"""Where rows of a batch are real, by their lengths."""
+"""Where rows of a batch are real, by their lengths, and what that means for sums over them."""
 
 from ms_crf.scores import zeros_like
 
+import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
 
@@ -33,3 +34,16 @@ def at_last(values, lengths):
 def clear_padding(values, lengths):
     """Values (L, B, K) with 0 on padding, whatever stood there."""
     return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
+
+
+def reduce_losses(losses, lengths, reduction):
+    """Losses of rows (batch,) reduced: 'none', 'sum', 'mean' over rows that are not empty, 'token_mean'."""
+    if reduction == 'none':
+        return losses
+    if reduction == 'sum':
+        return losses.sum()
+    if reduction == 'mean':
+        counted = ops.minimum(lengths, 1)
+    else:
+        counted = lengths
+    return losses.sum() / ops.maximum(counted.astype(ms.float32).sum(), 1.0)

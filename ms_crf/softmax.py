@@ -3,7 +3,7 @@
 from ms_crf.cells import CompilableMethods, InFloat32
 from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.inputs import prepare, prepare_tags
-from ms_crf.masks import clear_padding, real
+from ms_crf.masks import clear_padding, real, reduce_losses
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -36,15 +36,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         known = ops.logical_and(real(lengths, tags.shape[0]), tags >= 0).astype(ms.float32)
         index = ops.maximum(tags, 0).expand_dims(2)
         losses = -(ops.gather_elements(log_probabilities, 2, index).squeeze(2) * known).sum(0)    # (B,)
-        if self.reduction == 'none':
-            return losses
-        if self.reduction == 'sum':
-            return losses.sum()
-        if self.reduction == 'mean':
-            counted = ops.minimum(lengths, 1)
-        else:
-            counted = lengths
-        return losses.sum() / ops.maximum(counted.astype(ms.float32).sum(), 1.0)
+        return reduce_losses(losses, lengths, self.reduction)
 
     def decode(self, emissions, seq_length=None):
         """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""
