@@ -37,7 +37,6 @@ class Batch(NamedTuple):
     places: np.ndarray         # (length, rows) place of each token's form
     lengths: np.ndarray        # (rows,)
     tags: np.ndarray           # (length, rows)
-    sentences: np.ndarray      # numbers of the sentences, a row each; fewer than rows where filled up
 
     @property
     def inputs(self):
@@ -198,7 +197,7 @@ def make_batch(encoded, shape, numbers, codes):
                   long_spellings=spellings[:shape.long_forms],
                   short_spellings=np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half]),
                   places=np.zeros((shape.length, shape.rows), np.int32), lengths=np.zeros(shape.rows, np.int32),
-                  tags=np.zeros((shape.length, shape.rows), np.int32), sentences=numbers)
+                  tags=np.zeros((shape.length, shape.rows), np.int32))
     batch.words[:len(distinct)] = distinct
     batch.form_words[:len(forms)] = form_words
     lengths = encoded.lengths[numbers]

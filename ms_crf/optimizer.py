@@ -7,7 +7,6 @@ the step costs less than touching them all would.
 import mindspore as ms
 from mindspore import Parameter, nn, ops
 
-KINDS = ('adam', 'adamw', 'sgd')
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 

@@ -79,7 +79,7 @@ class Decoder:
     """Tags corpora with a network, in compiled graphs of fixed shapes."""
 
     def __init__(self, network, watcher):
-        self.network, self.watcher = network, watcher
+        self.watcher = watcher
         self.shapes = set()
         self._decode = make_decode(network)
 
