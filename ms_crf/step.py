@@ -1,4 +1,4 @@
-"""The compiled graphs of a tagger: a step of training, with the running average of the weights, and tagging."""
+"""The compiled graphs of a tagger: a step of training, the running average of the weights, and tagging."""
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -26,18 +26,17 @@ class Average(nn.Cell):
         return done
 
 
-def make_step(network, optimizer, average=None, loss_scale=1.0):
+def make_step(network, optimizer, loss_scale=1.0):
     """The compiled function of one step.
 
     Args:
         network: a `TaggerNetwork`.
         optimizer: an `Optimizer` of it.
-        average: an `Average` of it, or None.
         loss_scale: the loss is multiplied with it before its gradients are taken; for 16-bit floats.
 
     Returns:
-        step(*batch, now, share, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
-        word ids in place of rows, and the rest what `TaggerNetwork.emissions`, `Optimizer` and `Average` take.
+        step(*batch, now, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
+        word ids in place of rows, and the rest what `TaggerNetwork.emissions` and `Optimizer` take.
         `keep` comes last and apart, for MindSpore compiles anew for each tuple that it is given.
     """
     def scaled(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep):
@@ -46,19 +45,27 @@ def make_step(network, optimizer, average=None, loss_scale=1.0):
     value_and_grad = ms.value_and_grad(scaled, 0, optimizer.weights)
 
     @ms.jit
-    def step(words, form_words, long_spellings, short_spellings, places, lengths, tags, now, share, *keep):
+    def step(words, form_words, long_spellings, short_spellings, places, lengths, tags, now, *keep):
         loss, (rows, weights) = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
                                                places, lengths, tags, keep)
         if loss_scale != 1.0:
             rows = rows / loss_scale
             weights = [weight / loss_scale for weight in weights]
             loss = loss / loss_scale
-        norm = optimizer(now, words, rows, weights)
-        if average is not None:
-            norm = ops.depend(norm, average(ops.depend(share, norm)))
-        return loss, norm
+        return loss, optimizer(now, words, rows, weights)
 
     return step
+
+
+def make_average(network, average):
+    """The compiled function that moves weights towards those of `network`: average(share) as `Average`."""
+    cell = Average(network, average)
+
+    @ms.jit
+    def follow(share):
+        return cell(share)
+
+    return follow
 
 
 def make_decode(network):

@@ -17,7 +17,7 @@ from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.schedules import dropout, rate_at, replaced
 from ms_crf.scoring import table
 from ms_crf.spans import PLAIN
-from ms_crf.step import Average, make_decode, make_step
+from ms_crf.step import make_average, make_decode, make_step
 from ms_crf.vocabulary import Vocabulary
 from ms_crf.word_vectors import WAYS, read_vectors
 
@@ -25,6 +25,7 @@ import mindspore as ms
 import numpy as np
 
 SAVE_SECONDS = 300           # within long epochs the state is saved this often
+AVERAGE_EVERY = 8            # steps; the whole word table takes part, which each step would wait for
 LOSS_SCALE = 1024.0          # of mixed precision
 
 
@@ -117,13 +118,13 @@ class Training:
         self.network.word_table.set_data(ms.Tensor(data.rows))
         self.optimizer = Optimizer(self.network, options.optimizer, options.momentum, options.weight_decay,
                                    options.clip, options.crf_rate, options.word_rate)
-        self.scored, average = self.network, None
+        self.scored, self.average = self.network, None
         if options.average > 0:
             self.scored = build_network(options, data.vocabulary, data.word_dim, scheme)
             self.scored.update_parameters_name('average.')
             for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
                 target.set_data(ms.Tensor(source.asnumpy()))
-            average = Average(self.network, self.scored)
+            self.average = make_average(self.network, self.scored)
         self.batcher = Batcher(data.encoded['train'], options.batch_size)
         self.counts = data.encoded['train'].word_counts()
         self.epoch = self.step_in_epoch = self.steps = self.best_epoch = 0
@@ -132,8 +133,7 @@ class Training:
         if (self.folder / run_folder.STATE).exists():
             self._load_state()
         self.shapes = set()
-        self.step = make_step(self.network, self.optimizer, average,
-                              LOSS_SCALE if options.precision == 'mixed' else 1.0)
+        self.step = make_step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
         self.decoder = Decoder(self.scored, watcher)
 
     # What is saved and loaded
@@ -242,9 +242,12 @@ class Training:
         rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, options.epochs, options.warmup,
                        options.decay)
         now = np.array([rate, BETA1 ** self.steps, BETA2 ** self.steps], np.float32)
-        share = np.array(1 - min(options.average, self.steps / (10 + self.steps)), np.float32)
-        arrays = (*batch.inputs, batch.tags, now, share, *keep)
-        loss, norm = self.step(*map(ms.Tensor, arrays))
+        loss, norm = self.step(*map(ms.Tensor, (*batch.inputs, batch.tags, now, *keep)))
+        if self.average is not None and self.steps % AVERAGE_EVERY == 0:
+            # At first the average is that of the last tenth or so of all steps.
+            times = self.steps // AVERAGE_EVERY
+            decay = min(options.average ** AVERAGE_EVERY, times / (10 + times))
+            self.average(ms.Tensor(1 - decay, ms.float32))
         return float(loss.asnumpy()), float(norm.asnumpy())
 
     def _describe(self, loss, norm, numbers):
