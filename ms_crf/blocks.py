@@ -5,8 +5,14 @@ An unrolled step costs the compiler 10 ms and some of its stack, a loop costs th
 
 import mindspore as ms
 from mindspore import Tensor, ops
+from mindspore.ops.functional import isconstant
 
 BLOCK = 64  # steps of a block in a loop
+
+
+def is_fixed(tensor):
+    """Whether the compiler knows the first two axes of a tensor; where they may be of any size it does not."""
+    return isconstant(tensor.shape[0]) and isconstant(tensor.shape[1])
 
 
 @ops.constexpr
@@ -20,7 +26,7 @@ def split_length(steps, unrolled=BLOCK):
 def pad_time(tensor, steps):
     """The tensor with zeros behind its first axis, up to `steps`."""
     missing = steps - tensor.shape[0]
-    if missing == 0:
+    if isconstant(missing) and missing == 0:
         return tensor
     return ops.concat((tensor, ops.zeros((missing,) + tensor.shape[1:], tensor.dtype)), 0)
 

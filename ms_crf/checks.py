@@ -45,20 +45,26 @@ def check_types(emissions, tags=None, seq_length=None):
         raise TypeError(f'seq_length must be a tensor of integers, got {seq_length}')
 
 
+def _differ(found, expected):
+    """Whether two shapes can't be the same; None is an axis of any size."""
+    return len(found) != len(expected) or any(None not in (one, other) and one != other
+                                              for one, other in zip(found, expected))
+
+
 def check_shapes(num_tags, batch_first, emissions, tags=None, seq_length=None):
-    """Shapes as tuples; None for an argument that is not given."""
+    """Shapes as tuples, None in them for an axis of any size; None for an argument that is not given."""
     layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
     if len(emissions) != 3:
         raise ValueError(f'emissions must be {layout}, got shape {emissions}')
-    if emissions[2] != num_tags:
+    if _differ(emissions[2:], (num_tags,)):
         raise ValueError(f'emissions must be {layout} with num_tags = {num_tags}, got shape {emissions}')
     if 0 in emissions:
         raise ValueError(f'emissions must be {layout} with no empty axis, got shape {emissions}')
-    if tags is not None and tags != emissions[:2]:
+    if tags is not None and _differ(tags, emissions[:2]):
         raise ValueError(f'tags must be {layout[:-11]}) like emissions[..., 0] = {emissions[:2]}, got shape {tags}; '
                          f'batch_first is {batch_first}')
     batch = emissions[0] if batch_first else emissions[1]
-    if seq_length is not None and seq_length != (batch,):
+    if seq_length is not None and _differ(seq_length, (batch,)):
         raise ValueError(f'seq_length must be (batch,) = ({batch},) for emissions {emissions}, got shape {seq_length}; '
                          f'batch_first is {batch_first}')
 

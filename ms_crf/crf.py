@@ -1,5 +1,7 @@
 """The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
 
+from ms_crf import anylength
+from ms_crf.blocks import is_fixed
 from ms_crf.cells import CompilableMethods, InFloat32
 from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.constraints import check_constraints, usable_tags
@@ -7,7 +9,7 @@ from ms_crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.inputs import prepare, prepare_tags
 from ms_crf.masks import clear_padding, reduce_losses
 from ms_crf.nbest import best_paths
-from ms_crf.posterior import posteriors
+from ms_crf.posterior import along_path, posteriors
 from ms_crf.scores import FORBIDDEN, ones_like
 from ms_crf.viterbi import best_path, viterbi
 
@@ -79,7 +81,12 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         if tags is None:
             emissions, lengths = self._prepare(emissions, seq_length, False)
             transitions, start, end = self._scores()
-            return viterbi(emissions, lengths, transitions, start, end)
+            if is_fixed(emissions):
+                found = viterbi(emissions, lengths, transitions, start, end)
+            else:
+                scores, history = anylength.viterbi(emissions, lengths, transitions, start, end)
+                found = scores, history[:emissions.shape[0] - 1]
+            return found
         losses, lengths = self._losses(emissions, tags, seq_length)
         return reduce_losses(losses, lengths, self.reduction)
 
@@ -91,8 +98,12 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         """
         emissions, lengths = self._prepare(emissions, seq_length, False)
         transitions, start, end = self._scores()
-        scores, history = viterbi(emissions, lengths, transitions, start, end)
-        paths, score = best_path(scores, history, lengths)
+        if is_fixed(emissions):
+            scores, history = viterbi(emissions, lengths, transitions, start, end)
+            paths, score = best_path(scores, history, lengths)
+        else:
+            scores, history = anylength.viterbi(emissions, lengths, transitions, start, end)
+            paths, score = anylength.best_path(scores, history, lengths, emissions.shape[0])
         return ops.transpose(paths, (1, 0)), score
 
     def nbest(self, emissions, n, seq_length=None):
@@ -116,6 +127,26 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals
+
+    def along(self, emissions, paths, seq_length=None):
+        """What is known of given paths.
+
+        Args:
+            emissions: (length, batch, num_tags), or batch first.
+            paths: (batch, length) int32, as `decode` returns them.
+            seq_length: (batch,).
+
+        Returns:
+            posterior of each tag of the paths (batch, length), and posterior of every tag given the path's
+            tag before it (batch, length, num_tags); 0 on padding. The second, along the path from its first
+            tag, multiplies to the posterior of the path; along a part of it, after the first's posterior, to
+            that of the part.
+        """
+        emissions, lengths = self._prepare(emissions, seq_length)
+        transitions, start, end = self._scores()
+        paths = ops.transpose(paths, (1, 0))
+        chosen, given_before = along_path(paths, emissions, lengths, transitions, start, end, self.usable)
+        return ops.transpose(chosen, (1, 0)), ops.transpose(given_before, (1, 0, 2))
 
     def normalizer(self, emissions, seq_length=None):
         """Log of the sum over all paths (batch,); 0 for rows of length 0."""

@@ -47,7 +47,8 @@ def forward_backward(emissions, lengths, transitions, start, end):
         transitions, start, end: (K, K), (K,), (K,) float32.
 
     Returns:
-        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K).
+        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), and the log weight of
+        each tag with all that may follow it (L, B, K), up to a summand for each position.
     """
     given_length, batch, num_tags = emissions.shape
     blocks = (given_length + STEPS - 1) // STEPS
@@ -86,8 +87,8 @@ def forward_backward(emissions, lengths, transitions, start, end):
 
     # Expected counts of transitions, block by block: (C, B, K, K) at a time.
     left = (forward - peaks).reshape(blocks, STEPS, batch, num_tags)
-    right = emissions + backward
-    right = ops.concat((right[1:], right[:1]), 0).reshape(blocks, STEPS, batch, num_tags)
+    onward = emissions + backward                                # (L, B, K)
+    right = ops.concat((onward[1:], onward[:1]), 0).reshape(blocks, STEPS, batch, num_tags)
     weight = followed.astype(ms.float32).reshape(blocks, STEPS, batch, 1)
     pairs = ops.zeros((batch, num_tags * num_tags), ms.float32)
     index = first_block()
@@ -98,4 +99,4 @@ def forward_backward(emissions, lengths, transitions, start, end):
         paths = ops.exp(paths - largest_of(paths))
         pairs = pairs + (paths * (ops.gather(weight, index, 0) / sum_of(paths))).sum(0)
         index = index + 1
-    return log_normalizer, marginals[:given_length], pairs.reshape(batch, num_tags, num_tags)
+    return log_normalizer, marginals[:given_length], pairs.reshape(batch, num_tags, num_tags), onward[:given_length]

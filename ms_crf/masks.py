@@ -5,12 +5,19 @@ from ms_crf.scores import zeros_like
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
+from mindspore.ops.functional import isconstant
 
 
 @ops.constexpr
-def _positions(first, count):
-    """first, first + 1, ... as a constant (count, 1)."""
+def _constant_positions(first, count):
     return Tensor(np.arange(first, first + count, dtype=np.int32).reshape(count, 1))
+
+
+def _positions(first, count):
+    """first, first + 1, ... as (count, 1); a constant where the compiler knows how many."""
+    if isconstant(count):
+        return _constant_positions(first, count)
+    return ops.arange(first, first + count, 1, dtype=ms.int32).expand_dims(1)
 
 
 def real(lengths, length):

@@ -4,10 +4,13 @@ Shapes: L length, B batch, K tags.
 """
 
 from ms_crf import exact, masks, scaled
+from ms_crf.blocks import is_fixed
 from ms_crf.scores import MISMATCH, largest_of, ones_like, smallest_of, soften, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
+
+SMALLEST_FLOAT = 1e-37    # has a logarithm on every device
 
 
 def posteriors(emissions, lengths, transitions, start, end, usable):
@@ -21,11 +24,37 @@ def posteriors(emissions, lengths, transitions, start, end, usable):
     """
     peaks = largest_of(emissions)                                # (L, B, 1)
     lowered = emissions - peaks
-    log_normalizer, marginals, pairs, reliable = scaled.forward_backward(
-        lowered, lengths, transitions, start, end, usable)
-    if not reliable:
-        log_normalizer, marginals, pairs = exact.forward_backward(lowered, lengths, transitions, start, end)
+    if is_fixed(emissions):
+        log_normalizer, marginals, pairs, _, reliable = scaled.forward_backward(
+            lowered, lengths, transitions, start, end, usable)
+        if not reliable:
+            log_normalizer, marginals, pairs, _ = exact.forward_backward(lowered, lengths, transitions, start, end)
+    else:
+        log_normalizer, marginals, pairs, _ = exact.forward_backward(lowered, lengths, transitions, start, end)
     return log_normalizer + peaks.sum(0)[:, 0], marginals, pairs
+
+
+def along_path(paths, emissions, lengths, transitions, start, end, usable):
+    """What is known of a path: posterior (L, B) of each of its tags, and of every tag at a position given the
+    path's tag before it (L, B, K). All 0 on padding.
+
+    Args:
+        paths: (L, B) int32. The rest as in `posteriors`.
+    """
+    lowered = emissions - largest_of(emissions)
+    if is_fixed(emissions):
+        _, marginals, _, weights, reliable = scaled.forward_backward(
+            lowered, lengths, transitions, start, end, usable)
+        onward = ops.log(ops.maximum(weights, SMALLEST_FLOAT))
+        if not reliable:
+            _, marginals, _, onward = exact.forward_backward(lowered, lengths, transitions, start, end)
+    else:
+        _, marginals, _, onward = exact.forward_backward(lowered, lengths, transitions, start, end)
+    steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next
+    first = ops.broadcast_to(start, emissions[:1].shape)
+    steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
+    given_before = masks.clear_padding(ops.softmax(steps + onward, 2), lengths)
+    return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), given_before
 
 
 def mark_tags(tags, num_tags):
@@ -77,7 +106,7 @@ def losses(emissions, tags, lengths, transitions, start, end, usable):
     """
     length, batch, num_tags = emissions.shape
     emissions = emissions - largest_of(emissions)                # from both terms alike: less to round
-    every, marginals, pairs, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
+    every, marginals, pairs, _, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
 
     live = masks.real(lengths, length)                           # (L, B)
     real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
@@ -96,7 +125,7 @@ def losses(emissions, tags, lengths, transitions, start, end, usable):
         free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
         restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
         stacked = ops.concat((emissions, masks.clear_padding(restricted, lengths)), 1)
-        value, by_tag, by_step = exact.forward_backward(
+        value, by_tag, by_step, _ = exact.forward_backward(
             stacked, ops.concat((lengths, lengths), 0), transitions, start, end)
         every, marginals, pairs = value[:batch], by_tag[:, :batch], by_step[:batch]
         rows = (unknown.sum(0) > 0.0).expand_dims(-1)            # (B, 1), where plain counts don't do

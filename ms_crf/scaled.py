@@ -74,8 +74,9 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
         usable: (K,) bool, False for tags that constraints leave no way to; None if all can be.
 
     Returns:
-        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), and a scalar
-        bool that says whether every relevant term was representable. If it is False the rest is void.
+        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), the weight of each tag
+        with all that may follow it (L, B, K), up to a factor for each position, and a scalar bool that says
+        whether every relevant term was representable. If it is False the rest is void.
     """
     given_length, batch, num_tags = emissions.shape
     blocks, size = split_length(given_length)
@@ -117,8 +118,8 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
 
     # pairs of t: forward[t](i) / scale[t] * step(i, j) * (potentials * backward)[t + 1](j) / total[t + 1]
     left = forward[:-1] / scale[:-1] * weight[1:]                # (L-1, B, K)
-    right = (potentials * backward)[1:]                          # (L-1, B, K)
-    pairs = ops.bmm(ops.transpose(left, (1, 2, 0)), ops.transpose(right, (1, 0, 2))) * step   # (B, K, K)
+    onward = potentials * backward                               # (L, B, K)
+    pairs = ops.bmm(ops.transpose(left, (1, 2, 0)), ops.transpose(onward[1:], (1, 0, 2))) * step   # (B, K, K)
 
     # What arrives anywhere, tag by tag: the first position has no sum that could have lost anything.
     _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, num_tags))   # (K,)
@@ -126,4 +127,4 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
         arriving = ops.select(usable, arriving, ones_like(arriving))
     found = ops.select(real, found, ones_like(found))
     reliable = ops.minimum(smallest_of(arriving), smallest_of(found)) >= SMALLEST
-    return log_normalizer, marginals[:given_length], pairs, reliable
+    return log_normalizer, marginals[:given_length], pairs, onward[:given_length], reliable

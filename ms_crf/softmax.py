@@ -4,6 +4,8 @@ from ms_crf.cells import CompilableMethods, InFloat32
 from ms_crf.checks import check_batch_first, check_num_tags, check_reduction
 from ms_crf.inputs import prepare, prepare_tags
 from ms_crf.masks import clear_padding, real, reduce_losses
+from ms_crf.nbest import best_paths
+from ms_crf.scores import zeros_like
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -45,6 +47,25 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         live = real(lengths, paths.shape[0])
         scores = (best * live.astype(ms.float32)).sum(0)
         return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores
+
+    def nbest(self, emissions, n, seq_length=None):
+        """The n likeliest paths (batch, n, length) and their log probabilities (batch, n), as `CRF.nbest`."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
+        transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
+        return best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
+
+    def normalizer(self, emissions, seq_length=None):
+        """Zeros (batch,): scores are log probabilities already."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        return zeros_like(lengths.astype(ms.float32))
+
+    def along(self, emissions, paths, seq_length=None):
+        """What is known of given paths, as `CRF.along`; here a tag does not depend on the one before it."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        marginals = ops.transpose(marginals, (1, 0, 2))                             # (B, L, K)
+        return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
 
     def marginals(self, emissions, seq_length=None):
         """Probability of each tag at each position, in the layout of emissions, 0 on padding."""

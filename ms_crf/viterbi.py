@@ -18,7 +18,7 @@ STAY = -3e38    # keeps each tag where it is on padding: below any score
 PAIRWISE = 4096
 
 
-def _block(scores, emissions, transitions):
+def steps_of_block(scores, emissions, transitions):
     """C steps, one after the other, two at a time: one leaves its result as a row, the next as a column,
     so that each is already laid out as the other needs it.
 
@@ -71,7 +71,7 @@ def _step_by_step(first, emissions, transitions):
     blocks, size = split_length(steps, UNROLLED)
     emissions = pad_time(emissions, blocks * size)
     if blocks == 1:
-        scores, history = _block(first, emissions, transitions)
+        scores, history = steps_of_block(first, emissions, transitions)
         return scores, history[:steps]
     emissions = emissions.reshape(blocks, size, batch, num_tags)
     scores = ops.zeros((blocks, size, batch, num_tags), ms.float32)
@@ -79,7 +79,7 @@ def _step_by_step(first, emissions, transitions):
     total = ops.zeros((batch, 1), ms.float32)
     index = first_block()
     while index < blocks:
-        block_scores, block_history = _block(first, ops.gather(emissions, index, 0), transitions)
+        block_scores, block_history = steps_of_block(first, ops.gather(emissions, index, 0), transitions)
         scores = put_block(scores, index, block_scores + total)
         history = put_block(history, index, block_history)
         peak = largest_of(block_scores[-1])                      # keeps long sums small: less to round

@@ -17,7 +17,7 @@ PACKAGE = Path(ms_crf.__file__).parent
 RINGS = {
     0: {'__init__', 'environment'},
     1: {'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior', 'gradients',
-        'cells', 'viterbi', 'nbest', 'backtrace', 'functional', 'crf'},
+        'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network'},
     3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules'},
     4: {'options', 'optimizer', 'step', 'run_folder', 'training'},
