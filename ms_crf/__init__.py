@@ -20,6 +20,7 @@ _HOMES = {
     'viterbi_decode': 'functional',
     'post_decode': 'backtrace',
     'allowed_transitions': 'constraints',
+    'Tagger': 'tagger',
     'check_batch': 'checks',
 }
 __all__ = sorted(_HOMES)

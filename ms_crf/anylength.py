@@ -4,14 +4,12 @@ Shapes: L length, B batch, K tags, T steps: L rounded up to whole blocks.
 """
 
 from ms_crf import masks
-from ms_crf.blocks import first_block, pad_time, put_block
+from ms_crf.blocks import SMALL_BLOCK, first_block, pad_time, put_block
 from ms_crf.scores import largest_of, zeros_like
 from ms_crf.viterbi import steps_of_block
 
 import mindspore as ms
 from mindspore import ops
-
-STEPS = 8  # of a block, which is unrolled in a loop over blocks
 
 
 def viterbi(emissions, lengths, transitions, start, end):
@@ -30,8 +28,8 @@ def viterbi(emissions, lengths, transitions, start, end):
     first = start + emissions[0]                                 # (B, K)
 
     # One step more than there are, so that there is one in a sentence of one token.
-    blocks = (length + STEPS - 1) // STEPS
-    later = pad_time(emissions, blocks * STEPS + 1)[1:].reshape(blocks, STEPS, batch, num_tags)
+    blocks = (length + SMALL_BLOCK - 1) // SMALL_BLOCK
+    later = pad_time(emissions, blocks * SMALL_BLOCK + 1)[1:].reshape(blocks, SMALL_BLOCK, batch, num_tags)
     scores = zeros_like(later)
     history = zeros_like(later).astype(ms.int64)
     taken_out = ops.zeros((batch, 1), ms.float32)
@@ -45,7 +43,7 @@ def viterbi(emissions, lengths, transitions, start, end):
         arrived = block_scores[-1] - peak
         taken_out = taken_out + peak
         index = index + 1
-    shape = (blocks * STEPS, batch, num_tags)
+    shape = (blocks * SMALL_BLOCK, batch, num_tags)
     places = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
     scores = ops.gather_elements(scores.reshape(shape), 0, places)[0]        # at each row's end
     longer = ops.broadcast_to((lengths > 1).expand_dims(-1), first.shape)
@@ -59,21 +57,21 @@ def best_path(scores, history, lengths, length):
     stay = ops.arange(num_tags).astype(ms.int32)
     moves = ops.broadcast_to(masks.continued(lengths, steps).expand_dims(-1), history.shape)
     maps = ops.select(moves, history.astype(ms.int32), ops.broadcast_to(stay, history.shape))   # t + 1 to t
-    blocks = steps // STEPS
-    maps = maps.reshape(blocks, STEPS, batch, num_tags)
-    paths = ops.zeros((blocks, STEPS, batch, 1), ms.int32)
+    blocks = steps // SMALL_BLOCK
+    maps = maps.reshape(blocks, SMALL_BLOCK, batch, num_tags)
+    paths = ops.zeros((blocks, SMALL_BLOCK, batch, 1), ms.int32)
     state = last.astype(ms.int32)                                # (B, 1)
     done = first_block()
     while done < blocks:
         index = blocks - 1 - done
         block = ops.gather(maps, index, 0)                       # (C, B, K)
         found = []
-        for step in range(STEPS):
-            state = ops.gather_elements(block[STEPS - 1 - step], 1, state)
+        for step in range(SMALL_BLOCK):
+            state = ops.gather_elements(block[SMALL_BLOCK - 1 - step], 1, state)
             found.append(state)
         paths = put_block(paths, index, ops.stack(found[::-1], 0))
         done = done + 1
-    paths = paths.reshape(blocks * STEPS, batch)[:length]
+    paths = paths.reshape(blocks * SMALL_BLOCK, batch)[:length]
     paths = ops.select(masks.real(lengths, length), paths, zeros_like(paths))
     score = score[:, 0]
     return paths, ops.select(lengths > 0, score, zeros_like(score))

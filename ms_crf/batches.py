@@ -11,6 +11,7 @@ import numpy as np
 
 BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
 ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
+TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
 STEP = 32                  # the number of forms is a multiple of it
 
 
@@ -83,29 +84,32 @@ class Encoded:
         return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
 
 
-def bucket_lengths(lengths):
+def bucket_lengths(lengths, compiled=()):
     """The lengths to pad to: as many as are worth compiling, chosen so that padding is least.
 
     Args:
         lengths: of all sentences.
+        compiled: lengths that cost nothing.
     """
-    distinct, counts = np.unique(lengths, return_counts=True)
+    distinct, counts = np.unique([*lengths, *compiled], return_counts=True)
+    counts = counts - np.isin(distinct, compiled)
     distinct, counts = distinct.tolist(), [0, *np.cumsum(counts).tolist()]
     # least[j]: cost of putting the j shortest lengths into buckets, the last of which begins at last[j].
     least, last = [0], [0]
     for end in range(1, len(distinct) + 1):
         costs = [least[start] + distinct[end - 1] * (counts[end] - counts[start]) for start in range(end)]
         last.append(int(np.argmin(costs)))
-        least.append(costs[last[-1]] + BUCKET_COST)
+        least.append(costs[last[-1]] + BUCKET_COST * (distinct[end - 1] not in compiled))
     chosen, end = [], len(distinct)
     while end:
-        chosen.append(distinct[end - 1])
+        if counts[end] > counts[last[end]]:
+            chosen.append(distinct[end - 1])
         end = last[end]
     return chosen[::-1]
 
 
 class Batcher:
-    """Makes batches; its shapes are made for one corpus and serve others too.
+    """Makes batches of a training; its shapes are made for one corpus and serve others too.
 
     Args:
         encoded: the corpus that the shapes are made for.
@@ -116,6 +120,13 @@ class Batcher:
         self.batch_size = batch_size
         self.shapes = []
         self._add_shapes(encoded, encoded.lengths)
+
+    def shapes_for(self, encoded):
+        """Shapes, shortest first, that all sentences of a corpus fit into."""
+        longer = encoded.lengths[encoded.lengths > self.shapes[-1].length]
+        if len(longer):
+            self._add_shapes(encoded, longer)
+        return self.shapes
 
     def _add_shapes(self, encoded, lengths):
         """Shapes for sentences of these lengths, of which encoded has some."""
@@ -133,30 +144,63 @@ class Batcher:
             self.shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
             shorter = length
 
-    def plan(self, encoded, unknown=None, generator=None):
-        """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
 
-        Args:
-            encoded: any corpus.
-            unknown: as in `Encoded.codes`.
-            generator: a NumPy random generator, or None.
-        """
-        longer = encoded.lengths[encoded.lengths > self.shapes[-1].length]
-        if len(longer):
-            self._add_shapes(encoded, longer)
-        codes = encoded.codes(unknown)
-        batches, shorter = [], -1
-        for shape in self.shapes:
-            inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= shape.length))
-            if generator is None:
-                inside = inside[np.argsort(encoded.lengths[inside], kind='stable')]
-            else:
-                inside = generator.permutation(inside)
-            batches += _cut(shape, inside, codes, encoded.is_long)
-            shorter = shape.length
-        if generator is not None:
-            batches = [batches[index] for index in generator.permutation(len(batches))]
-        return batches
+class TaggingBatcher:
+    """Makes batches of text that is not known beforehand: shapes from a fixed ladder, added when they are worth it.
+
+    Args:
+        batch_size: rows of a batch.
+    """
+
+    def __init__(self, batch_size):
+        self.batch_size = batch_size
+        self.shapes = []
+
+    def shapes_for(self, encoded):
+        """As `Batcher.shapes_for`."""
+        steps = np.array([rung(length) for length in encoded.lengths.tolist()])
+        lengths = bucket_lengths(steps, [shape.length for shape in self.shapes])
+        known = {shape.length: shape for shape in self.shapes}
+        chosen = [known.get(length) or self._shape(length) for length in lengths]
+        self.shapes = sorted({*self.shapes, *chosen})
+        return chosen
+
+    def _shape(self, length):
+        rows = max(1, min(self.batch_size, self.batch_size * TAGGING_ROOM // length))
+        tokens = length * rows
+        return Shape(length, rows, max(length, tokens // 8), tokens * 3 // 8)
+
+
+def rung(length):
+    """The least of 16, 24, 32, 48, 64, 96, ... that a length fits into."""
+    power = 16
+    while power < length:
+        power *= 2
+    return power * 3 // 4 if 16 < length <= power * 3 // 4 else power
+
+
+def plan(shapes, encoded, unknown=None, generator=None):
+    """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
+
+    Args:
+        shapes: what `shapes_for` gave for this corpus.
+        encoded: the corpus.
+        unknown: as in `Encoded.codes`.
+        generator: a NumPy random generator, or None.
+    """
+    codes = encoded.codes(unknown)
+    batches, shorter = [], -1
+    for shape in shapes:
+        inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= shape.length))
+        if generator is None:
+            inside = inside[np.argsort(encoded.lengths[inside], kind='stable')]
+        else:
+            inside = generator.permutation(inside)
+        batches += _cut(shape, inside, codes, encoded.is_long)
+        shorter = shape.length
+    if generator is not None:
+        batches = [batches[index] for index in generator.permutation(len(batches))]
+    return batches
 
 
 def _cut(shape, numbers, codes, is_long):

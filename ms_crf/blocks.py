@@ -7,7 +7,8 @@ import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore.ops.functional import isconstant
 
-BLOCK = 64  # steps of a block in a loop
+BLOCK = 64        # steps of a block in a loop
+SMALL_BLOCK = 8   # where the number of steps is not known: few are computed for nothing
 
 
 def is_fixed(tensor):
@@ -15,9 +16,15 @@ def is_fixed(tensor):
     return isconstant(tensor.shape[0]) and isconstant(tensor.shape[1])
 
 
-@ops.constexpr
 def split_length(steps, unrolled=BLOCK):
     """Number of blocks and steps in each (even), so that blocks * size >= steps; one block up to `unrolled` steps."""
+    if isconstant(steps):
+        return _split_constant(steps, unrolled)
+    return (steps + SMALL_BLOCK - 1) // SMALL_BLOCK, SMALL_BLOCK
+
+
+@ops.constexpr
+def _split_constant(steps, unrolled):
     if steps <= unrolled:
         return 1, max(2, steps + steps % 2)
     return (steps + BLOCK - 1) // BLOCK, BLOCK

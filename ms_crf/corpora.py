@@ -4,7 +4,16 @@ from typing import NamedTuple
 
 from ms_crf.corpus import CorpusError, read_corpus
 from ms_crf.scoring import score
-from ms_crf.spans import PLAIN, SchemeError, recognise_scheme, spans_of, split_tag, strict_spans_of, tags_of
+from ms_crf.spans import (
+    PLAIN,
+    SchemeError,
+    is_span_tag,
+    recognise_scheme,
+    spans_of,
+    split_tag,
+    strict_spans_of,
+    tags_of,
+)
 
 PREFIXES = {'BIO': 'BI', 'BIOES': 'BIES', 'BMES': 'BMES'}
 
@@ -33,7 +42,7 @@ def load(paths, scheme='auto', columns=(0, -1)):
     """
     files = {part: read_corpus(path, columns) for part, path in paths.items()}
     found = _recognise(paths, files)
-    home = 'BIO' if found == 'IOB1' else found
+    home = _home(found)
     target = home if scheme == 'auto' else scheme
     if PLAIN in (found, target) and target != found:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
@@ -59,8 +68,26 @@ def score_in(scheme, gold, predicted):
     """Scores predictions of any span scheme against gold tags in `scheme` (BIO for IOB1)."""
     if scheme == PLAIN:
         return score(gold, predicted, PLAIN)
-    home = 'BIO' if scheme == 'IOB1' else scheme
+    home = _home(scheme)
     return score(gold, [convert(tags, home) for tags in predicted], home)
+
+
+def gold_in(scheme, tags, path, line):
+    """Tags of a sentence at that line of a file as `score_in` wants them: in `scheme`, BIO for IOB1."""
+    if scheme == PLAIN:
+        return tags
+    try:
+        if recognise_scheme([tags]) != PLAIN:
+            return convert(tags, _home(scheme))
+    except SchemeError:
+        pass
+    odd = next(tag for tag in tags if not is_span_tag(tag) and tag != 'O')
+    raise CorpusError(path, line, f"expected 'O' or tags of spans like {_home(scheme)} has them, got {odd!r} in the "
+                                  'sentence that begins here')
+
+
+def _home(scheme):
+    return 'BIO' if scheme == 'IOB1' else scheme
 
 
 def _recognise(paths, files):

@@ -23,11 +23,15 @@ class Sentence(NamedTuple):
 
 def numbered_lines(path):
     """(line number, text without its end) of a UTF-8 file, with or without BOM, LF or CRLF, also gzipped (.gz)."""
+    for number, line in enumerate(byte_lines(path), 1):
+        yield number, decode(path, number, line)
+
+
+def byte_lines(path):
+    """The lines of a file, also gzipped (.gz); only a line feed ends one, not what else Unicode counts as one."""
     try:
         with (gzip.open if str(path).endswith('.gz') else open)(path, 'rb') as file:
-            # By bytes: only a line feed ends a line, not what else Unicode counts as one.
-            for number, line in enumerate(file, 1):
-                yield number, _decode(path, number, line)
+            yield from file
     except FileNotFoundError:
         raise CorpusError(path, None, 'no such file') from None
     except IsADirectoryError:
@@ -38,9 +42,10 @@ def numbered_lines(path):
         raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
 
 
-def _decode(path, number, line):
+def decode(path, number, line, errors='strict'):
+    """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'."""
     try:
-        return line.decode('utf-8-sig' if number == 1 else 'utf-8').rstrip('\r\n')
+        return line.decode('utf-8-sig' if number == 1 else 'utf-8', errors).rstrip('\r\n')
     except UnicodeDecodeError as error:
         raise CorpusError(path, number, f'expected UTF-8, got byte 0x{line[error.start]:02x} '
                                         f'at column {error.start + 1}') from None
@@ -53,37 +58,76 @@ def _split(text):
     return [column for column in text.split(' ') if column]
 
 
-def read_columns(path, columns=(0, -1)):
-    """Sentences of a column file: a row a token, a blank line between sentences.
+class Row(NamedTuple):
+    """A line of a column file; cells are empty where it holds no token."""
 
-    -DOCSTART- rows are left out, and comments: lines that begin with '#' and have not as many columns as
+    number: int
+    text: str
+    cells: list
+
+
+def blocks(lines):
+    """Lists of rows, each with the blank line that ends it as its last row; the last may have none.
+
+    -DOCSTART- rows hold no token, nor do comments: lines that begin with '#' and have not as many columns as
     the rows (with as many it is a row, its token a hashtag).
+
+    Args:
+        lines: (line number, text) one after the other; None, where more is not there yet, is handed on.
+    """
+    width, waiting, block = None, [], []
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        number, text = line
+        cells = _split(text) if text.strip(' \t') else []
+        if cells and width is None and not text.startswith(('#', '-DOCSTART-')):
+            width = len(cells)
+        block.append(Row(number, text, cells))
+        if not cells:
+            waiting.append(block)
+            block = []
+            if width is not None:
+                yield from (_without_comments(rows, width) for rows in waiting)
+                waiting = []
+    if block:
+        waiting.append(block)
+    yield from (_without_comments(rows, width or 0) for rows in waiting)
+
+
+def _without_comments(rows, width):
+    return [row._replace(cells=[]) if row.text.startswith('-DOCSTART-')
+            or (row.text.startswith('#') and len(row.cells) != width) else row for row in rows]
+
+
+def read_columns(path, columns=(0, -1)):
+    """Sentences of a column file: a row a token, a blank line between sentences; see `blocks`.
 
     Args:
         path: the file.
         columns: which column holds the token and which the tag, from 0, or from -1 backwards.
     """
-    rows = [(number, text, _split(text) if text.strip(' \t') else []) for number, text in numbered_lines(path)]
-    width = next((len(cells) for _, text, cells in rows if cells and not text.startswith(('#', '-DOCSTART-'))), 0)
-    tokens, tags, first = [], [], 0
-    for number, text, cells in [*rows, (0, '', [])]:
-        if not cells:
-            if tokens:
-                yield Sentence(tokens, tags, first)
-            tokens, tags = [], []
-            continue
-        if text.startswith('-DOCSTART-') or (text.startswith('#') and len(cells) != width):
-            continue
-        places = [column if column >= 0 else len(cells) + column for column in columns]
-        if min(places) < 0 or max(places) >= len(cells) or places[0] == places[1]:
-            raise CorpusError(path, number, f'expected columns {columns[0]} and {columns[1]} to hold token and tag, '
-                                            f'separated by tabs or blanks, got {text!r}')
-        token, tag = cells[places[0]], cells[places[1]]
-        if not token or not tag:
-            raise CorpusError(path, number, f'expected a token and a tag, got an empty column in {text!r}')
-        first = first if tokens else number
-        tokens.append(token)
-        tags.append(tag)
+    for rows in blocks(numbered_lines(path)):
+        pairs = [cells_of(path, row, columns) for row in rows if row.cells]
+        if pairs:
+            tokens, tags = map(list, zip(*pairs))
+            yield Sentence(tokens, tags, next(row.number for row in rows if row.cells))
+
+
+def cells_of(path, row, columns):
+    """What stands in the columns of token and tag, or of the token alone, in their order."""
+    cells = row.cells
+    names = ('token', 'tag')[:len(columns)]
+    places = [column if column >= 0 else len(cells) + column for column in columns]
+    if min(places) < 0 or max(places) >= len(cells) or len(set(places)) < len(places):
+        raise CorpusError(path, row.number, f'expected column{"s" * (len(columns) > 1)} '
+                                            f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
+                                            f'separated by tabs or blanks, got {row.text!r}')
+    found = [cells[place] for place in places]
+    if not all(found):
+        raise CorpusError(path, row.number, f'expected a {" and a ".join(names)}, got an empty column in {row.text!r}')
+    return found
 
 
 def _strings(value):
@@ -95,23 +139,39 @@ def read_json_lines(path):
     for number, text in numbered_lines(path):
         if not text.strip():
             continue
-        try:
-            record = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise CorpusError(path, number, f'expected a JSON object, got {error.msg} '
-                                            f'at column {error.colno}') from None
-        if not isinstance(record, dict):
-            raise CorpusError(path, number, f'expected a JSON object, got {text[:40]!r}')
-        for name in ('tokens', 'tags'):
-            if not _strings(record.get(name)):
-                raise CorpusError(path, number, f'expected "{name}" to be a list of strings that are not empty, '
-                                                f'got {json.dumps(record.get(name), ensure_ascii=False)[:40]}')
-        tokens, tags = record['tokens'], record['tags']
-        if len(tokens) != len(tags):
-            raise CorpusError(path, number, f'expected a tag for each token, got {len(tokens)} tokens and '
-                                            f'{len(tags)} tags')
+        record = json_object(path, number, text)
+        tokens, tags = tokens_and_tags(path, number, record)
         if tokens:
             yield Sentence(tokens, tags, number)
+
+
+def json_object(path, number, text):
+    """The object of a line."""
+    try:
+        record = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = f'{error.msg} at column {error.colno}' if isinstance(error, ValueError) else 'one nested too deeply'
+        raise CorpusError(path, number, f'expected a JSON object, got {where}') from None
+    if not isinstance(record, dict):
+        raise CorpusError(path, number, f'expected a JSON object, got {text[:40]!r}')
+    return record
+
+
+def tokens_and_tags(path, number, record):
+    """What stands under "tokens" and "tags" of an object."""
+    for name in ('tokens', 'tags'):
+        if not _strings(record.get(name)):
+            raise CorpusError(path, number, f'expected "{name}" to be a list of strings that are not empty, '
+                                            f'got {json.dumps(record.get(name), ensure_ascii=False)[:40]}')
+    tokens, tags = record['tokens'], record['tags']
+    if len(tokens) != len(tags):
+        raise CorpusError(path, number, f'expected a tag for each token, got {len(tokens)} tokens and '
+                                        f'{len(tags)} tags')
+    return tokens, tags
+
+
+def is_json(path):
+    return str(path).endswith(('.jsonl', '.json', '.jsonl.gz', '.json.gz'))
 
 
 def read_corpus(path, columns=(0, -1)):
@@ -120,8 +180,7 @@ def read_corpus(path, columns=(0, -1)):
     Raises:
         CorpusError: at the first fault, or if there is no sentence.
     """
-    is_json = str(path).endswith(('.jsonl', '.json', '.jsonl.gz', '.json.gz'))
-    sentences = list(read_json_lines(path) if is_json else read_columns(path, columns))
+    sentences = list(read_json_lines(path) if is_json(path) else read_columns(path, columns))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')
     return sentences

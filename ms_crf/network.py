@@ -74,6 +74,10 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         if self.with_characters:
             read = ops.concat((self.characters(long_spellings), self.characters(short_spellings)), 0)
             vectors = ops.concat((vectors, read.astype(ms.float32)), 1)
+        return self.emissions_of(vectors, places, seq_length, keep)
+
+    def emissions_of(self, vectors, places, seq_length, keep=None):
+        """As `emissions`, from the vectors of the batch's forms (forms, widths[0])."""
         hidden = ops.gather(vectors, places, 0)                                     # (L, B, widths[0])
         if keep is not None:
             hidden = hidden * keep[0]

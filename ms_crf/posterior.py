@@ -4,7 +4,6 @@ Shapes: L length, B batch, K tags.
 """
 
 from ms_crf import exact, masks, scaled
-from ms_crf.blocks import is_fixed
 from ms_crf.scores import MISMATCH, largest_of, ones_like, smallest_of, soften, sum_of, zeros_like
 
 import mindspore as ms
@@ -24,12 +23,9 @@ def posteriors(emissions, lengths, transitions, start, end, usable):
     """
     peaks = largest_of(emissions)                                # (L, B, 1)
     lowered = emissions - peaks
-    if is_fixed(emissions):
-        log_normalizer, marginals, pairs, _, reliable = scaled.forward_backward(
-            lowered, lengths, transitions, start, end, usable)
-        if not reliable:
-            log_normalizer, marginals, pairs, _ = exact.forward_backward(lowered, lengths, transitions, start, end)
-    else:
+    log_normalizer, marginals, pairs, _, reliable = scaled.forward_backward(
+        lowered, lengths, transitions, start, end, usable)
+    if not reliable:
         log_normalizer, marginals, pairs, _ = exact.forward_backward(lowered, lengths, transitions, start, end)
     return log_normalizer + peaks.sum(0)[:, 0], marginals, pairs
 
@@ -42,13 +38,9 @@ def along_path(paths, emissions, lengths, transitions, start, end, usable):
         paths: (L, B) int32. The rest as in `posteriors`.
     """
     lowered = emissions - largest_of(emissions)
-    if is_fixed(emissions):
-        _, marginals, _, weights, reliable = scaled.forward_backward(
-            lowered, lengths, transitions, start, end, usable)
-        onward = ops.log(ops.maximum(weights, SMALLEST_FLOAT))
-        if not reliable:
-            _, marginals, _, onward = exact.forward_backward(lowered, lengths, transitions, start, end)
-    else:
+    _, marginals, _, weights, reliable = scaled.forward_backward(lowered, lengths, transitions, start, end, usable)
+    onward = ops.log(ops.maximum(weights, SMALLEST_FLOAT))
+    if not reliable:
         _, marginals, _, onward = exact.forward_backward(lowered, lengths, transitions, start, end)
     steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next
     first = ops.broadcast_to(start, emissions[:1].shape)

@@ -15,12 +15,15 @@ import stat
 from pathlib import Path
 
 from ms_crf.corpus import CorpusError
+from ms_crf.options import Options
+from ms_crf.spans import SCHEMES
+from ms_crf.vocabulary import Vocabulary
 
-import mindspore as ms
 import numpy as np
 
 CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES = (
     'config.json', 'vocab.json', 'weights.ckpt', 'state.ckpt', 'metrics.jsonl', 'scores.json')
+FORMAT, MODELS = 1, ('bilstm',)
 
 
 def check_new(path):
@@ -85,6 +88,7 @@ def write_json(path, record):
 
 def write_tensors(path, arrays):
     """Writes a dict of arrays."""
+    import mindspore as ms  # here, because models without tensors need no MindSpore
     draft = path.with_name(f'.{path.name}')                      # save_checkpoint wants a name that ends in .ckpt
     draft.unlink(missing_ok=True)
     ms.save_checkpoint([{'name': name, 'data': ms.Tensor(array)} for name, array in arrays.items()], str(draft))
@@ -102,8 +106,54 @@ def read_json(path):
         raise CorpusError(path, None, f'expected JSON as train.py writes it: {error}') from None
 
 
+def newest(folder):
+    """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
+    weights = sorted(Path(folder).glob(f'*/{WEIGHTS}'), key=lambda path: path.stat().st_mtime)
+    if not weights:
+        raise CorpusError(folder, None, 'no run there yet; make one with: python train.py')
+    return weights[-1].parent
+
+
+def read_config(folder):
+    """What config.json holds; raises CorpusError unless a version of this program made it that this one reads."""
+    path = Path(folder) / CONFIG
+    record = read_json(path)
+    if not isinstance(record, dict) or not isinstance(record.get('options'), dict):
+        raise CorpusError(path, None, 'expected the configuration of a run, with "options" in it, got something else')
+    if record.get('format') != FORMAT or record.get('model') not in MODELS:
+        raise CorpusError(path, None, f'expected "format": {FORMAT} and "model": {" or ".join(MODELS)}, got '
+                                      f'{record.get("format")!r} and {record.get("model")!r}; another version of this '
+                                      'program made it, train again')
+    if not isinstance(record.get('word_dim'), int) or record['word_dim'] < 1:
+        raise CorpusError(path, None, f'expected "word_dim" to be a positive number, got {record.get("word_dim")!r}')
+    for name in ('scheme', 'found_scheme'):
+        if record.get(name) not in SCHEMES:
+            raise CorpusError(path, None, f'expected "{name}" to be one of {", ".join(SCHEMES)}, '
+                                          f'got {record.get(name)!r}')
+    return record
+
+
+def read_options(folder, config, **others):
+    """The `Options` in what `read_config` gave, with others in place of some."""
+    options = Options(**{**Options.read(config['options'], Path(folder) / CONFIG), **others})
+    options.check()
+    return options
+
+
+def read_vocabulary(folder):
+    """The `Vocabulary` of a run."""
+    path = Path(folder) / VOCABULARY
+    try:
+        return Vocabulary.from_json(read_json(path))
+    except CorpusError:
+        raise
+    except ValueError as error:
+        raise CorpusError(path, None, str(error)) from None
+
+
 def read_tensors(path):
     """A dict of arrays; raises CorpusError if the file is damaged."""
+    import mindspore as ms
     try:
         return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
     except (ValueError, RuntimeError, TypeError, OSError) as error:

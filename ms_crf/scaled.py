@@ -9,6 +9,7 @@ from ms_crf.scores import largest_of, ones_like, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
+from mindspore.ops.functional import isconstant
 
 # A sum of products below this may have lost terms to underflow. A lost term is smaller than 1.2e-38,
 # so above it the relative loss is under K * 1e-8.
@@ -49,7 +50,7 @@ def _recursion(arrived, potentials, step):
     """`_block` over any length that is a whole number of blocks: (L, 2, B, K) and (L/2, 2, B, 1)."""
     length, _, batch, num_tags = potentials.shape
     blocks, size = split_length(length)
-    if blocks == 1:
+    if isconstant(blocks) and blocks == 1:
         _, history, scales = _block(arrived, potentials, step)
         return history, scales
     potentials = potentials.reshape(blocks, size, 2, batch, num_tags)

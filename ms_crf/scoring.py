@@ -67,6 +67,23 @@ def score(gold, predicted, scheme, strict=False):
     return Score(overall, by_type, tokens, correct_tokens)
 
 
+def total(results):
+    """The `Score` of several corpora together."""
+    by_type = {}
+    for result in results:
+        for kind, counts in result.by_type.items():
+            by_type[kind] = _sum(by_type.get(kind, SpanScore(0, 0, 0)), counts)
+    spans, tokens, correct_tokens = SpanScore(0, 0, 0), 0, 0
+    for result in results:
+        spans = _sum(spans, result.spans)
+        tokens, correct_tokens = tokens + result.tokens, correct_tokens + result.correct_tokens
+    return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens)
+
+
+def _sum(one, other):
+    return SpanScore(*map(sum, zip(one, other)))
+
+
 def _spans(tags, scheme, strict):
     if scheme == PLAIN:
         return [(tag, position, position) for position, tag in enumerate(tags)]

@@ -4,6 +4,7 @@ A span is (type, first token, last token). Tags are 'O' or a prefix, alone or wi
 """
 
 PLAIN = 'plain'
+SCHEMES = ('BIO', 'IOB1', 'BIOES', 'BMES', PLAIN)
 _PREFIXES = 'BIEMS'
 
 
@@ -13,7 +14,7 @@ def split_tag(tag):
     return prefix, kind
 
 
-def _is_span_tag(tag):
+def is_span_tag(tag):
     prefix, dash, kind = tag.partition('-')
     return len(prefix) == 1 and prefix in _PREFIXES and bool(dash) == bool(kind)
 
@@ -35,8 +36,8 @@ def recognise_scheme(sentences):
         sentences: lists of tags.
     """
     tags = {tag for sentence in sentences for tag in sentence}
-    typed = {tag for tag in tags if _is_span_tag(tag) and '-' in tag}
-    odd = {tag for tag in tags if tag != 'O' and not _is_span_tag(tag)}
+    typed = {tag for tag in tags if is_span_tag(tag) and '-' in tag}
+    odd = {tag for tag in tags if tag != 'O' and not is_span_tag(tag)}
     if odd and not typed:
         return PLAIN
     if odd:
@@ -82,6 +83,12 @@ def _ends(before, prefix, kind):
 def _begins(before, prefix, kind):
     last, last_kind = before
     return prefix != 'O' and (prefix in 'BS' or last in 'ESO' or last_kind != kind)
+
+
+def goes_on(tag, following):
+    """Whether a span that `tag` is in goes on with the tag that follows, by the rules of `spans_of`."""
+    before, after = (('I' if prefix == 'M' else prefix, kind) for prefix, kind in map(split_tag, (tag, following)))
+    return before[0] != 'O' and not _ends(before, *after)
 
 
 def spans_of(tags):

@@ -1,4 +1,4 @@
-"""The compiled graphs of a tagger: a step of training, the running average of the weights, and tagging."""
+"""The compiled graphs of training: a step, and the running average of the weights."""
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -66,12 +66,3 @@ def make_average(network, average):
         return cell(share)
 
     return follow
-
-
-def make_decode(network):
-    """The compiled function of tagging: decode(*inputs) as `TaggerNetwork.decode`."""
-    @ms.jit
-    def decode(words, form_words, long_spellings, short_spellings, places, lengths):
-        return network.decode(words, form_words, long_spellings, short_spellings, places, lengths)
-
-    return decode

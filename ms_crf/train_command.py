@@ -162,13 +162,7 @@ def _resumed_options(parsed, given):
     if parsed.config or parsed.overwrite or set(given) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
         raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
-    path = f'{parsed.resume}/{run_folder.CONFIG}'
-    config = run_folder.read_json(path)
-    if not isinstance(config, dict) or config.get('format') != 1 or not isinstance(config.get('options'), dict):
-        raise CorpusError(path, None, 'expected the configuration of a run of this version')
-    options = Options(**{**Options.read(config['options'], path), **given})
-    options.check()
-    return options
+    return run_folder.read_options(parsed.resume, run_folder.read_config(parsed.resume), **given)
 
 
 def main(arguments=None):

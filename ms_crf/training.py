@@ -8,16 +8,16 @@ import time
 from pathlib import Path
 
 from ms_crf import run_folder
-from ms_crf.batches import Batcher, Encoded, make_batch
-from ms_crf.constraints import allowed_transitions
+from ms_crf.assembly import build_network
+from ms_crf.batches import Batcher, Encoded, make_batch, plan
 from ms_crf.corpora import load, score_in
 from ms_crf.corpus import CorpusError
-from ms_crf.network import TaggerNetwork
+from ms_crf.decoding import Decoder
 from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.schedules import dropout, rate_at, replaced
 from ms_crf.scoring import table
 from ms_crf.spans import PLAIN
-from ms_crf.step import make_average, make_decode, make_step
+from ms_crf.step import make_average, make_step
 from ms_crf.vocabulary import Vocabulary
 from ms_crf.word_vectors import WAYS, read_vectors
 
@@ -62,44 +62,6 @@ class Data:
             for part, sentences in self.corpora.parts.items()}
 
 
-def build_network(options, vocabulary, word_dim, scheme):
-    """The network of a run; its weights are random until they are loaded."""
-    constraints = None
-    if options.head == 'crf' and options.constraints and scheme != PLAIN:
-        constraints = allowed_transitions(scheme, vocabulary.tags)
-    network = TaggerNetwork(vocabulary.num_words, word_dim, len(vocabulary.tags), options.hidden, options.layers,
-                            options.char, vocabulary.num_characters, options.char_dim, options.char_width,
-                            options.head, constraints)
-    if options.precision == 'mixed':
-        for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
-            cell.to_float(ms.float16)
-    return network
-
-
-class Decoder:
-    """Tags corpora with a network, in compiled graphs of fixed shapes."""
-
-    def __init__(self, network, watcher):
-        self.watcher = watcher
-        self.shapes = set()
-        self._decode = make_decode(network)
-
-    def tag(self, encoded, batcher, names):
-        """Lists of tag names for all sentences, in their order."""
-        found = [None] * len(encoded.tokens)
-        codes = encoded.codes()
-        for shape, numbers in batcher.plan(encoded):
-            batch = make_batch(encoded, shape, numbers, codes)
-            began = time.perf_counter()
-            paths = self._decode(*map(ms.Tensor, batch.inputs))[0].asnumpy()
-            if shape not in self.shapes:
-                self.shapes.add(shape)
-                self.watcher.compiled('tagging', shape, time.perf_counter() - began)
-            for row, number in enumerate(numbers):
-                found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
-        return found
-
-
 class Training:
     """One run.
 
@@ -134,7 +96,7 @@ class Training:
             self._load_state()
         self.shapes = set()
         self.step = make_step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
-        self.decoder = Decoder(self.scored, watcher)
+        self.decoder = Decoder(self.scored, self.batcher, watcher.compiled)
 
     # What is saved and loaded
 
@@ -197,7 +159,7 @@ class Training:
     def score(self, part):
         """`Score` of the network that is scored on 'dev' or 'test'."""
         corpora = self.data.corpora
-        predicted = self.decoder.tag(self.data.encoded[part], self.batcher, self.data.vocabulary.tags)
+        predicted = self.decoder.tags(self.data.encoded[part], self.data.vocabulary.tags)
         return score_in(corpora.found, corpora.gold[part], predicted)
 
     def run_epoch(self):
@@ -206,15 +168,16 @@ class Training:
         unknown = None
         if options.unknown > 0:
             unknown = replaced(generator, encoded.tokens, self.counts, options.unknown)
-        plan, codes = self.batcher.plan(encoded, unknown, generator), encoded.codes(unknown)
+        batches = plan(self.batcher.shapes_for(encoded), encoded, unknown, generator)
+        codes = encoded.codes(unknown)
         began = saved = time.perf_counter()
         compiling = 0.0
         self.watcher.epoch_begins(self.epoch + 1, options.epochs, len(encoded.tokens),
-                                  sum(len(numbers) for _, numbers in plan[:self.step_in_epoch]))
-        for shape, numbers in plan[self.step_in_epoch:]:
+                                  sum(len(numbers) for _, numbers in batches[:self.step_in_epoch]))
+        for shape, numbers in batches[self.step_in_epoch:]:
             step_began = time.perf_counter()
             batch = make_batch(encoded, shape, numbers, codes)
-            loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(plan))
+            loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
             if not np.isfinite(loss) or not np.isfinite(norm):
                 raise NotFinite(self._describe(loss, norm, numbers))
             if shape not in self.shapes:
@@ -292,7 +255,7 @@ def start(options, watcher, overwrite=False):
     if overwrite and Path(options.save).exists():
         run_folder.remove(options.save)
     corpora = data.corpora
-    config = {'format': 1, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': data.word_dim,
+    config = {'format': run_folder.FORMAT, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': data.word_dim,
               'scheme': corpora.scheme, 'found_scheme': corpora.found}
     run_folder.create(options.save, config, data.vocabulary.to_json())
     return Training(options, options.save, data, watcher)

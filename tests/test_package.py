@@ -18,10 +18,11 @@ RINGS = {
     0: {'__init__', 'environment'},
     1: {'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior', 'gradients',
         'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
-    2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network'},
-    3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules'},
-    4: {'options', 'optimizer', 'step', 'run_folder', 'training'},
-    5: {'device', 'train_command'},
+    2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network', 'served'},
+    3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
+        'text_input', 'text_output'},
+    4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'training', 'tagger', 'mindir'},
+    5: {'device', 'train_command', 'infer_command', 'export'},
 }
 
 

@@ -3,7 +3,7 @@
 import gzip
 import itertools
 
-from ms_crf.batches import BUCKET_COST, Batcher, Encoded, bucket_lengths, make_batch
+from ms_crf.batches import BUCKET_COST, Batcher, Encoded, TaggingBatcher, bucket_lengths, make_batch, plan
 from ms_crf.corpora import load, score_in
 from ms_crf.corpus import CorpusError
 from ms_crf.schedules import dropout, rate_at, replaced
@@ -100,12 +100,12 @@ def random_corpus(generator, count, longest):
     return tokens, [generator.choice(['O', 'B', 'I'], len(sentence)).tolist() for sentence in tokens]
 
 
-@pytest.mark.parametrize('shuffled', [False, True])
-def test_every_sentence_comes_back_from_its_batch(shuffled):
+@pytest.mark.parametrize('shuffled,fitted', [(False, True), (True, True), (False, False)])
+def test_every_sentence_comes_back_from_its_batch(shuffled, fitted):
     generator = np.random.default_rng(0)
     tokens, tags = random_corpus(generator, 200, 30)
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8)
-    batcher = Batcher(Encoded(tokens[:150], vocabulary), 16)
+    batcher = Batcher(Encoded(tokens[:150], vocabulary), 16) if fitted else TaggingBatcher(16)
     tokens[7] = tokens[7] * 100                                  # far longer than what the shapes were made for
     tags[7] = tags[7] * 100
     encoded = Encoded(tokens, vocabulary, tags)
@@ -114,7 +114,7 @@ def test_every_sentence_comes_back_from_its_batch(shuffled):
         unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)
         assert 0 < sum(map(sum, unknown)) < sum(map(len, tokens))
     codes, seen = encoded.codes(unknown), []
-    for shape, numbers in batcher.plan(encoded, unknown, generator if shuffled else None):
+    for shape, numbers in plan(batcher.shapes_for(encoded), encoded, unknown, generator if shuffled else None):
         batch = make_batch(encoded, shape, numbers, codes)
         assert batch.words.shape == batch.form_words.shape == (shape.forms,)
         assert len(batch.long_spellings) == shape.long_forms and len(batch.short_spellings) == shape.short_forms

@@ -1,0 +1,63 @@
+"""The command line of the export to MindIR: python -m ms_crf.export --help"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ms_crf.corpus import CorpusError
+from ms_crf.device import NAMES, choose
+from ms_crf.options import OptionError
+from ms_crf.run_folder import newest
+
+PATHS, CONFIDENCES, EMISSIONS = 'paths', 'confidences', 'emissions'
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise OptionError(f'{message}; see --help')
+
+
+def parser():
+    made = _Parser(prog='ms_crf.export', allow_abbrev=False,
+                   description='Writes the model of a run as a MindIR graph, and beside it, in JSON, what a program '
+                               'needs to run it: inputs and outputs in their order, vocabularies and tags. The graph '
+                               'takes batches of any size and length: ids in, best paths and their scores out.')
+    made.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
+    made.add_argument('--output', metavar='FILE', default='model.mindir', help='graph to write (default: %(default)s)')
+    what = made.add_mutually_exclusive_group()
+    what.add_argument('--confidence', action='store_const', const=CONFIDENCES, dest='what', default=PATHS,
+                      help='posteriors as well, of each tag and along the path')
+    what.add_argument('--emissions', action='store_const', const=EMISSIONS, dest='what',
+                      help='stop at score and history, for programs that call post_decode')
+    made.add_argument('--static', nargs=2, type=int, metavar=('B', 'L'),
+                      help='only for batches of B sentences, padded to L tokens')
+    made.add_argument('--device', choices=NAMES, default='auto', help='where to compile (default: %(default)s)')
+    return made
+
+
+def main(arguments=None):
+    """Runs the command; returns its exit status."""
+    try:
+        parsed = parser().parse_args(sys.argv[1:] if arguments is None else arguments)
+        path = Path(parsed.output)
+        if path.suffix != '.mindir':
+            raise OptionError(f'--output must end in .mindir, got {path}')
+        if not path.absolute().parent.is_dir():
+            raise CorpusError(path, None, 'can not be written: there is no folder of that name')
+        if parsed.static and min(parsed.static) < 1:
+            raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
+        run = parsed.run or newest('runs')
+        choose(parsed.device)
+        from ms_crf import mindir  # here, because it starts MindSpore
+        mindir.export(run, path, parsed.what, parsed.static)
+    except (OptionError, CorpusError) as error:
+        print(f'ms_crf.export: {error}', file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    print(f'{run} is in {path} and {mindir.record_of(path)}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

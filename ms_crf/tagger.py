@@ -1,0 +1,201 @@
+"""Tags, spans and confidences for sentences, from a run directory or an exported graph."""
+
+from typing import NamedTuple, Optional
+
+from ms_crf import run_folder
+from ms_crf.batches import Encoded, TaggingBatcher
+from ms_crf.decoding import CONFIDENCES, NBEST, PATHS, Decoder
+from ms_crf.options import OptionError
+from ms_crf.spans import PLAIN, goes_on, spans_of
+
+import numpy as np
+
+BATCH_SIZE = 64
+CHUNK = 2048               # sentences that are sorted by length together
+CHUNK_TOKENS = 65536       # no more than these, or one sentence
+LOWEST = float(np.finfo(np.float32).min)     # the score of a path that is not there
+CHARACTERS = 0.9           # a model is one of characters if so many of its words are of one
+
+
+class Span(NamedTuple):
+    """A name, chunk or word: tokens first to last; confidence is its posterior."""
+
+    type: str
+    first: int
+    last: int
+    confidence: Optional[float] = None
+
+
+class Alternative(NamedTuple):
+    """One of the n best taggings of a sentence; confidence is its posterior."""
+
+    tags: list
+    confidence: float
+
+
+class Tagged(NamedTuple):
+    """A sentence; without confidences these are None."""
+
+    tokens: list
+    tags: list
+    spans: list
+    confidences: Optional[list] = None       # of each token: posterior of its tag
+    confidence: Optional[float] = None       # of the sentence: posterior of all tags together
+    alternatives: tuple = ()                 # n best, the first of them the same as tags
+
+
+class Tagger:
+    """Tags sentences; `load` makes one.
+
+    Args:
+        decoder: what tags ids, a `Decoder` or the like.
+        vocabulary: `Vocabulary` of the model.
+        scheme: of its tags.
+        found_scheme: of the tags that it was trained on, in which gold tags are scored.
+    """
+
+    def __init__(self, decoder, vocabulary, scheme, found_scheme):
+        self.vocabulary, self.scheme, self.found_scheme = vocabulary, scheme, found_scheme
+        self.tags = vocabulary.tags
+        #: whether the model was trained on single characters, as Chinese text is
+        single = sum(len(word) == 1 for word in vocabulary.words)
+        self.of_characters = single > CHARACTERS * len(vocabulary.words)
+        self._decoder = decoder
+        self._goes_on = np.array([[scheme != PLAIN and goes_on(tag, following) for following in self.tags]
+                                  for tag in self.tags], np.float32)
+
+    @classmethod
+    def load(cls, path, compiled=None):
+        """A tagger from a run directory, or from a graph that `ms_crf.export` has made.
+
+        Args:
+            path: the folder, or a file that ends in .mindir, with its .json beside it.
+            compiled: is called with 'tagging', shape and seconds after a graph was compiled.
+
+        Raises:
+            CorpusError: what is there is damaged, of another version or something else.
+        """
+        if str(path).endswith('.mindir'):
+            from ms_crf.mindir import MindIRDecoder
+            decoder, vocabulary, scheme, found_scheme = MindIRDecoder.load(path)
+            return cls(decoder, vocabulary, scheme, found_scheme)
+        # Here, because the models of other kinds need no MindSpore.
+        from ms_crf.assembly import load_network
+        config = run_folder.read_config(path)
+        options = run_folder.read_options(path, config)
+        vocabulary = run_folder.read_vocabulary(path)
+        network = load_network(path, options, vocabulary, config['word_dim'], config['scheme'])
+        decoder = Decoder(network, TaggingBatcher(BATCH_SIZE), compiled)
+        return cls(decoder, vocabulary, config['scheme'], config['found_scheme'])
+
+    @property
+    def gives_confidences(self):
+        """Whether the model can compute them; a graph is exported with them or without."""
+        return CONFIDENCES in self._decoder.tasks
+
+    def check(self, confidence, nbest):
+        """Raises OptionError for what the model does not give."""
+        if confidence and CONFIDENCES not in self._decoder.tasks:
+            raise OptionError('this graph gives no confidences; export one with --confidence, or use the run itself')
+        if nbest and NBEST not in self._decoder.tasks:
+            raise OptionError('an exported graph gives the best tags only, not the n best; use the run itself')
+
+    def tag(self, sentences, confidence=None, nbest=0):
+        """Tags sentences.
+
+        Args:
+            sentences: lists of tokens, which are strings; a list may be empty.
+            confidence: whether to compute confidences; None for where the model gives them.
+            nbest: how many of the likeliest taggings to give as alternatives.
+
+        Returns:
+            A list with a `Tagged` for each sentence.
+        """
+        return list(self.stream(sentences, confidence, nbest))
+
+    def stream(self, sentences, confidence=None, nbest=0):
+        """As `tag`, for sentences of any number one after the other, in constant memory."""
+        if isinstance(nbest, bool) or not isinstance(nbest, int) or nbest < 0:
+            raise ValueError(f'nbest must be a number, 0 or more, got {nbest!r}')
+        confidence = self.gives_confidences if confidence is None else confidence
+        self.check(confidence, nbest)
+        for chunk in _chunks(_checked(sentences)):
+            yield from self._tag_chunk(chunk, confidence, nbest)
+
+    def _tag_chunk(self, sentences, confidence, nbest):
+        found = [_empty(confidence or nbest, nbest) for _ in sentences]
+        filled = [number for number, tokens in enumerate(sentences) if tokens]
+        if not filled:
+            return found
+        encoded = Encoded([sentences[number] for number in filled], self.vocabulary)
+        task = NBEST if nbest else CONFIDENCES if confidence else PATHS
+        for numbers, (paths, scores, *rest) in self._decoder.run(encoded, task, nbest or 1):
+            count = len(numbers)
+            lengths = encoded.lengths[numbers]
+            best = (paths[:, 0] if nbest else paths)[:count]
+            known = self._along(best, lengths, *(array[:count] for array in rest[:2])) if rest else None
+            for row, number in enumerate(numbers.tolist()):
+                place = filled[number]
+                tagged = self._tagged(sentences[place], best[row, :lengths[row]].tolist(), row, known)
+                if nbest:
+                    others = self._alternatives(paths[row, :, :lengths[row]], scores[row], rest[2][row])
+                    tagged = tagged._replace(alternatives=others)
+                found[place] = tagged
+        return found
+
+    def _along(self, paths, lengths, chosen, given_before):
+        """Of the paths of a batch (B, L): posterior of each tag, of each tag given the one before it, and that a
+        span which a tag is in ends there; and of each whole path.
+        """
+        step = np.take_along_axis(given_before, paths[:, :, None], 2)[:, :, 0]
+        ends = np.ones(paths.shape)
+        ends[:, :-1] -= (given_before[:, 1:] * self._goes_on[paths[:, :-1]]).sum(2)
+        live = np.arange(paths.shape[1]) < lengths[:, None]
+        with np.errstate(divide='ignore'):
+            whole = np.exp(np.where(live, np.log(step, dtype=np.float64), 0).sum(1))
+        return np.clip(chosen, 0, 1), step.astype(np.float64), np.clip(ends, 0, 1), np.minimum(whole, 1)
+
+    def _tagged(self, tokens, path, row, known):
+        tags = [self.tags[tag] for tag in path]
+        spans = [] if self.scheme == PLAIN else spans_of(tags)
+        if known is None:
+            return Tagged(tokens, tags, [Span(*span) for span in spans])
+        chosen, step, ends, whole = known
+        return Tagged(tokens, tags, [
+            Span(kind, first, last, float(chosen[row, first] * step[row, first + 1:last + 1].prod() * ends[row, last]))
+            for kind, first, last in spans], chosen[row, :len(tokens)].tolist(), float(whole[row]))
+
+    def _alternatives(self, paths, scores, normalizer):
+        """Of one sentence, as many as there are."""
+        return tuple(Alternative([self.tags[tag] for tag in path], min(1.0, float(np.exp(float(score) - normalizer))))
+                     for path, score in zip(paths.tolist(), scores) if score > LOWEST / 2)
+
+
+def _empty(confidence, nbest):
+    """A sentence without tokens, which has one tagging."""
+    if not confidence:
+        return Tagged([], [], [])
+    return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
+
+
+def _checked(sentences):
+    if isinstance(sentences, str):
+        raise TypeError('sentences must be lists of tokens, got a string; split it')
+    for number, tokens in enumerate(sentences):
+        if isinstance(tokens, str) or not all(isinstance(token, str) for token in tokens):
+            raise TypeError(f'sentence {number} must be a list of strings, got {tokens!r:.60}; split it into tokens')
+        if not all(tokens):
+            raise ValueError(f'sentence {number} must have no empty token, got {tokens!r:.60}')
+        yield list(tokens)
+
+
+def _chunks(sentences):
+    chunk, tokens = [], 0
+    for sentence in sentences:
+        if chunk and (len(chunk) == CHUNK or tokens + len(sentence) > CHUNK_TOKENS):
+            yield chunk
+            chunk, tokens = [], 0
+        chunk.append(sentence)
+        tokens += len(sentence)
+    if chunk:
+        yield chunk
