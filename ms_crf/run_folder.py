@@ -15,7 +15,7 @@ import stat
 from pathlib import Path
 
 from ms_crf.corpus import CorpusError
-from ms_crf.options import Options
+from ms_crf.options import OptionError, Options
 from ms_crf.spans import SCHEMES
 from ms_crf.vocabulary import Vocabulary
 
@@ -135,7 +135,13 @@ def read_config(folder):
 
 def read_options(folder, config, **others):
     """The `Options` in what `read_config` gave, with others in place of some."""
-    options = Options(**{**Options.read(config['options'], Path(folder) / CONFIG), **others})
+    path = Path(folder) / CONFIG
+    try:
+        given = Options.read(config['options'], path)
+        Options(**given).check()
+    except OptionError as error:
+        raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None
+    options = Options(**{**given, **others})
     options.check()
     return options
 
@@ -154,6 +160,8 @@ def read_vocabulary(folder):
 def read_tensors(path):
     """A dict of arrays; raises CorpusError if the file is damaged."""
     import mindspore as ms
+    if not Path(path).is_file():
+        raise CorpusError(path, None, 'no such file; expected a run that train.py has brought to the end of an epoch')
     try:
         return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
     except (ValueError, RuntimeError, TypeError, OSError) as error:

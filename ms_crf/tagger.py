@@ -123,8 +123,11 @@ class Tagger:
             yield from self._tag_chunk(chunk, confidence, nbest)
 
     def _tag_chunk(self, sentences, confidence, nbest):
-        found = [_empty(confidence or nbest, nbest) for _ in sentences]
+        found = [None] * len(sentences)
         filled = [number for number, tokens in enumerate(sentences) if tokens]
+        for number, tokens in enumerate(sentences):
+            if not tokens:
+                found[number] = _empty(confidence or nbest, nbest)
         if not filled:
             return found
         encoded = Encoded([sentences[number] for number in filled], self.vocabulary)

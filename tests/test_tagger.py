@@ -1,0 +1,304 @@
+"""`Tagger` and exported graphs: tags and confidences beside every path of small sentences, and one beside the other."""
+
+import json
+import random
+
+from ms_crf import Tagger, mindir, run_folder
+from ms_crf.assembly import build_network
+from ms_crf.batches import Encoded
+from ms_crf.constraints import allowed_transitions
+from ms_crf.corpus import CorpusError
+from ms_crf.options import OptionError, Options
+from ms_crf.spans import spans_of
+from ms_crf.tagger import CHUNK
+from ms_crf.vocabulary import Vocabulary
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from oracle import Row
+
+TAGS = {'BIO': ['O', 'B-X', 'I-X', 'B-Y', 'I-Y'], 'BIOES': ['O', 'B-X', 'I-X', 'E-X', 'S-X'],
+        'BMES': ['B', 'M', 'E', 'S'], 'plain': ['NOUN', 'VERB', 'ADJ']}
+WORDS = 'to in at on by Xan Yel abracadabra'.split()
+SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['in', 'Abracadabra', 'at', 'on', 'Zoe'], ['by', 'to']]
+
+
+def make_run(folder, scheme='BIO', **options):
+    """A run directory with random weights, large enough that the tags differ."""
+    options = Options(**{'save': str(folder), 'word_dim': 6, 'hidden': 6, 'char_dim': 3, 'char_width': 4, **options})
+    letters = sorted(set(''.join(WORDS)))
+    vocabulary = Vocabulary(WORDS, letters, TAGS[scheme], options.char_length)
+    config = {'format': 1, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': 6, 'scheme': scheme,
+              'found_scheme': scheme}
+    run_folder.create(folder, config, vocabulary.to_json())
+    network = build_network(options, vocabulary, 6, scheme)
+    generator = np.random.default_rng(len(scheme))
+    weights = {parameter.name: generator.normal(size=parameter.shape).astype(np.float32)
+               for parameter in network.trainable_params()}
+    run_folder.write_tensors(folder / run_folder.WEIGHTS, weights)
+    return folder
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+    """Run directories by scheme, made when they are asked for."""
+    folder, made = tmp_path_factory.mktemp('runs'), {}
+
+    def run(scheme='BIO', **options):
+        key = '-'.join([scheme, *map(str, options.values())])
+        if key not in made:
+            made[key] = make_run(folder / key, scheme, **options)
+        return made[key]
+    return run
+
+
+def rows_of(run, scheme):
+    """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
+    options = run_folder.read_options(run, run_folder.read_config(run))
+    vocabulary = run_folder.read_vocabulary(run)
+    network = build_network(options, vocabulary, 6, scheme)
+    for parameter in network.trainable_params():
+        parameter.set_data(ms.Tensor(run_folder.read_tensors(run / run_folder.WEIGHTS)[parameter.name]))
+    scores = {'transitions': np.zeros((len(TAGS[scheme]),) * 2), 'start': np.zeros(len(TAGS[scheme])),
+              'end': np.zeros(len(TAGS[scheme]))}
+    allowed = None
+    if options.head == 'crf':
+        crf = network.head
+        scores = {'transitions': crf.transitions.asnumpy().astype(float), 'end': crf.end_transitions.asnumpy(),
+                  'start': crf.start_transitions.asnumpy()}
+        if options.constraints and scheme != 'plain':
+            constraints = allowed_transitions(scheme, TAGS[scheme])
+            allowed = constraints.transitions, constraints.start, constraints.end
+    for tokens in SENTENCES:
+        if not tokens:
+            yield None
+            continue
+        encoded = Encoded([tokens], vocabulary)
+        forms, places = np.unique(encoded.tokens[0], return_inverse=True)
+        ids = [encoded.word_of[forms], [*range(len(forms)), 0], encoded.spelling_of[forms],
+               encoded.spelling_of[forms[:1]], places[:, None], [len(tokens)]]
+        words, *others = (ms.Tensor(np.asarray(array, np.int32)) for array in ids)
+        emissions = network.emissions(network.rows(words), *others)[:, 0]
+        yield Row(emissions.asnumpy().astype(float), scores, allowed)
+
+
+def check_beside_enumeration(tagged, row, names):
+    weights = np.exp(row.scores - row.log_normalizer())
+    best = row.best()
+    assert tagged.tags == [names[tag] for tag in best]
+    assert tagged.confidence == pytest.approx(weights.max(), rel=1e-4)
+    assert tagged.confidences == pytest.approx(row.marginals()[np.arange(row.length), best], rel=1e-4)
+    spans = [] if names == TAGS['plain'] else spans_of(tagged.tags)
+    assert [span[:3] for span in tagged.spans] == spans
+    for span in tagged.spans:
+        inside = [span[:3] in spans_of([names[tag] for tag in path]) for path in row.paths]
+        assert span.confidence == pytest.approx(weights[inside].sum(), rel=1e-4)
+
+
+@pytest.mark.parametrize('scheme,options', [
+    ('BIO', {}), ('BIOES', {'char': 'none'}), ('BMES', {}), ('plain', {'char': 'lstm'})])
+def test_confidences_are_posteriors(runs, scheme, options):
+    run = runs(scheme, **options)
+    tagger = Tagger.load(run)
+    found = tagger.tag(SENTENCES, nbest=3)
+    assert [tagged.tokens for tagged in found] == SENTENCES
+    for tagged, row in zip(found, rows_of(run, scheme)):
+        if row is None:
+            assert tagged[:5] == ([], [], [], [], 1.0) and tagged.alternatives == (([], 1.0),)
+            continue
+        check_beside_enumeration(tagged, row, TAGS[scheme])
+        expected = np.exp(row.ranked() - row.log_normalizer())[:3]
+        assert [other.confidence for other in tagged.alternatives] == pytest.approx(expected, rel=1e-4)
+        assert tagged.alternatives[0].tags == tagged.tags
+    graph = run.with_suffix('.mindir')
+    mindir.export(run, graph, 'confidences')
+    for tagged, again in zip(found, Tagger.load(graph).tag(SENTENCES)):
+        assert again[:2] == tagged[:2] and [span[:3] for span in again.spans] == [span[:3] for span in tagged.spans]
+        assert again.confidences == pytest.approx(tagged.confidences, abs=1e-5)
+        assert [span.confidence for span in again.spans] == pytest.approx(
+            [span.confidence for span in tagged.spans], abs=1e-5)
+    assert all(tagged.confidence is None and tagged.confidences is None for tagged in tagger.tag(SENTENCES, False))
+
+
+def test_confidences_of_a_softmax_head(runs):
+    run = runs(head='softmax', char='none')
+    for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=2), rows_of(run, 'BIO')):
+        if row is None:
+            continue
+        assert tagged.tags == [TAGS['BIO'][tag] for tag in row.best()]
+        assert tagged.confidence == pytest.approx(np.exp(row.scores.max() - row.log_normalizer()), rel=1e-4)
+        assert [other.confidence for other in tagged.alternatives] == pytest.approx(
+            np.exp(row.ranked() - row.log_normalizer())[:2], rel=1e-4)
+        for span in tagged.spans:
+            # Of all paths with these tags there, those that go on with the span are not counted.
+            path = [TAGS['BIO'].index(tag) for tag in tagged.tags]
+            same = (row.paths[:, span.first:span.last + 1] == path[span.first:span.last + 1]).all(1)
+            if span.last + 1 < row.length:
+                same &= row.paths[:, span.last + 1] != TAGS['BIO'].index(f'I-{span.type}')
+            assert span.confidence == pytest.approx(np.exp(row.scores[same] - row.log_normalizer()).sum(), rel=1e-4)
+
+
+@pytest.fixture(scope='module')
+def many():
+    """Sentences of many lengths, some of them long, some empty."""
+    rng = random.Random(0)
+    words = WORDS + ['a' * 40, 'new', 'Xanadu', '1990', '中']
+    lengths = [0, 1, 2, 3, 5, 16, 17, 24, 25, 33, 64, 100, 150] * 6 + [300]
+    return [rng.choices(words, k=length) for length in rng.sample(lengths, len(lengths))]
+
+
+def test_run_and_graphs_give_the_same_tags(runs, many, tmp_path):
+    run = runs()
+    expected = [tagged.tags for tagged in Tagger.load(run).tag(many, False)]
+    assert [len(tags) for tags in expected] == [len(tokens) for tokens in many]
+    assert len({tag for tags in expected for tag in tags}) > 2
+    for output in ('paths', 'emissions'):
+        mindir.export(run, tmp_path / 'a.mindir', output)
+        tagger = Tagger.load(tmp_path / 'a.mindir')
+        assert [tagged.tags for tagged in tagger.tag(many)] == expected
+        for size in (1, 3, 50):                                  # batches of other sizes
+            assert [tagged.tags for tagged in tagger.tag(many[:size])] == expected[:size]
+    mindir.export(run, tmp_path / 'b.mindir', static=[4, 30])
+    static = Tagger.load(tmp_path / 'b.mindir')
+    short = [number for number, tokens in enumerate(many) if len(tokens) <= 30]
+    assert [tagged.tags for tagged in static.tag([many[number] for number in short])] == [
+        expected[number] for number in short]
+    with pytest.raises(OptionError, match='up to 30 tokens, got one of 300'):
+        static.tag(many)
+
+
+def test_a_graph_run_by_hand_from_its_record(runs, tmp_path):
+    """As a server would: nothing but the two files, MindSpore, and ids looked up in the record's lists."""
+    run = runs()
+    mindir.export(run, tmp_path / 'a.mindir')
+    record = json.loads((tmp_path / 'a.json').read_text())
+    assert [entry['name'] for entry in record['inputs']] == ['words', 'spellings', 'places', 'lengths']
+    assert [entry['name'] for entry in record['outputs']] == ['paths', 'scores']
+    graph = ms.nn.GraphCell(ms.load(str(tmp_path / 'a.mindir')))
+    graph.set_inputs(*(ms.Tensor(shape=entry['shape'], dtype=getattr(ms, entry['type'])) for entry in record['inputs']))
+
+    def number(item, known):
+        return known.index(item) + record['first_id'] if item in known else record['unknown_id']
+
+    tokens = ['to', 'Xan', 'Zoe']
+    spellings = [[number(letter, record['characters']) for letter in token] for token in tokens]
+    width = record['char_length']
+    arrays = [[number(token, record['words']) for token in tokens],
+              [ids + [record['padding_id']] * (width - len(ids)) for ids in spellings], [[0, 1, 2, 0]], [3]]
+    paths, _ = graph(*(ms.Tensor(np.array(array, np.int32)) for array in arrays))
+    tags = [record['tags'][tag] for tag in paths.asnumpy()[0, :3]]
+    assert tags == Tagger.load(run).tag([tokens])[0].tags
+
+
+def test_streams_in_chunks_and_in_order(runs):
+    def sentences():
+        for number in range(2 * CHUNK + 10):
+            seen.append(number)
+            yield ['to', 'Xan'] if number % 3 else []
+    seen = []
+    stream = Tagger.load(runs(char='none')).stream(sentences(), confidence=False)
+    first = next(stream)
+    assert len(seen) == CHUNK + 1 and first.tokens == []
+    rest = list(stream)
+    assert [tagged.tokens for tagged in rest[:3]] == [['to', 'Xan'], ['to', 'Xan'], []] and len(rest) == 2 * CHUNK + 9
+
+
+@pytest.mark.parametrize('sentences,error,message', [
+    ('to in', TypeError, 'got a string; split it'), (['to in'], TypeError, 'sentence 0 must be a list of strings'),
+    ([[], [1]], TypeError, 'sentence 1 must be'), ([['']], ValueError, 'sentence 0 must have no empty token')])
+def test_faults_of_sentences(runs, sentences, error, message):
+    with pytest.raises(error, match=message):
+        Tagger.load(runs(char='none')).tag(sentences)
+
+
+def test_what_a_graph_does_not_give(runs, tmp_path):
+    mindir.export(runs(), tmp_path / 'a.mindir')
+    tagger = Tagger.load(tmp_path / 'a.mindir')
+    assert tagger.tag([['to']])[0].confidence is None
+    with pytest.raises(OptionError, match='export one with --confidence'):
+        tagger.tag([['to']], confidence=True)
+    with pytest.raises(OptionError, match='not the n best'):
+        tagger.tag([['to']], nbest=2)
+    with pytest.raises(OptionError, match='--emissions needs a run with --head crf'):
+        mindir.export(runs(head='softmax', char='none'), tmp_path / 'b.mindir', 'emissions')
+    assert not (tmp_path / 'b.mindir').exists()
+
+
+def half(data):
+    return data[:len(data) // 2]
+
+
+def other_bytes(data):
+    return bytes(len(data))
+
+
+@pytest.mark.parametrize('name,change,message', [
+    ('config.json', None, 'no such file; expected a run made by train.py'),
+    ('config.json', half, 'expected JSON as train.py writes it'),
+    ('config.json', b'[]', 'expected the configuration of a run'),
+    ('config.json', b'{"options": {}, "format": 7}', 'another version of this program made it'),
+    ('config.json', b'{"options": {"hidden": 5}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "BIO", '
+                    b'"found_scheme": "BIO"}', 'hidden must be even'),
+    ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": "x"}', '"word_dim" to be a positive'),
+    ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "X"}', '"scheme" to be'),
+    ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 7, "scheme": "BIO", '
+                    b'"found_scheme": "BIO"}', 'weights.ckpt: expected word_table of shape'),
+    ('vocab.json', None, 'no such file'), ('vocab.json', b'\xff', 'expected JSON'),
+    ('vocab.json', b'{}', 'expected the keys words, characters, tags'),
+    ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as train.py writes'),
+    ('weights.ckpt', other_bytes, 'expected tensors as train.py writes them'),
+])
+def test_damaged_runs(tmp_path, name, change, message):
+    file = make_run(tmp_path / 'run') / name
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(file.read_bytes()) if callable(change) else change)
+    with pytest.raises((CorpusError, OptionError)) as raised:
+        Tagger.load(tmp_path / 'run')
+    assert message in str(raised.value) and str(tmp_path) in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize('name,change,message', [
+    ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged one'),
+    ('a.mindir', b'', 'got another or a damaged one'), ('a.json', None, 'a.json: no such file'),
+    ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format": 1 as ms_crf.export'),
+])
+def test_damaged_graphs(runs, tmp_path, name, change, message):
+    mindir.export(runs(char='none'), tmp_path / 'a.mindir')
+    file = tmp_path / name
+    if change is None:
+        file.unlink()
+    else:
+        file.write_bytes(change(file.read_bytes()) if callable(change) else change)
+    with pytest.raises(CorpusError) as raised:
+        Tagger.load(tmp_path / 'a.mindir')
+    assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize('key,value,message', [
+    ('tags', 3, 'expected tags to be a list'), ('scheme', 'X', '"scheme" to be one of'),
+    ('static', [1], '"static" to be batch and length'), ('inputs', [], '"inputs" to be words, places'),
+    ('sha256', 'x', 'got another or a damaged one')])
+def test_records_that_were_changed(runs, tmp_path, key, value, message):
+    mindir.export(runs(char='none'), tmp_path / 'a.mindir')
+    record = json.loads((tmp_path / 'a.json').read_text())
+    (tmp_path / 'a.json').write_text(json.dumps({**record, key: value}))
+    with pytest.raises(CorpusError) as raised:
+        Tagger.load(tmp_path / 'a.mindir')
+    assert message in str(raised.value)
+
+
+def test_a_graph_that_is_none(runs, tmp_path):
+    """Bytes of something else, with a record that says that they belong to it."""
+    mindir.export(runs(char='none'), tmp_path / 'a.mindir')
+    record = json.loads((tmp_path / 'a.json').read_text())
+    (tmp_path / 'a.mindir').write_bytes(b'no graph' * 100)
+    record['sha256'] = mindir._checksum(tmp_path / 'a.mindir')
+    (tmp_path / 'a.json').write_text(json.dumps(record))
+    with pytest.raises(CorpusError, match='expected a MindIR graph that MindSpore can load') as raised:
+        Tagger.load(tmp_path / 'a.mindir')
+    assert len(str(raised.value).splitlines()) == 1
