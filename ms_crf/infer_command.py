@@ -7,10 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError
 from ms_crf.run_folder import newest
+from ms_crf.scoring import table, total
 from ms_crf.text_input import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
 from ms_crf.text_output import Writer
 
@@ -136,8 +138,11 @@ class _Command:
             for chunk in _chunks(items):
                 self._tag(chunk, write)
                 bar.update(len(chunk))
-        if self.parsed.score:
-            self._print_scores()
+            if self.parsed.score and not (self.scores and self.scores[0].tokens):
+                raise CorpusError(self._input_name(), None, 'expected tagged sentences, got none')
+        for result in self.scores:
+            for line in table(result):
+                print(line)
 
     def _input_name(self):
         return 'standard input' if self.name == '-' else self.name
@@ -153,19 +158,10 @@ class _Command:
         write(''.join(self.writer.lines(item, tagged) for item, tagged in zip(items, found)))
 
     def _score(self, items, found):
-        from ms_crf.corpora import gold_in, score_in
-        from ms_crf.scoring import total
         scheme = self.tagger.found_scheme
         gold = [gold_in(scheme, item.gold, self._input_name(), item.line) for item in items]
         result = score_in(scheme, gold, [tagged.tags for tagged in found])
         self.scores = [total([*self.scores, result])]
-
-    def _print_scores(self):
-        from ms_crf.scoring import table
-        if not self.scores or not self.scores[0].tokens:
-            raise CorpusError(self._input_name(), None, 'expected tagged sentences, got none')
-        for line in table(self.scores[0]):
-            print(line)
 
     def _talk(self):
         with contextlib.suppress(ImportError):
