@@ -1,4 +1,4 @@
-"""A plain PyTorch tagger, the peer of `benchmarks/train.py`: GloVe, character CNN, BiLSTM, pytorch-crf, Adam."""
+"""A plain PyTorch tagger, the peer of the benchmarks: GloVe, character CNN, BiLSTM, pytorch-crf, Adam."""
 
 import numpy as np
 import torch
@@ -40,6 +40,44 @@ class Peer(nn.Module):
         return self.projection(self.dropout(hidden)), mask
 
 
+def from_run(run):
+    """A peer with the weights of a run directory, which has one layer and reads characters with a CNN."""
+    from ms_crf import run_folder
+    from ms_crf.constraints import allowed_transitions
+
+    config = run_folder.read_config(run)
+    options, vocabulary = run_folder.read_options(run, config), run_folder.read_vocabulary(run)
+    weights = {name: torch.tensor(array)
+               for name, array in run_folder.read_tensors(f'{run}/{run_folder.WEIGHTS}').items()}
+    model = Peer(vocabulary.num_words, config['word_dim'], len(vocabulary.tags), options.hidden,
+                 vocabulary.num_characters, options.char_dim, options.char_width)
+    model.words.weight.data = weights['word_table']
+    model.characters.weight.data = weights['characters.table.weight']
+    model.characters.weight.data[0] = 0
+    # Ours also sees the windows that reach two places beyond a word, and has no bias there.
+    model.filters.padding = (2,)
+    model.filters.bias.data.zero_()
+    filters = weights['characters.filters.weight'].view(options.char_width, 3, options.char_dim)
+    model.filters.weight.data = filters.transpose(1, 2).contiguous()
+    for direction, ending in (('forward', ''), ('backward', '_reverse')):
+        for kind in ('weight_ih', 'weight_hh', 'bias_ih', 'bias_hh'):
+            name, = (name for name in weights if name.startswith(f'layers.0.{direction}_lstm.') and kind in name)
+            getattr(model.lstm, f'{kind}_l0{ending}').data = weights[name]
+    model.projection.weight.data = weights['projection.weight']
+    model.projection.bias.data = weights['projection.bias']
+    forbidden = {}
+    if options.constraints:
+        allowed = allowed_transitions(config['scheme'], vocabulary.tags)
+        forbidden = {'transitions': ~allowed.transitions, 'start_transitions': ~allowed.start,
+                     'end_transitions': ~allowed.end}
+    for name in ('transitions', 'start_transitions', 'end_transitions'):
+        values = weights[f'head.{name}']
+        if forbidden:
+            values = values.masked_fill(torch.tensor(forbidden[name]), -1e4)
+        getattr(model.crf, name).data = values
+    return model.eval()
+
+
 def batch_of(encoded, numbers):
     """Tensors of a batch, as long as its longest sentence and its longest word."""
     lengths = encoded.lengths[numbers]
@@ -49,7 +87,8 @@ def batch_of(encoded, numbers):
         forms = encoded.tokens[number]
         words[row, :len(forms)] = encoded.word_of[forms]
         spellings[row, :len(forms)] = encoded.spelling_of[forms]
-        tags[row, :len(forms)] = encoded.tags[number]
+        if encoded.tags is not None:
+            tags[row, :len(forms)] = encoded.tags[number]
     spellings = spellings[:, :, :max(3, (spellings != 0).sum(2).max())]
     return [torch.from_numpy(array) for array in (words, spellings, lengths.astype(np.int64), tags)]
 
@@ -73,13 +112,13 @@ def run_epoch(model, optimizer, batches):
     return total / len(batches)
 
 
-def tag(model, encoded, names):
+def tag(model, encoded, names, batch_size=64):
     """Lists of tag names for all sentences."""
     found = [None] * len(encoded.tokens)
     order = np.argsort(encoded.lengths, kind='stable')
     with torch.no_grad():
-        for first in range(0, len(order), 64):
-            numbers = order[first:first + 64]
+        for first in range(0, len(order), batch_size):
+            numbers = order[first:first + batch_size]
             words, spellings, lengths, _ = batch_of(encoded, numbers)
             for number, path in zip(numbers, model.decode(words, spellings, lengths)):
                 found[number] = [names[index] for index in path]

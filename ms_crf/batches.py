@@ -10,6 +10,7 @@ from ms_crf.vocabulary import PADDING, UNKNOWN
 import numpy as np
 
 BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
+TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs a padded token
 ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
 TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
 STEP = 32                  # the number of forms is a multiple of it
@@ -61,7 +62,7 @@ class Encoded:
                        for tokens in sentences]
         self.num_forms = len(numbers)
         self.word_of = np.array([vocabulary.word_id(form) for form in numbers], np.int32)
-        self.spelling_of = np.array([vocabulary.spelling(form) for form in numbers], np.int32)
+        self.spelling_of = vocabulary.spellings(list(numbers))
         self.half = (vocabulary.char_length + 1) // 2
         is_long = [len(form) > self.half for form in numbers]
         self.is_long = np.array(is_long + is_long)       # by code, see `codes`
@@ -84,26 +85,39 @@ class Encoded:
         return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
 
 
-def bucket_lengths(lengths, compiled=()):
-    """The lengths to pad to: as many as are worth compiling, chosen so that padding is least.
+def bucket_lengths(lengths):
+    """The lengths to pad to in training: as many as are worth compiling, chosen so that padding is least.
 
     Args:
         lengths: of all sentences.
+    """
+    distinct, counts = np.unique(lengths, return_counts=True)
+    return buckets(distinct.tolist(), counts, BUCKET_COST)
+
+
+def buckets(lengths, counts, cost, compiled=()):
+    """Which of some lengths to pad to, so that padded tokens and the cost of each length are least together.
+
+    Args:
+        lengths: in ascending order.
+        counts: how many sentences there are of each.
+        cost: of one more length, in padded tokens.
         compiled: lengths that cost nothing.
     """
-    distinct, counts = np.unique([*lengths, *compiled], return_counts=True)
-    counts = counts - np.isin(distinct, compiled)
-    distinct, counts = distinct.tolist(), [0, *np.cumsum(counts).tolist()]
+    by_length = dict.fromkeys(compiled, 0)
+    by_length.update(zip(lengths, counts.tolist()))
+    lengths = sorted(by_length)
+    below = np.cumsum([0, *(by_length[length] for length in lengths)]).tolist()
     # least[j]: cost of putting the j shortest lengths into buckets, the last of which begins at last[j].
     least, last = [0], [0]
-    for end in range(1, len(distinct) + 1):
-        costs = [least[start] + distinct[end - 1] * (counts[end] - counts[start]) for start in range(end)]
+    for end, length in enumerate(lengths, 1):
+        costs = [least[start] + length * (below[end] - below[start]) for start in range(end)]
         last.append(int(np.argmin(costs)))
-        least.append(costs[last[-1]] + BUCKET_COST * (distinct[end - 1] not in compiled))
-    chosen, end = [], len(distinct)
+        least.append(costs[last[-1]] + cost * (length not in compiled))
+    chosen, end = [], len(lengths)
     while end:
-        if counts[end] > counts[last[end]]:
-            chosen.append(distinct[end - 1])
+        if below[end] > below[last[end]]:
+            chosen.append(lengths[end - 1])
         end = last[end]
     return chosen[::-1]
 
@@ -143,40 +157,6 @@ class Batcher:
             long_forms, forms = np.clip(room, length, length * rows).tolist()
             self.shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
             shorter = length
-
-
-class TaggingBatcher:
-    """Makes batches of text that is not known beforehand: shapes from a fixed ladder, added when they are worth it.
-
-    Args:
-        batch_size: rows of a batch.
-    """
-
-    def __init__(self, batch_size):
-        self.batch_size = batch_size
-        self.shapes = []
-
-    def shapes_for(self, encoded):
-        """As `Batcher.shapes_for`."""
-        steps = np.array([rung(length) for length in encoded.lengths.tolist()])
-        lengths = bucket_lengths(steps, [shape.length for shape in self.shapes])
-        known = {shape.length: shape for shape in self.shapes}
-        chosen = [known.get(length) or self._shape(length) for length in lengths]
-        self.shapes = sorted({*self.shapes, *chosen})
-        return chosen
-
-    def _shape(self, length):
-        rows = max(1, min(self.batch_size, self.batch_size * TAGGING_ROOM // length))
-        tokens = length * rows
-        return Shape(length, rows, max(length, tokens // 8), tokens * 3 // 8)
-
-
-def rung(length):
-    """The least of 16, 24, 32, 48, 64, 96, ... that a length fits into."""
-    power = 16
-    while power < length:
-        power *= 2
-    return power * 3 // 4 if 16 < length <= power * 3 // 4 else power
 
 
 def plan(shapes, encoded, unknown=None, generator=None):
@@ -252,3 +232,53 @@ def make_batch(encoded, shape, numbers, codes):
     if encoded.tags is not None:
         batch.tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
     return batch
+
+
+class TaggingShapes:
+    """Shapes of batches for text that is not known beforehand: few at first, more as they turn out to be worth it.
+
+    Args:
+        rows: of a batch.
+    """
+
+    def __init__(self, rows):
+        self.rows, self.lengths = rows, []
+        self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
+
+    def plan(self, lengths):
+        """((length, rows), sentence numbers) of every batch, the shortest sentences first.
+
+        Args:
+            lengths: of all sentences.
+        """
+        self._learn(lengths)
+        order = np.argsort(lengths, kind='stable')
+        ends = np.searchsorted(lengths[order], self.lengths, 'right').tolist()
+        for length, first, end in zip(self.lengths, [0, *ends], ends):
+            rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
+            for start in range(first, end, rows):
+                yield (length, rows), order[start:min(start + rows, end)]
+
+    def _learn(self, lengths):
+        longest = int(lengths.max())
+        if not self.lengths or longest > self.lengths[-1]:
+            # A coarse step, for the next may be a little longer.
+            self.lengths.append(rung(longest, 2))
+        counts = np.bincount([rung(length) for length in lengths.tolist()], minlength=len(self._seen))
+        counts[:len(self._seen)] += self._seen
+        self._seen = counts
+        rungs = np.flatnonzero(counts)
+        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], TAGGING_COST, self.lengths)})
+
+
+def rung(length, steps=8):
+    """The least step of a ladder that a length fits into: 4, 8, ... 32, 36, 40, ... 64, 72, ... 128, 144, ...
+
+    Args:
+        length: from 1.
+        steps: how many there are from one power of two to the next, from 16 on.
+    """
+    step = max(4, 16 // steps)
+    while 2 * step * steps < length:
+        step *= 2
+    return max(16 if steps < 8 else 4, -(-length // step) * step)

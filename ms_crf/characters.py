@@ -45,6 +45,7 @@ class CharacterCNN(nn.Cell):
         self.dim = dim
         self.table = CharacterTable(num_characters, dim)
         self.filters = nn.Dense(3 * dim, width, 'xavier_uniform', has_bias=False)
+        self.choose = ops.ArgMaxWithValue(0)
 
     def construct(self, spellings):
         """(words, characters) ids to (words, width); a word without characters gets zeros."""
@@ -54,7 +55,22 @@ class CharacterCNN(nn.Cell):
         here = ops.concat((one, vectors, one), 0)
         after = ops.concat((vectors, one, one), 0)
         found = self.filters(ops.concat((before, here, after), 2))                  # (C + 2, W, width)
-        return ops.relu(ops.amax(found, 0))
+        return ops.relu(self._largest(found))
+
+    def _largest(self, values):
+        """The maximum over the first axis.
+
+        On CPU `ReduceMax` takes five times as long as a chain of `Maximum`, whose gradient in turn takes longer than
+        that of `ArgMaxWithValue`.
+        """
+        if self.training:
+            _, largest = self.choose(values)
+        else:
+            positions = ops.unstack(values, 0)
+            largest = positions[0]
+            for other in positions[1:]:
+                largest = ops.maximum(largest, other)
+        return largest
 
 
 class CharacterLSTM(nn.Cell):

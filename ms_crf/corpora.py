@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ms_crf.corpus import CorpusError, read_corpus
+from ms_crf.corpus import CorpusError, is_json, read_corpus
 from ms_crf.scoring import score
 from ms_crf.spans import (
     PLAIN,
@@ -96,8 +96,12 @@ def _recognise(paths, files):
         return recognise_scheme([sentence.tags for _, sentence in sentences])
     except SchemeError as error:
         path, sentence = sentences[error.sentence]
-        line = sentence.line if path.endswith(('.json', '.jsonl', '.gz')) else sentence.line + error.position
-        raise CorpusError(path, line, str(error)) from None
+        raise CorpusError(path, _line_of(path, sentence, error.position), str(error)) from None
+
+
+def _line_of(path, sentence, position):
+    """The line of a token; of JSON lines that of its sentence."""
+    return sentence.line if is_json(path) else sentence.line + position
 
 
 def _kind(tag, scheme):
@@ -109,10 +113,10 @@ def _check_types(paths, files, scheme):
     known = {_kind(tag, scheme) for sentence in files['train'] for tag in sentence.tags}
     for part, sentences in files.items():
         for sentence in sentences:
-            for tag in sentence.tags:
+            for position, tag in enumerate(sentence.tags):
                 if _kind(tag, scheme) not in known and tag != 'O':
-                    raise CorpusError(paths[part], sentence.line, f'expected tags that {paths["train"]} has, '
-                                                                  f'got {tag!r} in the sentence that begins here')
+                    line = _line_of(paths[part], sentence, position)
+                    raise CorpusError(paths[part], line, f'expected tags that {paths["train"]} has, got {tag!r}')
 
 
 def _ill_formed(path, sentences, scheme):

@@ -1,38 +1,50 @@
-"""Tagging of encoded sentences by a network, in compiled graphs of fixed shapes."""
+"""Tagging of encoded sentences by a network, in compiled graphs of fixed shapes.
+
+Two of them: one reads forms, each once, however often it occurs; the other goes over the sentences.
+"""
 
 import time
 
-from ms_crf.batches import make_batch, plan
+from ms_crf.batches import PADDING, TaggingShapes
 
 import mindspore as ms
+import numpy as np
 
 PATHS, CONFIDENCES, NBEST = 'paths', 'confidences', 'nbest'      # what is asked for
+ROWS = 64                  # sentences of a batch; with more, what the LSTMs work on leaves the processor's cache
+FORMS = 512                # that are read at a time
 
 
-def _compiled(network, task, count):
-    """The compiled function of a task: what `TaggerNetwork.decode` takes, to tensors of `Decoder.run`."""
+def _reading(network):
+    """The compiled function from (forms,) word ids and (forms, characters) ids to vectors (forms, width)."""
+    @ms.jit
+    def read(words, spellings):
+        return network.form_vectors(words, spellings)
+
+    return read
+
+
+def _tagging(network, task, count):
+    """The compiled function of a task: vectors (L, B, width) and lengths (B,) to tensors of `Decoder.run`."""
     head = network.head
 
-    def emissions(words, form_words, long_spellings, short_spellings, places, lengths):
-        return network.emissions(network.rows(words), form_words, long_spellings, short_spellings, places, lengths)
+    @ms.jit
+    def paths(hidden, lengths):
+        return head.decode(network.emissions_of(hidden, lengths), lengths)
 
     @ms.jit
-    def paths(words, form_words, long_spellings, short_spellings, places, lengths):
-        return network.decode(words, form_words, long_spellings, short_spellings, places, lengths)
+    def confidences(hidden, lengths):
+        emissions = network.emissions_of(hidden, lengths)
+        best, scores = head.decode(emissions, lengths)
+        chosen, given_before = head.along(emissions, best, lengths)
+        return best, scores, chosen, given_before
 
     @ms.jit
-    def confidences(words, form_words, long_spellings, short_spellings, places, lengths):
-        scores = emissions(words, form_words, long_spellings, short_spellings, places, lengths)
-        best, value = head.decode(scores, lengths)
-        chosen, given_before = head.along(scores, best, lengths)
-        return best, value, chosen, given_before
-
-    @ms.jit
-    def nbest(words, form_words, long_spellings, short_spellings, places, lengths):
-        scores = emissions(words, form_words, long_spellings, short_spellings, places, lengths)
-        best, values = head.nbest(scores, count, lengths)
-        chosen, given_before = head.along(scores, best[:, 0], lengths)
-        return best, values, chosen, given_before, head.normalizer(scores, lengths)
+    def nbest(hidden, lengths):
+        emissions = network.emissions_of(hidden, lengths)
+        best, scores = head.nbest(emissions, count, lengths)
+        chosen, given_before = head.along(emissions, best[:, 0], lengths)
+        return best, scores, chosen, given_before, head.normalizer(emissions, lengths)
 
     return {PATHS: paths, CONFIDENCES: confidences, NBEST: nbest}[task]
 
@@ -42,21 +54,21 @@ class Decoder:
 
     Args:
         network: a `TaggerNetwork`.
-        batcher: a `Batcher` or `TaggingBatcher`.
-        compiled: is called with 'tagging', shape and seconds after a graph was compiled.
+        compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
 
-    def __init__(self, network, batcher, compiled=None):
-        self.network, self.batcher, self.compiled = network, batcher, compiled
-        self._functions, self._seen = {}, set()
+    def __init__(self, network, compiled=None):
+        self.network, self.compiled = network, compiled
+        self._shapes = TaggingShapes(ROWS)
+        self._read, self._functions, self._seen = _reading(network), {}, set()
 
     def run(self, encoded, task=PATHS, count=1):
         """Tags sentences, batch by batch.
 
         Args:
-            encoded: `Encoded` sentences.
+            encoded: `Encoded` sentences, none of them empty.
             task: 'paths', 'confidences' or 'nbest'.
             count: how many best paths.
 
@@ -68,17 +80,36 @@ class Decoder:
         """
         function = self._functions.get((task, count))
         if function is None:
-            function = self._functions[task, count] = _compiled(self.network, task, count)
-        codes = encoded.codes()
-        for shape, numbers in plan(self.batcher.shapes_for(encoded), encoded):
-            batch = make_batch(encoded, shape, numbers, codes)
+            function = self._functions[task, count] = _tagging(self.network, task, count)
+        vectors = self._vectors(encoded)
+        for (length, rows), numbers in self._shapes.plan(encoded.lengths):
+            lengths = np.zeros(rows, np.int32)
+            lengths[:len(numbers)] = encoded.lengths[numbers]
+            tokens = np.concatenate([encoded.tokens[number] for number in numbers])
+            places = np.full((rows, length), len(vectors) - 1)
+            places[np.arange(length) < lengths[:, None]] = tokens
+            hidden = vectors.take(places.T, 0)
             began = time.perf_counter()
-            arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, batch.inputs))]
-            if (task, count, shape) not in self._seen:
-                self._seen.add((task, count, shape))
+            arrays = [tensor.asnumpy() for tensor in function(ms.Tensor(hidden), ms.Tensor(lengths))]
+            if (task, count, length) not in self._seen:
+                self._seen.add((task, count, length))
                 if self.compiled is not None:
-                    self.compiled('tagging', shape, time.perf_counter() - began)
+                    self.compiled(length, rows, time.perf_counter() - began)
             yield numbers, arrays
+
+    def _vectors(self, encoded):
+        """(forms + 1, width): a vector for each form, and zeros."""
+        found = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)
+        is_long = encoded.is_long[:encoded.num_forms]
+        for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
+                              (np.flatnonzero(~is_long), encoded.half)):
+            for first in range(0, len(chosen), FORMS):
+                forms = chosen[first:first + FORMS]
+                words, spellings = np.full(FORMS, PADDING, np.int32), np.full((FORMS, width), PADDING, np.int32)
+                words[:len(forms)] = encoded.word_of[forms]
+                spellings[:len(forms)] = encoded.spelling_of[forms, :width]
+                found[forms] = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()[:len(forms)]
+        return found
 
     def tags(self, encoded, names):
         """Lists of tag names for all sentences, in their order."""

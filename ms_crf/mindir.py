@@ -1,7 +1,9 @@
 """A trained network as a MindIR graph: written with what a program needs to run it, and run from these two files."""
 
+import contextlib
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 from ms_crf import run_folder
@@ -19,7 +21,7 @@ import numpy as np
 from mindspore import nn
 
 FORMAT = 1
-ROWS, TOKENS = 128, 8192       # of a batch at most, where the graph takes any number
+ROWS, TOKENS = 512, 16384      # of a batch at most, where the graph takes any number
 NBEST = 'nbest'
 
 
@@ -99,6 +101,20 @@ def record_of(path):
     return Path(path).with_suffix('.json')
 
 
+@contextlib.contextmanager
+def _without_standard_error():
+    """Keeps MindSpore from logging what it raises; its loader does so from C++."""
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
 def _checksum(path):
     digest = hashlib.sha256()
     with open(path, 'rb') as file:
@@ -159,7 +175,8 @@ class MindIRDecoder:
         """(decoder, vocabulary, scheme, found_scheme) from a graph and its record."""
         record, vocabulary, inputs = _read_record(path)
         try:
-            graph = nn.GraphCell(ms.load(str(path)))
+            with _without_standard_error():
+                graph = nn.GraphCell(ms.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise CorpusError(path, None, f'expected a MindIR graph that MindSpore can load: {first}') from None

@@ -74,11 +74,17 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         if self.with_characters:
             read = ops.concat((self.characters(long_spellings), self.characters(short_spellings)), 0)
             vectors = ops.concat((vectors, read.astype(ms.float32)), 1)
-        return self.emissions_of(vectors, places, seq_length, keep)
+        return self.emissions_of(ops.gather(vectors, places, 0), seq_length, keep)
 
-    def emissions_of(self, vectors, places, seq_length, keep=None):
-        """As `emissions`, from the vectors of the batch's forms (forms, widths[0])."""
-        hidden = ops.gather(vectors, places, 0)                                     # (L, B, widths[0])
+    def form_vectors(self, words, spellings=None):
+        """What is known of forms by themselves: (forms,) ids and (forms, characters) ids to (forms, widths[0])."""
+        vectors = self.rows(words)
+        if self.with_characters:
+            vectors = ops.concat((vectors, self.characters(spellings).astype(ms.float32)), 1)
+        return vectors
+
+    def emissions_of(self, hidden, seq_length, keep=None):
+        """As `emissions`, from the vectors of the tokens (length, batch, widths[0])."""
         if keep is not None:
             hidden = hidden * keep[0]
         for index, layer in enumerate(self.layers):
@@ -91,8 +97,3 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""
         emissions = self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length, keep)
         return self.head(emissions, tags, seq_length)
-
-    def decode(self, words, form_words, long_spellings, short_spellings, places, seq_length):
-        """Best paths (batch, length), 0 on padding, and their scores (batch,), as the head gives them."""
-        emissions = self.emissions(self.rows(words), form_words, long_spellings, short_spellings, places, seq_length)
-        return self.head.decode(emissions, seq_length)

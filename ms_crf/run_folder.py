@@ -8,7 +8,9 @@ metrics.jsonl  a line an epoch
 scores.json    what the best epoch is worth on dev and test
 """
 
+import contextlib
 import json
+import logging
 import os
 import shutil
 import stat
@@ -48,15 +50,16 @@ def create(path, config, vocabulary):
         write_json(draft / CONFIG, config)
         write_json(draft / VOCABULARY, vocabulary)
         os.replace(draft, path)
-    except OSError as error:
+    except (OSError, CorpusError) as error:
         shutil.rmtree(draft, ignore_errors=True)
-        raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
+        reason = getattr(error, 'strerror', None) or str(error)
+        raise CorpusError(path, None, f'can not be written: {reason}') from None
 
 
 def check_run(path):
     """Raises CorpusError unless the folder is a run and nothing else."""
     path = Path(path)
-    known = {CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES}
+    known = {CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES, 'weights.tmp', 'state.tmp'}
     names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
     if CONFIG not in names or names - known:
         raise CorpusError(path, None, 'expected a run of this program to overwrite, got something else; '
@@ -69,17 +72,38 @@ def remove(path):
     shutil.rmtree(path)
 
 
-def _commit(draft, path):
-    """Moves a written file to its name, after it has reached the disk."""
-    with open(draft, 'rb') as file:
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+@contextlib.contextmanager
+def _draft(path):
+    """A name to write to, of which `path` becomes the name when all is written; raises CorpusError if that fails."""
+    draft = path.with_name(f'.{path.name}')
+    try:
+        draft.unlink(missing_ok=True)
+        yield draft
+        with open(draft, 'rb') as file:
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except (OSError, RuntimeError) as error:                     # the second is MindSpore's for a full disk
+        reason = getattr(error, 'strerror', None) or str(error).strip().splitlines()[0]
+        for left in (draft, draft.with_suffix('.tmp')):          # the second is what MindSpore writes to
+            with contextlib.suppress(OSError):
+                left.unlink(missing_ok=True)
+        raise CorpusError(path, None, f'can not be written: {reason}; what was saved before stays') from None
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Keeps MindSpore from logging what it raises."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def write_text(path, text):
-    draft = path.with_name(f'.{path.name}')
-    draft.write_text(text, encoding='utf-8')
-    _commit(draft, path)
+    with _draft(path) as draft:
+        draft.write_text(text, encoding='utf-8')
 
 
 def write_json(path, record):
@@ -89,11 +113,9 @@ def write_json(path, record):
 def write_tensors(path, arrays):
     """Writes a dict of arrays."""
     import mindspore as ms  # here, because models without tensors need no MindSpore
-    draft = path.with_name(f'.{path.name}')                      # save_checkpoint wants a name that ends in .ckpt
-    draft.unlink(missing_ok=True)
-    ms.save_checkpoint([{'name': name, 'data': ms.Tensor(array)} for name, array in arrays.items()], str(draft))
-    draft.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH)
-    _commit(draft, path)
+    with _draft(path) as draft, _quiet():
+        ms.save_checkpoint([{'name': name, 'data': ms.Tensor(array)} for name, array in arrays.items()], str(draft))
+        draft.chmod(stat.S_IRUSR | stat.S_IWUSR | stat.S_IRGRP | stat.S_IROTH)
 
 
 def read_json(path):
@@ -112,6 +134,17 @@ def newest(folder):
     if not weights:
         raise CorpusError(folder, None, 'no run there yet; make one with: python train.py')
     return weights[-1].parent
+
+
+def read_metrics(folder):
+    """The records of metrics.jsonl, one an epoch."""
+    path = Path(folder) / METRICS
+    if not path.exists():
+        return []
+    try:
+        return [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
+    except (ValueError, OSError) as error:
+        raise CorpusError(path, None, f'expected a JSON object a line, as train.py writes them: {error}') from None
 
 
 def read_config(folder):
@@ -163,7 +196,8 @@ def read_tensors(path):
     if not Path(path).is_file():
         raise CorpusError(path, None, 'no such file; expected a run that train.py has brought to the end of an epoch')
     try:
-        return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
+        with _quiet():
+            return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
     except (ValueError, RuntimeError, TypeError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CorpusError(path, None, f'expected tensors as train.py writes them: {first}') from None

@@ -2,7 +2,6 @@
 
 from ms_crf.cells import CompilableMethods
 
-import mindspore as ms
 from mindspore import nn, ops
 
 PATHS, CONFIDENCES, EMISSIONS = 'paths', 'confidences', 'emissions'
@@ -34,13 +33,11 @@ class Served(CompilableMethods, nn.Cell):
             'confidences': these, and what `CRF.along` returns.
             'emissions': what `post_decode` takes: score (batch, tags) and history (length - 1, batch, tags).
         """
-        vectors = self.network.rows(words)
-        if self.network.with_characters:
-            vectors = ops.concat((vectors, self.network.characters(spellings).astype(ms.float32)), 1)
-        return self._tag(vectors, places, lengths)
+        return self._tag(self.network.form_vectors(words, spellings), places, lengths)
 
     def _tag(self, vectors, places, lengths):
-        emissions = self.network.emissions_of(vectors, ops.transpose(places, (1, 0)), lengths)
+        hidden = ops.gather(vectors, ops.transpose(places, (1, 0)), 0)
+        emissions = self.network.emissions_of(hidden, lengths)
         head = self.network.head
         if self.output == EMISSIONS:
             return head(emissions, None, lengths)
@@ -55,4 +52,4 @@ class ServedWithoutCharacters(Served):
     """The same for a network that reads no characters: `construct` takes no spellings."""
 
     def construct(self, words, places, lengths):
-        return self._tag(self.network.rows(words), places, lengths)
+        return self._tag(self.network.form_vectors(words), places, lengths)

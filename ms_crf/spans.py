@@ -85,10 +85,15 @@ def _begins(before, prefix, kind):
     return prefix != 'O' and (prefix in 'BS' or last in 'ESO' or last_kind != kind)
 
 
-def goes_on(tag, following):
-    """Whether a span that `tag` is in goes on with the tag that follows, by the rules of `spans_of`."""
-    before, after = (('I' if prefix == 'M' else prefix, kind) for prefix, kind in map(split_tag, (tag, following)))
-    return before[0] != 'O' and not _ends(before, *after)
+def boundaries(tags):
+    """Where spans begin and end by the rules of `spans_of`, as two tables of bools (tags + 1, tags + 1).
+
+    Entry (i, j) of the first: a span begins at tag j after tag i; of the second: the span that tag i is in ends
+    before tag j. The last row and column are the sentence's ends.
+    """
+    parts = [('I' if prefix == 'M' else prefix, kind) for prefix, kind in map(split_tag, [*tags, 'O'])]
+    return ([[_begins(before, *after) for after in parts] for before in parts],
+            [[_ends(before, *after) for after in parts] for before in parts])
 
 
 def spans_of(tags):

@@ -39,6 +39,8 @@ def make_step(network, optimizer, loss_scale=1.0):
         word ids in place of rows, and the rest what `TaggerNetwork.emissions` and `Optimizer` take.
         `keep` comes last and apart, for MindSpore compiles anew for each tuple that it is given.
     """
+    network.set_train()                                          # for what is fast in one graph and not in the other
+
     def scaled(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep):
         return network(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep) * loss_scale
 

@@ -3,14 +3,13 @@
 from typing import NamedTuple, Optional
 
 from ms_crf import run_folder
-from ms_crf.batches import Encoded, TaggingBatcher
+from ms_crf.batches import Encoded
 from ms_crf.decoding import CONFIDENCES, NBEST, PATHS, Decoder
 from ms_crf.options import OptionError
-from ms_crf.spans import PLAIN, goes_on, spans_of
+from ms_crf.spans import PLAIN, boundaries, split_tag
 
 import numpy as np
 
-BATCH_SIZE = 64
 CHUNK = 2048               # sentences that are sorted by length together
 CHUNK_TOKENS = 65536       # no more than these, or one sentence
 LOWEST = float(np.finfo(np.float32).min)     # the score of a path that is not there
@@ -61,8 +60,15 @@ class Tagger:
         single = sum(len(word) == 1 for word in vocabulary.words)
         self.of_characters = single > CHARACTERS * len(vocabulary.words)
         self._decoder = decoder
-        self._goes_on = np.array([[scheme != PLAIN and goes_on(tag, following) for following in self.tags]
-                                  for tag in self.tags], np.float32)
+        plain = scheme == PLAIN
+        begins, ends = ([], []) if plain else boundaries(self.tags)
+        self._begins, self._ends = np.array(begins), np.array(ends)
+        self._types = [] if plain else [split_tag(tag)[1] for tag in self.tags]
+        # 1 where the span that a tag is in goes on with the tag that follows.
+        inside = [not plain and tag != 'O' for tag in self.tags]
+        self._goes_on = np.zeros((len(self.tags),) * 2, np.float32)
+        if not plain:
+            self._goes_on[:] = np.array(inside)[:, None] & ~self._ends[:-1, :-1]
 
     @classmethod
     def load(cls, path, compiled=None):
@@ -70,7 +76,7 @@ class Tagger:
 
         Args:
             path: the folder, or a file that ends in .mindir, with its .json beside it.
-            compiled: is called with 'tagging', shape and seconds after a graph was compiled.
+            compiled: is called with length, rows and seconds after a graph was compiled.
 
         Raises:
             CorpusError: what is there is damaged, of another version or something else.
@@ -85,8 +91,7 @@ class Tagger:
         options = run_folder.read_options(path, config)
         vocabulary = run_folder.read_vocabulary(path)
         network = load_network(path, options, vocabulary, config['word_dim'], config['scheme'])
-        decoder = Decoder(network, TaggingBatcher(BATCH_SIZE), compiled)
-        return cls(decoder, vocabulary, config['scheme'], config['found_scheme'])
+        return cls(Decoder(network, compiled), vocabulary, config['scheme'], config['found_scheme'])
 
     @property
     def gives_confidences(self):
@@ -136,42 +141,65 @@ class Tagger:
             count = len(numbers)
             lengths = encoded.lengths[numbers]
             best = (paths[:, 0] if nbest else paths)[:count]
-            known = self._along(best, lengths, *(array[:count] for array in rest[:2])) if rest else None
-            for row, number in enumerate(numbers.tolist()):
+            known = _Known(best, lengths, *(array[:count] for array in rest[:2]), self._goes_on) if rest else None
+            spans = self._spans(best, lengths, known)
+            for row, (number, length, path) in enumerate(zip(numbers.tolist(), lengths.tolist(), best.tolist())):
                 place = filled[number]
-                tagged = self._tagged(sentences[place], best[row, :lengths[row]].tolist(), row, known)
-                if nbest:
-                    others = self._alternatives(paths[row, :, :lengths[row]], scores[row], rest[2][row])
-                    tagged = tagged._replace(alternatives=others)
-                found[place] = tagged
+                tags = [self.tags[tag] for tag in path[:length]]
+                if known is None:
+                    found[place] = Tagged(sentences[place], tags, spans[row])
+                    continue
+                others = self._alternatives(paths[row, :, :length], scores[row], rest[2][row]) if nbest else ()
+                found[place] = Tagged(sentences[place], tags, spans[row], known.chosen[row, :length].tolist(),
+                                      known.whole[row], others)
         return found
 
-    def _along(self, paths, lengths, chosen, given_before):
-        """Of the paths of a batch (B, L): posterior of each tag, of each tag given the one before it, and that a
-        span which a tag is in ends there; and of each whole path.
-        """
-        step = np.take_along_axis(given_before, paths[:, :, None], 2)[:, :, 0]
-        ends = np.ones(paths.shape)
-        ends[:, :-1] -= (given_before[:, 1:] * self._goes_on[paths[:, :-1]]).sum(2)
-        live = np.arange(paths.shape[1]) < lengths[:, None]
-        with np.errstate(divide='ignore'):
-            whole = np.exp(np.where(live, np.log(step, dtype=np.float64), 0).sum(1))
-        return np.clip(chosen, 0, 1), step.astype(np.float64), np.clip(ends, 0, 1), np.minimum(whole, 1)
-
-    def _tagged(self, tokens, path, row, known):
-        tags = [self.tags[tag] for tag in path]
-        spans = [] if self.scheme == PLAIN else spans_of(tags)
-        if known is None:
-            return Tagged(tokens, tags, [Span(*span) for span in spans])
-        chosen, step, ends, whole = known
-        return Tagged(tokens, tags, [
-            Span(kind, first, last, float(chosen[row, first] * step[row, first + 1:last + 1].prod() * ends[row, last]))
-            for kind, first, last in spans], chosen[row, :len(tokens)].tolist(), float(whole[row]))
+    def _spans(self, paths, lengths, known):
+        """For each row of a batch (B, L) the list of its spans, as `spans_of` would find them one by one."""
+        spans = [[] for _ in lengths]
+        if self.scheme == PLAIN:
+            return spans
+        outside = len(self.tags)
+        paths = np.where(np.arange(paths.shape[1]) < lengths[:, None], paths, outside)
+        padded = np.pad(paths, ((0, 0), (1, 1)), constant_values=outside)
+        rows, firsts = np.nonzero(self._begins[padded[:, :-2], paths])
+        _, lasts = np.nonzero(self._ends[paths, padded[:, 2:]])
+        types = paths[rows, lasts].tolist()
+        confidences = [None] * len(rows) if known is None else known.of_spans(rows, firsts, lasts).tolist()
+        found = zip(rows.tolist(), types, firsts.tolist(), lasts.tolist(), confidences)
+        for row, kind, first, last, confidence in found:
+            spans[row].append(Span(self._types[kind], first, last, confidence))
+        return spans
 
     def _alternatives(self, paths, scores, normalizer):
         """Of one sentence, as many as there are."""
         return tuple(Alternative([self.tags[tag] for tag in path], min(1.0, float(np.exp(float(score) - normalizer))))
                      for path, score in zip(paths.tolist(), scores) if score > LOWEST / 2)
+
+
+class _Known:
+    """What the posteriors of a batch say of its paths (B, L).
+
+    Args:
+        paths, lengths: (B, L) and (B,).
+        chosen, given_before: what `CRF.along` gives, (B, L) and (B, L, K).
+        goes_on: (K, K), 1 where the span that a tag is in goes on with the tag that follows.
+    """
+
+    def __init__(self, paths, lengths, chosen, given_before, goes_on):
+        self.chosen = np.clip(chosen.astype(np.float64), 0, 1)
+        step = np.take_along_axis(given_before, paths[:, :, None], 2)[:, :, 0].astype(np.float64)
+        live = np.arange(paths.shape[1]) < lengths[:, None]
+        # Logarithms of the products up to each token: of any part of a path by subtraction.
+        self.sums = np.cumsum(np.log(np.where(live, np.clip(step, 1e-300, 1), 1)), 1)
+        self.whole = np.exp(self.sums[:, -1]).tolist()
+        self.ends = np.ones(paths.shape)
+        self.ends[:, :-1] -= (given_before[:, 1:] * goes_on[paths[:, :-1]]).sum(2)
+
+    def of_spans(self, rows, firsts, lasts):
+        """Posterior of each span: that its first tag is what it is, the others after it, and that it ends there."""
+        inside = np.exp(self.sums[rows, lasts] - self.sums[rows, firsts])
+        return self.chosen[rows, firsts] * inside * np.clip(self.ends[rows, lasts], 0, 1)
 
 
 def _empty(confidence, nbest):

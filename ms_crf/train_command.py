@@ -38,9 +38,8 @@ class Watcher:
             self.say(f'{path}: {count} sentences break {corpora.found}, the first begins at line {line}; '
                      'their tags are read by the rules of conlleval')
 
-    def compiled(self, task, shape, seconds):
-        self.say(f'compiled the graph of {task} for {shape.rows} sentences of up to {shape.length} tokens: '
-                 f'{seconds:.1f} s')
+    def compiled(self, task, length, rows, seconds):
+        self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
 
     def epoch_begins(self, epoch, epochs, sentences, done):
         self.bar = tqdm(total=sentences, initial=done, unit='sentences', leave=False, mininterval=0.5,

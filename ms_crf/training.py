@@ -5,6 +5,7 @@ Nothing that is random has a state of its own: order, dropout and replaced words
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 from ms_crf import run_folder
@@ -96,7 +97,7 @@ class Training:
             self._load_state()
         self.shapes = set()
         self.step = make_step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
-        self.decoder = Decoder(self.scored, self.batcher, watcher.compiled)
+        self.decoder = Decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     # What is saved and loaded
 
@@ -120,10 +121,7 @@ class Training:
             parameter.set_data(ms.Tensor(arrays[parameter.name]))
         self.epoch, self.step_in_epoch, self.steps, self.best_epoch = arrays['position'].tolist()
         self.best_score, self.loss_sum = arrays['progress'].tolist()
-        metrics = self.folder / run_folder.METRICS
-        if metrics.exists():
-            lines = metrics.read_text(encoding='utf-8').splitlines()
-            self.metrics = [json.loads(line) for line in lines][:self.epoch]
+        self.metrics = run_folder.read_metrics(self.folder)[:self.epoch]
 
     def save_weights(self):
         weights = {name.removeprefix('average.'): array
@@ -183,7 +181,7 @@ class Training:
             if shape not in self.shapes:
                 self.shapes.add(shape)
                 compiling += time.perf_counter() - step_began
-                self.watcher.compiled('training', shape, time.perf_counter() - step_began)
+                self.watcher.compiled('training', shape.length, shape.rows, time.perf_counter() - step_began)
             self.loss_sum += loss * len(numbers)
             self.step_in_epoch += 1
             self.watcher.step(len(numbers), loss)

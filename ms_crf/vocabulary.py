@@ -10,6 +10,10 @@ PADDING, UNKNOWN = 0, 1
 FIRST = 2                                                # id of the first word or character of a list
 
 
+def _codes(text):
+    return np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
+
+
 class Vocabulary:
     """What a trained model can read and write; the ids of its tensors.
 
@@ -23,7 +27,9 @@ class Vocabulary:
         self.words, self.characters, self.tags = list(words), list(characters), list(tags)
         self.char_length = char_length
         self._word_ids = {word: number for number, word in enumerate(self.words, FIRST)}
-        self._character_ids = {character: number for number, character in enumerate(self.characters, FIRST)}
+        codes = _codes(''.join(self.characters)).astype(np.int64)
+        order = np.argsort(codes)
+        self._codes, self._ids = np.append(codes[order], 1 << 32), np.append(order + FIRST, UNKNOWN)
         self._tag_ids = {tag: number for number, tag in enumerate(self.tags)}
 
     @classmethod
@@ -51,13 +57,18 @@ class Vocabulary:
     def tag_ids(self, tags):
         return [self._tag_ids[tag] for tag in tags]
 
-    def spelling(self, word):
-        """Ids of the characters that are read, padded to (char_length,)."""
-        if len(word) > self.char_length:
-            head = (self.char_length + 1) // 2
-            word = word[:head] + word[len(word) - (self.char_length - head):]
-        ids = [self._character_ids.get(character, UNKNOWN) for character in word]
-        return ids + [PADDING] * (self.char_length - len(ids))
+    def spellings(self, words):
+        """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
+        head = (self.char_length + 1) // 2
+        tail = self.char_length - head
+        read = [word if len(word) <= self.char_length else word[:head] + word[len(word) - tail:] for word in words]
+        found = np.full((len(words), self.char_length), PADDING, np.int32)
+        lengths = np.array([len(word) for word in read], np.int64)
+        codes = _codes(''.join(read))
+        places = np.searchsorted(self._codes, codes)             # behind the last there is one that is no character
+        ids = np.where(self._codes[places] == codes, self._ids[places], UNKNOWN)
+        found[np.arange(self.char_length) < lengths[:, None]] = ids
+        return found
 
     @property
     def num_words(self):
@@ -92,6 +103,8 @@ class Vocabulary:
                 raise ValueError(f'expected {name} to be a list of strings')
             if len(set(items)) != len(items):
                 raise ValueError(f'expected {name} to be distinct')
+        if any(len(item) != 1 for item in record['characters']):
+            raise ValueError('expected characters to be single ones')
         if not isinstance(record['char_length'], int) or record['char_length'] < 1:
             raise ValueError(f'expected char_length to be a positive number, got {record["char_length"]!r}')
         return cls(record['words'], record['characters'], record['tags'], record['char_length'])

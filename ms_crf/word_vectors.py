@@ -9,8 +9,10 @@ WAYS = ('exact', 'lower case', 'digits as 0')
 
 def forms_of(word):
     """The forms under which a word is looked up, in this order: as it is, in lower case, its digits as 0."""
+    yield word
     lower = word.lower()
-    return word, lower, ''.join('0' if character.isdigit() else character for character in lower)
+    yield lower
+    yield ''.join('0' if character.isdigit() else character for character in lower)
 
 
 def _header(text):

@@ -36,9 +36,15 @@ def test_character_cnn_is_a_convolution_with_maximum(compiled, generator):
         for first in range(len(vectors) - 2):
             window = np.stack(vectors[first:first + 3])
             expected[word] = np.maximum(expected[word], (filters * window).sum((1, 2)))
-    run = compiled(cnn)
-    close(run(int_tensor(spellings)), expected)
-    close(run(int_tensor(np.pad(spellings, ((0, 0), (0, 3))))), expected)        # more padding changes nothing
+    for training in (False, True):
+        cnn.set_train(training)
+
+        @compiled
+        def run(spellings):
+            return cnn(spellings)
+
+        close(run(int_tensor(spellings)), expected)
+        close(run(int_tensor(np.pad(spellings, ((0, 0), (0, 3))))), expected)    # more padding changes nothing
 
 
 def test_character_lstm_is_pytorchs(compiled, generator):
@@ -96,7 +102,11 @@ def test_the_network_reads_words_by_their_place(compiled, generator, options):
     ms.set_seed(1)
     network = TaggerNetwork(7, 3, 4, 6, num_characters=9, char_dim=2, char_width=4, **options)
     words, forms, long_, short, places, lengths = (tensor.asnumpy() for tensor in small_inputs(generator))
-    run = compiled(network.decode)
+
+    @compiled
+    def run(words, *others):
+        return network.head.decode(network.emissions(network.rows(words), *others), others[-1])
+
     paths, scores = run(*map(int_tensor, (words, forms, long_, short, places, lengths)))
     order = generator.permutation(6)
     other = places.copy()

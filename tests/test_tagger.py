@@ -250,7 +250,7 @@ def other_bytes(data):
     ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as train.py writes'),
     ('weights.ckpt', other_bytes, 'expected tensors as train.py writes them'),
 ])
-def test_damaged_runs(tmp_path, name, change, message):
+def test_damaged_runs(tmp_path, name, change, message, capfd):
     file = make_run(tmp_path / 'run') / name
     if change is None:
         file.unlink()
@@ -259,7 +259,7 @@ def test_damaged_runs(tmp_path, name, change, message):
     with pytest.raises((CorpusError, OptionError)) as raised:
         Tagger.load(tmp_path / 'run')
     assert message in str(raised.value) and str(tmp_path) in str(raised.value)
-    assert len(str(raised.value).splitlines()) == 1
+    assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')
 
 
 @pytest.mark.parametrize('name,change,message', [
@@ -292,13 +292,14 @@ def test_records_that_were_changed(runs, tmp_path, key, value, message):
     assert message in str(raised.value)
 
 
-def test_a_graph_that_is_none(runs, tmp_path):
+def test_a_graph_that_is_none(runs, tmp_path, capfd):
     """Bytes of something else, with a record that says that they belong to it."""
     mindir.export(runs(char='none'), tmp_path / 'a.mindir')
     record = json.loads((tmp_path / 'a.json').read_text())
     (tmp_path / 'a.mindir').write_bytes(b'no graph' * 100)
     record['sha256'] = mindir._checksum(tmp_path / 'a.mindir')
     (tmp_path / 'a.json').write_text(json.dumps(record))
+    capfd.readouterr()
     with pytest.raises(CorpusError, match='expected a MindIR graph that MindSpore can load') as raised:
         Tagger.load(tmp_path / 'a.mindir')
-    assert len(str(raised.value).splitlines()) == 1
+    assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -101,6 +102,29 @@ def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_pat
                             text=True, timeout=200)
     assert (result.returncode, result.stderr) == (0, '')
     assert_same_bits(folder, undisturbed[0])
+
+
+def test_a_disk_that_is_full(corpora, undisturbed, tmp_path):
+    """Files may not grow as large as the state is: the first epoch can't be saved."""
+    resource = pytest.importorskip('resource')
+    folder = tmp_path / 'run'
+    largest = (undisturbed[0] / run_folder.STATE).stat().st_size - 1
+    result = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)], cwd=ROOT,
+                            capture_output=True, text=True, timeout=200,
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest)))
+    assert result.returncode == 2
+    assert result.stderr == (f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved '
+                             'before stays\n')
+    assert sorted(file.name for file in folder.iterdir()) == ['config.json', 'metrics.jsonl', 'vocab.json',
+                                                              'weights.ckpt']
+
+
+def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    (folder / run_folder.METRICS).write_text('{"epoch": 1\n')
+    assert train_command.main(['--resume', str(folder)]) == 2
+    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected a JSON object a line')
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):

@@ -1,0 +1,154 @@
+"""Times tagging beside a PyTorch tagger with the same weights: python benchmarks/infer.py --run DIR --input FILE
+
+Everyone gets lists of tokens and gives lists of tags: ids, sorting by length and batches are part of it, loading and
+compiling are not. The PyTorch tagger (pytorch-crf decodes) has the weights of the run, so that the tags must be the
+same; where they are not, it is said. Each contestant runs in a process of its own; they take turns, after calls
+that do not count: ours compiles more shapes as it has seen more text.
+
+With --stream LINES it measures infer.py instead: from its start to the first tagged line, and its peak memory and
+speed on 10,000 lines and on LINES of them, which are those of the input over and over.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ms_crf.corpus import read_corpus  # noqa: E402
+
+import numpy as np  # noqa: E402
+from crf import ask, processor  # noqa: E402
+
+NAMES = ('run', 'run with confidences', 'MindIR', 'MindIR with confidences', 'PyTorch')
+
+
+def ours(path, sentences, confidence):
+    from ms_crf import Tagger
+
+    tagger = Tagger.load(path)
+    return lambda: [tagged.tags for tagged in tagger.tag(sentences, confidence)]
+
+
+def peer(run, sentences):
+    from ms_crf import run_folder
+    from ms_crf.batches import Encoded
+
+    import peer_tagger
+
+    vocabulary = run_folder.read_vocabulary(run)
+    model = peer_tagger.from_run(run)
+    return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags)
+
+
+def contestant(name, arguments):
+    sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
+    if name == 'PyTorch':
+        return peer(arguments.run, sentences)
+    return ours(arguments.mindir if 'MindIR' in name else arguments.run, sentences, 'confidences' in name)
+
+
+def serve(name, arguments):
+    """Answers each line on standard input with the seconds of a call; at the end the tags are left in a file."""
+    work = contestant(name, arguments)
+    tags = work()
+    for _ in range(arguments.warm_up):
+        work()
+    print(1, flush=True)
+    for _ in sys.stdin:
+        began = time.perf_counter()
+        work()
+        print(time.perf_counter() - began, flush=True)
+    Path(arguments.leave).write_text('\n'.join(map(' '.join, tags)), encoding='utf-8')
+
+
+def throughput(arguments):
+    count = len(read_corpus(arguments.input))
+    with tempfile.TemporaryDirectory() as folder:
+        arguments.mindir = f'{folder}/model.mindir'
+        subprocess.run([sys.executable, '-m', 'ms_crf.export', '--run', arguments.run, '--output', arguments.mindir,
+                        '--confidence'], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        files = {name: f'{folder}/{index}' for index, name in enumerate(NAMES)}
+        command = [sys.executable, __file__, '--run', arguments.run, '--input', arguments.input, '--mindir',
+                   arguments.mindir, '--warm-up', str(arguments.warm_up)]
+        processes = {name: subprocess.Popen([*command, '--contestant', name, '--leave', files[name]], text=True,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in NAMES}
+        for process in processes.values():
+            process.stdout.readline()
+        seconds = {name: [] for name in NAMES}
+        for _ in range(arguments.rounds):
+            for name, process in processes.items():
+                seconds[name].append(ask(process, 'tag')[0])
+                time.sleep(0.2)                  # until the threads of this one have stopped spinning
+        for process in processes.values():
+            process.stdin.close()
+            process.wait()
+        tags = {name: Path(file).read_text(encoding='utf-8').split('\n') for name, file in files.items()}
+    print(f'{processor()}, {os.cpu_count()} cores; {count} sentences, {arguments.rounds} rounds\n')
+    print('| | sentences/s, median (least–most) | times PyTorch | sentences with other tags |\n|---|---|---|---|')
+    medians = {name: np.median(values) for name, values in seconds.items()}
+    for name, values in seconds.items():
+        rates = [count / value for value in values]
+        other = sum(one != two for one, two in zip(tags[name], tags['PyTorch']))
+        print(f'| {name} | {count / medians[name]:,.0f} ({min(rates):,.0f}–{max(rates):,.0f}) '
+              f'| {medians["PyTorch"] / medians[name]:.2f} | {other} |')
+
+
+def first_line(run, text):
+    """Seconds from the start of infer.py to its answer to one line."""
+    began = time.perf_counter()
+    with subprocess.Popen([sys.executable, 'infer.py', '--run', run], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        process.stdin.write(text + '\n')
+        process.stdin.flush()
+        process.stdout.readline()
+        seconds = time.perf_counter() - began
+        process.stdin.close()
+    return seconds
+
+
+def stream(arguments):
+    lines = [' '.join(sentence.tokens) for sentence in read_corpus(arguments.input)]
+    seconds = [first_line(arguments.run, lines[0]) for _ in range(arguments.rounds)]
+    print(f'{processor()}, {os.cpu_count()} cores\n')
+    print(f'start to first tagged line: {np.median(seconds):.1f} s ({min(seconds):.1f}–{max(seconds):.1f})\n')
+    print('| lines | peak memory MB | seconds |\n|---|---|---|')
+    for count in (10_000, arguments.stream):
+        with tempfile.NamedTemporaryFile('w', suffix='.txt', encoding='utf-8') as file:
+            file.writelines(lines[number % len(lines)] + '\n' for number in range(count))
+            file.flush()
+            began = time.perf_counter()
+            process = subprocess.Popen([sys.executable, 'infer.py', '--run', arguments.run, '--input', file.name],
+                                       cwd=ROOT, stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            if status:
+                sys.exit('infer.py failed')
+            print(f'| {count:,} | {usage.ru_maxrss / 1024:.0f} | {time.perf_counter() - began:.1f} |', flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--run', required=True)
+    parser.add_argument('--input', required=True)
+    parser.add_argument('--rounds', type=int, default=9)
+    parser.add_argument('--warm-up', type=int, default=60, help='calls of each before (default: %(default)s)')
+    parser.add_argument('--stream', type=int, metavar='LINES')
+    for hidden in ('mindir', 'contestant', 'leave'):
+        parser.add_argument(f'--{hidden}', help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.run, arguments.input = os.path.abspath(arguments.run), os.path.abspath(arguments.input)
+    if arguments.contestant:
+        serve(arguments.contestant, arguments)
+    elif arguments.stream:
+        stream(arguments)
+    else:
+        throughput(arguments)
+
+
+if __name__ == '__main__':
+    main()
