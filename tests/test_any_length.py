@@ -27,7 +27,8 @@ class Everything(nn.Cell):
     def construct(self, emissions, lengths):
         paths, scores = self.head.decode(emissions, lengths)
         chosen, given_before = self.head.along(emissions, paths, lengths)
-        return paths, scores, chosen, given_before, self.head.marginals(emissions, lengths)
+        return (paths, scores, chosen, given_before, self.head.marginals(emissions, lengths),
+                self.head.normalizer(emissions, lengths))
 
 
 class History(nn.Cell):
@@ -57,9 +58,10 @@ def given_before(row, tag_before, position):
 
 
 def check(case, found):
-    paths, scores, chosen, conditional, marginals = (tensor.asnumpy() for tensor in found)
+    paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in found)
     expected = case.by_position(lambda _, row: row.marginals())
     close(marginals, expected)
+    close(normalizer, [row.log_normalizer() if row.length else 0.0 for row in case.rows])
     for b, row in enumerate(case.rows):
         best = row.best() if row.length else []
         assert paths[b].tolist() == best + [0] * (len(paths[b]) - row.length)
@@ -124,9 +126,10 @@ def test_softmax_is_a_chain_without_transitions(compiled, tmp_path):
         if row.length:
             close(scores[b], row.ranked()[:3] - normalizer[b])
             assert paths[b, 0, :row.length].asnumpy().tolist() == row.best()
-    for paths, scores, *others in runs:
+    for paths, scores, *others, zeros in runs:
         # Its scores are log probabilities.
-        check(case, (paths, float_tensor(scores.asnumpy() + normalizer), *others))
+        assert not zeros.asnumpy().any()
+        check(case, (paths, float_tensor(scores.asnumpy() + normalizer), *others, float_tensor(normalizer)))
 
 
 def test_a_head_that_is_compiled_for_any_length_checks_what_it_can():

@@ -101,6 +101,16 @@ def test_readme_example_prints_what_it_says(tmp_path):
     assert (result.stdout, result.stderr) == (shown, '')
 
 
+def test_readme_shows_a_tagger(undisturbed, tmp_path):
+    readme = (PACKAGE.parent / 'README.md').read_text(encoding='utf-8')
+    program = re.findall(r'```python\n(.*?)```', readme, re.S)[1]
+    assert 'runs/sample' in program
+    file = tmp_path / 'example.py'
+    file.write_text(program.replace('runs/sample', str(undisturbed[0])), encoding='utf-8')
+    result = run(f'import runpy; runpy.run_path({str(file)!r})')
+    assert result.stdout.startswith("['Marta', 'Kowalski', 'works', 'in', 'Lisbon', '.'] ['") and result.stderr == ''
+
+
 def test_installed_package_needs_what_the_project_needs():
     tomllib = pytest.importorskip('tomllib')
     project = tomllib.loads((PACKAGE.parent / 'pyproject.toml').read_text())['project']
