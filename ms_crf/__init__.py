@@ -20,6 +20,7 @@ _HOMES = {
     'viterbi_decode': 'functional',
     'post_decode': 'backtrace',
     'allowed_transitions': 'constraints',
+    'HMM': 'hmm',
     'Tagger': 'tagger',
     'check_batch': 'checks',
 }

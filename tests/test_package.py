@@ -20,7 +20,7 @@ RINGS = {
         'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network', 'served'},
     3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
-        'text_input', 'text_output'},
+        'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_words'},
     4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'training', 'tagger', 'mindir'},
     5: {'device', 'train_command', 'infer_command', 'export'},
 }

@@ -1,0 +1,75 @@
+"""Words as the symbols of a hidden Markov model; a word that was not seen is taken for its shape."""
+
+from collections import Counter
+
+import numpy as np
+
+
+def shape_of(word):
+    """The class of a word: what kind of characters it has, and the end of a longer one."""
+    if any(character.isdigit() for character in word):
+        kind = 'digits' if all(not character.isalpha() for character in word) else 'letters and digits'
+    elif not any(character.isalpha() for character in word):
+        return 'neither'
+    elif len(word) == 1:
+        kind = 'one letter'
+    elif word.isupper():
+        kind = 'capitals'
+    elif word[0].isupper():
+        kind = 'capital'
+    else:
+        kind = 'small' if word.islower() else 'other'
+    ending = word[-2:].lower() if len(word) > 3 and kind in ('small', 'capital') and word.isascii() else ''
+    return f'{kind} {ending}'.strip()
+
+
+class Words:
+    """Columns of the table of emissions: known words, then shapes, then what has neither.
+
+    Args:
+        words, shapes: strings.
+    """
+
+    def __init__(self, words, shapes):
+        self.words, self.shapes = list(words), list(shapes)
+        self._columns = {word: number for number, word in enumerate(self.words)}
+        self._shapes = {shape: number for number, shape in enumerate(self.shapes, len(self.words))}
+
+    def columns(self, tokens):
+        """The column of each token."""
+        nothing = len(self.words) + len(self.shapes)
+        found = [column if (column := self._columns.get(token)) is not None
+                 else self._shapes.get(shape_of(token), nothing) for token in tokens]
+        return np.array(found, np.int64)
+
+    def to_json(self):
+        return {'words': self.words, 'shapes': self.shapes}
+
+
+def count_words(sentences, paths, states, add):
+    """`Words` and the table of emissions (states, columns), in logarithms.
+
+    A state gives to words that it has not met as much as it gave to words that were met once in all.
+
+    Args:
+        sentences: lists of tokens.
+        paths: for each the state of each token.
+        states: how many.
+        add: added to every count.
+    """
+    counts = Counter(token for tokens in sentences for token in tokens)
+    once = [word for word, count in counts.items() if count == 1]
+    words = Words(counts, sorted({shape_of(word) for word in once}))
+    path = np.concatenate(paths)
+    known = np.zeros((states, len(counts)))
+    columns = np.array([words._columns[token] for tokens in sentences for token in tokens])
+    np.add.at(known, (path, columns), 1)
+    rare = np.flatnonzero(np.array(list(counts.values())) == 1)
+    shapes = np.zeros((states, len(words.shapes) + 1))
+    place = np.array([words._shapes[shape_of(word)] - len(counts) for word in once], np.int64)
+    np.add.at(shapes.T, place, known[:, rare].T)
+    total = known.sum(1, keepdims=True)
+    unseen = (known[:, rare].sum(1, keepdims=True) + add) / (total + 2 * add)
+    shapes = (shapes + add) / (shapes.sum(1, keepdims=True) + add * shapes.shape[1])
+    known = (known + add / len(counts)) / (total + add)
+    return words, np.log(np.concatenate((known * (1 - unseen), shapes * unseen), 1))
