@@ -5,12 +5,12 @@ Two of them: one reads forms, each once, however often it occurs; the other goes
 
 import time
 
-from ms_crf.batches import PADDING, TaggingShapes
+from ms_crf.batches import PADDING, Encoded, TaggingShapes
+from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
 
 import mindspore as ms
 import numpy as np
 
-PATHS, CONFIDENCES, NBEST = 'paths', 'confidences', 'nbest'      # what is asked for
 ROWS = 64                  # sentences of a batch; with more, what the LSTMs work on leaves the processor's cache
 FORMS = 512                # that are read at a time
 
@@ -54,21 +54,26 @@ class Decoder:
 
     Args:
         network: a `TaggerNetwork`.
+        vocabulary: its `Vocabulary`.
         compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
 
-    def __init__(self, network, compiled=None):
-        self.network, self.compiled = network, compiled
+    def __init__(self, network, vocabulary, compiled=None):
+        self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
         self._shapes = TaggingShapes(ROWS)
         self._read, self._functions, self._seen = _reading(network), {}, set()
+
+    def encode(self, sentences):
+        """Lists of tokens, none of them empty, as `run` takes them."""
+        return Encoded(sentences, self.vocabulary)
 
     def run(self, encoded, task=PATHS, count=1):
         """Tags sentences, batch by batch.
 
         Args:
-            encoded: `Encoded` sentences, none of them empty.
+            encoded: `Encoded` sentences.
             task: 'paths', 'confidences' or 'nbest'.
             count: how many best paths.
 
@@ -111,9 +116,9 @@ class Decoder:
                 found[forms] = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()[:len(forms)]
         return found
 
-    def tags(self, encoded, names):
-        """Lists of tag names for all sentences, in their order."""
-        found = [None] * len(encoded.tokens)
+    def tags(self, encoded):
+        """Lists of tags for all sentences, in their order."""
+        names, found = self.vocabulary.tags, [None] * len(encoded.tokens)
         for numbers, (paths, _) in self.run(encoded):
             for row, number in enumerate(numbers):
                 found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]

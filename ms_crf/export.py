@@ -8,8 +8,7 @@ from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError
 from ms_crf.run_folder import newest
-
-PATHS, CONFIDENCES, EMISSIONS = 'paths', 'confidences', 'emissions'
+from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 
 
 class _Parser(argparse.ArgumentParser):

@@ -194,7 +194,8 @@ class HMM:
             return self.log_emission.T[self.words.columns(sequence)]
         return self.log_emission.T[check_symbols(sequence, number, self.log_emission.shape[1])]
 
-    def _batch(self, scores):
+    def batch(self, scores):
+        """A `Batch` of sequences from what `scores_of` gives for each of them."""
         return Batch(self.log_start, self.log_transition, self.log_end, scores)
 
     def _each(self, observations, work):
@@ -204,7 +205,7 @@ class HMM:
         scores = [self.scores_of(sequence, number) for number, sequence in enumerate(sequences)]
         found = [None] * len(scores)
         for numbers in batches(np.array([len(score) for score in scores])):
-            batch = self._batch([scores[number] for number in numbers])
+            batch = self.batch([scores[number] for number in numbers])
             for number, result in zip(numbers, work(batch)):
                 found[number] = result
         return many, found
@@ -312,7 +313,7 @@ def _expect(model, sequences):
     table = np.ascontiguousarray(model.log_emission.T)
     for numbers in batches(np.array([len(sequence) for sequence in sequences])):
         chosen = [sequences[number] for number in numbers]
-        batch = model._batch([table[sequence] for sequence in chosen])
+        batch = model.batch([table[sequence] for sequence in chosen])
         likelihoods = batch.forward_likelihood()
         if np.isneginf(likelihoods).any():
             raise ValueError(f'sequence {numbers[int(np.isneginf(likelihoods).argmax())]} is impossible in the model')

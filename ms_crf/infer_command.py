@@ -11,8 +11,9 @@ from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError
-from ms_crf.run_folder import newest
+from ms_crf.run_folder import newest, read_config
 from ms_crf.scoring import table, total
+from ms_crf.tagger import Tagger
 from ms_crf.text_input import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
 from ms_crf.text_output import Writer
 
@@ -113,8 +114,8 @@ class _Command:
 
     def load(self):
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
-        choose(self.parsed.device)
-        from ms_crf.tagger import Tagger  # here, because it starts MindSpore
+        if self.parsed.mindir or read_config(path)['model'] != 'hmm':        # which needs no MindSpore
+            choose(self.parsed.device)
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)

@@ -9,11 +9,12 @@ from pathlib import Path
 from ms_crf import run_folder
 from ms_crf.assembly import load_network
 from ms_crf.backtrace import post_decode
-from ms_crf.batches import PADDING
+from ms_crf.batches import PADDING, Encoded
 from ms_crf.corpus import CorpusError
 from ms_crf.options import OptionError
-from ms_crf.served import CONFIDENCES, EMISSIONS, PATHS, Served, ServedWithoutCharacters
+from ms_crf.served import Served, ServedWithoutCharacters
 from ms_crf.spans import SCHEMES
+from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.vocabulary import FIRST, UNKNOWN, Vocabulary
 
 import mindspore as ms
@@ -22,7 +23,6 @@ from mindspore import nn
 
 FORMAT = 1
 ROWS, TOKENS = 512, 16384      # of a batch at most, where the graph takes any number
-NBEST = 'nbest'
 
 
 def inputs_of(with_characters, characters, static=None):
@@ -69,6 +69,8 @@ def export(folder, path, output=PATHS, static=None):
         static: (batch, length) for a graph of these alone, or None for any.
     """
     config = run_folder.read_config(folder)
+    if config['model'] != 'bilstm':
+        raise CorpusError(folder, None, f'expected a run of --model bilstm, got {config["model"]}, which is no graph')
     options = run_folder.read_options(folder, config)
     vocabulary = run_folder.read_vocabulary(folder)
     if output == EMISSIONS and options.head != 'crf':
@@ -162,17 +164,18 @@ class MindIRDecoder:
 
     Args:
         graph: takes tensors, in the order of the inputs.
+        vocabulary: `Vocabulary` of its record.
         output: 'paths', 'confidences' or 'emissions'.
         inputs: their names and shapes.
     """
 
-    def __init__(self, graph, output, inputs):
-        self.graph, self.output, self.inputs = graph, output, inputs
+    def __init__(self, graph, vocabulary, output, inputs):
+        self.graph, self.vocabulary, self.output, self.inputs = graph, vocabulary, output, inputs
         self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
 
     @classmethod
     def load(cls, path):
-        """(decoder, vocabulary, scheme, found_scheme) from a graph and its record."""
+        """(decoder, scheme, found_scheme) from a graph and its record."""
         record, vocabulary, inputs = _read_record(path)
         try:
             with _without_standard_error():
@@ -182,7 +185,11 @@ class MindIRDecoder:
             raise CorpusError(path, None, f'expected a MindIR graph that MindSpore can load: {first}') from None
         if record['static'] is None:
             graph.set_inputs(*_placeholders(inputs))
-        return cls(graph, record['output'], inputs), vocabulary, record['scheme'], record['found_scheme']
+        return cls(graph, vocabulary, record['output'], inputs), record['scheme'], record['found_scheme']
+
+    def encode(self, sentences):
+        """As `Decoder.encode`."""
+        return Encoded(sentences, self.vocabulary)
 
     def run(self, encoded, task=PATHS, count=1):
         """As `Decoder.run`, for 'paths' and, if the graph gives them, 'confidences'."""

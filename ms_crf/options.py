@@ -25,6 +25,9 @@ class Options:
                          choices=('auto', 'BIO', 'BIOES', 'BMES'))
     save: str = option('runs/sample', 'Files', 'run directory to make')
 
+    model: str = option('bilstm', 'Model', 'bilstm, to be trained, or hmm, a hidden Markov model, which is counted',
+                        choices=('bilstm', 'hmm'))
+    add: float = option(0.1, 'Model', 'of hmm: added to every count', least=1e-9)
     embeddings: str = option('', 'Model', 'word vectors, word2vec or GloVe text, .gz too; "" for random ones')
     word_dim: int = option(100, 'Model', 'width of a word vector; --embeddings brings its own', least=1)
     char: str = option('cnn', 'Model', 'how a word\'s characters are read', choices=('cnn', 'lstm', 'none'))
@@ -69,6 +72,14 @@ class Options:
     precision: str = option('float32', 'Training', 'mixed: 16 bits in the LSTMs and characters; not on CPU',
                             choices=('float32', 'mixed'))
     seed: int = option(1, 'Training', 'of everything that is random', least=0, most=2 ** 31 - 1)
+
+    def check_given(self, names):
+        """Raises OptionError if one of the options that were named means nothing to the model."""
+        for entry in fields(self):
+            of_hmm = entry.name == 'add'
+            of_both = entry.metadata['group'] == 'Files' or entry.name == 'model'
+            if entry.name in names and not of_both and of_hmm != (self.model == 'hmm'):
+                raise OptionError(f'--{dashed(entry.name)} means nothing to --model {self.model}; leave it away')
 
     def check(self):
         """Raises OptionError at the first value that can't be."""

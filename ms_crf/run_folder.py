@@ -3,6 +3,7 @@
 config.json    options, scheme and sizes
 vocab.json     words, characters and tags in the order of their ids
 weights.ckpt   the weights of the best epoch: what tagging needs
+tables.npz     in place of weights: those of a hidden Markov model
 state.ckpt     weights, optimizer and position for resuming; one file, so that it is always of one moment
 metrics.jsonl  a line an epoch
 scores.json    what the best epoch is worth on dev and test
@@ -14,9 +15,12 @@ import logging
 import os
 import shutil
 import stat
+import zipfile
 from pathlib import Path
 
 from ms_crf.corpus import CorpusError
+from ms_crf.hmm import HMM
+from ms_crf.hmm_words import Words
 from ms_crf.options import OptionError, Options
 from ms_crf.spans import SCHEMES
 from ms_crf.vocabulary import Vocabulary
@@ -25,7 +29,9 @@ import numpy as np
 
 CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES = (
     'config.json', 'vocab.json', 'weights.ckpt', 'state.ckpt', 'metrics.jsonl', 'scores.json')
-FORMAT, MODELS = 1, ('bilstm',)
+TABLES = 'tables.npz'
+_HMM_TABLES = ('start', 'transition', 'emission', 'end')
+FORMAT, MODELS = 1, ('bilstm', 'hmm')
 
 
 def check_new(path):
@@ -41,9 +47,19 @@ def check_new(path):
         raise CorpusError(path, None, f'can not be made: {parent} is not a folder that you may write to')
 
 
-def create(path, config, vocabulary):
-    """Makes the folder with both records in it, at once."""
+def check_place(path, overwrite):
+    """Raises CorpusError unless a run can be made there, in place of another if `overwrite`."""
+    if overwrite and Path(path).exists():
+        check_run(path)
+    else:
+        check_new(path)
+
+
+def create(path, config, vocabulary, overwrite=False):
+    """Makes the folder with both records in it, at once; what `overwrite` allows to be there is deleted."""
     path = Path(path)
+    if overwrite and path.exists():
+        remove(path)
     draft = path.with_name(f'.{path.name}.{os.getpid()}')
     try:
         draft.mkdir(parents=True)
@@ -59,7 +75,7 @@ def create(path, config, vocabulary):
 def check_run(path):
     """Raises CorpusError unless the folder is a run and nothing else."""
     path = Path(path)
-    known = {CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES, 'weights.tmp', 'state.tmp'}
+    known = {CONFIG, VOCABULARY, WEIGHTS, TABLES, STATE, METRICS, SCORES, 'weights.tmp', 'state.tmp'}
     names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
     if CONFIG not in names or names - known:
         raise CorpusError(path, None, 'expected a run of this program to overwrite, got something else; '
@@ -130,7 +146,8 @@ def read_json(path):
 
 def newest(folder):
     """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
-    weights = sorted(Path(folder).glob(f'*/{WEIGHTS}'), key=lambda path: path.stat().st_mtime)
+    weights = [path for name in (WEIGHTS, TABLES) for path in Path(folder).glob(f'*/{name}')]
+    weights.sort(key=lambda path: path.stat().st_mtime)
     if not weights:
         raise CorpusError(folder, None, 'no run there yet; make one with: python train.py')
     return weights[-1].parent
@@ -201,6 +218,47 @@ def read_tensors(path):
     except (ValueError, RuntimeError, TypeError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CorpusError(path, None, f'expected tensors as train.py writes them: {first}') from None
+
+
+def write_hmm(folder, model):
+    """Writes the tables of an `HMM` of words; `hmm_vocabulary` goes into vocab.json."""
+    path = Path(folder) / TABLES
+    with _draft(path) as draft, open(draft, 'wb') as file:       # a name would get an ending
+        np.savez(file, **{name: getattr(model, f'log_{name}') for name in _HMM_TABLES})
+
+
+def hmm_vocabulary(model):
+    """What vocab.json of an `HMM` of words holds."""
+    return {'tags': model.states, **model.words.to_json()}
+
+
+def read_hmm(folder):
+    """The `HMM` of a run; raises CorpusError if its files are damaged or don't fit."""
+    path = Path(folder) / VOCABULARY
+    record = read_json(path)
+    lists = ('tags', 'words', 'shapes')
+    if not isinstance(record, dict) or sorted(record) != sorted(lists):
+        raise CorpusError(path, None, 'expected the keys tags, words and shapes, as of a hidden Markov model')
+    for name in lists:
+        if not isinstance(record[name], list) or not all(isinstance(item, str) for item in record[name]):
+            raise CorpusError(path, None, f'expected {name} to be a list of strings')
+    path = Path(folder) / TABLES
+    if not path.is_file():
+        raise CorpusError(path, None, 'no such file; expected a run of --model hmm')
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            tables = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise CorpusError(path, None, f'expected tables as train.py writes them: {error}') from None
+    tags = len(record['tags'])
+    columns = len(record['words']) + len(record['shapes']) + 1
+    check_fit(path, tables, {'start': (tags,), 'transition': (tags, tags), 'emission': (tags, columns), 'end': (tags,)})
+    try:
+        model = HMM(*(tables[name] for name in _HMM_TABLES), log=True)
+    except (ValueError, TypeError) as error:
+        raise CorpusError(path, None, str(error)) from None
+    model.states, model.words = record['tags'], Words(record['words'], record['shapes'])
+    return model
 
 
 def check_fit(path, arrays, shapes):

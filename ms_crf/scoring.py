@@ -90,6 +90,12 @@ def _spans(tags, scheme, strict):
     return strict_spans_of(tags, scheme) if strict else spans_of(tags)
 
 
+def as_record(result):
+    """A `Score` for JSON."""
+    return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
+            'accuracy': result.accuracy}
+
+
 def table(result):
     """The lines that conlleval prints: totals, then a line a type."""
     spans = result.spans

@@ -1,10 +1,9 @@
 """The network as another program runs it: ids of a batch in, tags out."""
 
 from ms_crf.cells import CompilableMethods
+from ms_crf.tasks import EMISSIONS, PATHS
 
 from mindspore import nn, ops
-
-PATHS, CONFIDENCES, EMISSIONS = 'paths', 'confidences', 'emissions'
 
 
 class Served(CompilableMethods, nn.Cell):

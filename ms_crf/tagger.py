@@ -3,10 +3,9 @@
 from typing import NamedTuple, Optional
 
 from ms_crf import run_folder
-from ms_crf.batches import Encoded
-from ms_crf.decoding import CONFIDENCES, NBEST, PATHS, Decoder
 from ms_crf.options import OptionError
 from ms_crf.spans import PLAIN, boundaries, split_tag
+from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
 
 import numpy as np
 
@@ -47,28 +46,26 @@ class Tagger:
     """Tags sentences; `load` makes one.
 
     Args:
-        decoder: what tags ids, a `Decoder` or the like.
-        vocabulary: `Vocabulary` of the model.
+        decoder: what tags, a `Decoder` or the like.
         scheme: of its tags.
         found_scheme: of the tags that it was trained on, in which gold tags are scored.
     """
 
-    def __init__(self, decoder, vocabulary, scheme, found_scheme):
-        self.vocabulary, self.scheme, self.found_scheme = vocabulary, scheme, found_scheme
-        self.tags = vocabulary.tags
+    def __init__(self, decoder, scheme, found_scheme):
+        self.scheme, self.found_scheme = scheme, found_scheme
+        self.tags, words = decoder.vocabulary.tags, decoder.vocabulary.words
         #: whether the model was trained on single characters, as Chinese text is
-        single = sum(len(word) == 1 for word in vocabulary.words)
-        self.of_characters = single > CHARACTERS * len(vocabulary.words)
+        self.of_characters = sum(len(word) == 1 for word in words) > CHARACTERS * len(words)
         self._decoder = decoder
         plain = scheme == PLAIN
         begins, ends = ([], []) if plain else boundaries(self.tags)
         self._begins, self._ends = np.array(begins), np.array(ends)
         self._types = [] if plain else [split_tag(tag)[1] for tag in self.tags]
         # 1 where the span that a tag is in goes on with the tag that follows.
-        inside = [not plain and tag != 'O' for tag in self.tags]
         self._goes_on = np.zeros((len(self.tags),) * 2, np.float32)
         if not plain:
-            self._goes_on[:] = np.array(inside)[:, None] & ~self._ends[:-1, :-1]
+            inside = np.array([tag != 'O' for tag in self.tags])
+            self._goes_on[:] = inside[:, None] & ~self._ends[:-1, :-1]
 
     @classmethod
     def load(cls, path, compiled=None):
@@ -81,17 +78,22 @@ class Tagger:
         Raises:
             CorpusError: what is there is damaged, of another version or something else.
         """
+        # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
         if str(path).endswith('.mindir'):
             from ms_crf.mindir import MindIRDecoder
-            decoder, vocabulary, scheme, found_scheme = MindIRDecoder.load(path)
-            return cls(decoder, vocabulary, scheme, found_scheme)
-        # Here, because the models of other kinds need no MindSpore.
-        from ms_crf.assembly import load_network
+            return cls(*MindIRDecoder.load(path))
         config = run_folder.read_config(path)
-        options = run_folder.read_options(path, config)
-        vocabulary = run_folder.read_vocabulary(path)
-        network = load_network(path, options, vocabulary, config['word_dim'], config['scheme'])
-        return cls(Decoder(network, compiled), vocabulary, config['scheme'], config['found_scheme'])
+        if config['model'] == 'hmm':
+            from ms_crf.hmm_decoding import HMMDecoder
+            decoder = HMMDecoder(run_folder.read_hmm(path))
+        else:
+            from ms_crf.assembly import load_network
+            from ms_crf.decoding import Decoder
+            vocabulary = run_folder.read_vocabulary(path)
+            network = load_network(path, run_folder.read_options(path, config), vocabulary, config['word_dim'],
+                                   config['scheme'])
+            decoder = Decoder(network, vocabulary, compiled)
+        return cls(decoder, config['scheme'], config['found_scheme'])
 
     @property
     def gives_confidences(self):
@@ -103,7 +105,8 @@ class Tagger:
         if confidence and CONFIDENCES not in self._decoder.tasks:
             raise OptionError('this graph gives no confidences; export one with --confidence, or use the run itself')
         if nbest and NBEST not in self._decoder.tasks:
-            raise OptionError('an exported graph gives the best tags only, not the n best; use the run itself')
+            raise OptionError('the n best taggings come from a run of --model bilstm only, not from an exported graph '
+                              'or a hidden Markov model')
 
     def tag(self, sentences, confidence=None, nbest=0):
         """Tags sentences.
@@ -135,7 +138,7 @@ class Tagger:
                 found[number] = _empty(confidence or nbest, nbest)
         if not filled:
             return found
-        encoded = Encoded([sentences[number] for number in filled], self.vocabulary)
+        encoded = self._decoder.encode([sentences[number] for number in filled])
         task = NBEST if nbest else CONFIDENCES if confidence else PATHS
         for numbers, (paths, scores, *rest) in self._decoder.run(encoded, task, nbest or 1):
             count = len(numbers)

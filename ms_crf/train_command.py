@@ -137,10 +137,9 @@ def _read_file(path):
 
 
 def _new_options(parsed, given):
-    record = Options().to_json()
-    if parsed.config:
-        record.update(Options.read(_read_file(parsed.config), parsed.config))
-    record.update(given)
+    named = Options.read(_read_file(parsed.config), parsed.config) if parsed.config else {}
+    named.update(given)
+    record = {**Options().to_json(), **named}
     if record['train'] != Options.train:                         # the sample's other files don't belong to it
         if record['dev'] == Options.dev:
             raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
@@ -148,6 +147,7 @@ def _new_options(parsed, given):
             record['test'] = ''
     options = Options(**record)
     options.check()
+    options.check_given(named)
     return options
 
 
@@ -173,6 +173,8 @@ def main(arguments=None):
         parsed, given = read_options(arguments)
         options = _resumed_options(parsed, given) if parsed.resume else _new_options(parsed, given)
         folder = parsed.resume or options.save
+        if options.model == 'hmm':
+            return _count(parsed, options, watcher)
         device = choose(parsed.device)
         if options.precision == 'mixed' and device == 'CPU':
             raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
@@ -185,6 +187,26 @@ def main(arguments=None):
         watcher.close()
         print('train.py: stopped', file=sys.stderr)
         return 130
+
+
+def _count(parsed, options, watcher):
+    """A hidden Markov model, which needs neither epochs nor MindSpore."""
+    from ms_crf import counting
+    if parsed.resume:
+        raise OptionError('--resume goes on with trainings; a run of --model hmm is counted at once')
+    if parsed.device not in ('auto', 'CPU'):
+        raise OptionError(f'--model hmm computes on the CPU, got --device {parsed.device}; leave it away')
+    began = time.perf_counter()
+    _report(watcher, counting.run(options, watcher, parsed.overwrite), options.save, began)
+    return 0
+
+
+def _report(watcher, scores, folder, began):
+    part = 'test' if 'test' in scores else 'dev'
+    watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'\non {part}:')
+    for line in scores[part]['table']:
+        watcher.say(line)
+    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
 
 
 def _train(parsed, options, folder, watcher):
@@ -211,9 +233,5 @@ def _train(parsed, options, folder, watcher):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    part = 'test' if 'test' in scores else 'dev'
-    watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:')
-    for line in scores[part]['table']:
-        watcher.say(line)
-    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
+    _report(watcher, scores, folder, began)
     return 0

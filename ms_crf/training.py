@@ -16,7 +16,7 @@ from ms_crf.corpus import CorpusError
 from ms_crf.decoding import Decoder
 from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.schedules import dropout, rate_at, replaced
-from ms_crf.scoring import table
+from ms_crf.scoring import as_record, table
 from ms_crf.spans import PLAIN
 from ms_crf.step import make_average, make_step
 from ms_crf.vocabulary import Vocabulary
@@ -97,7 +97,7 @@ class Training:
             self._load_state()
         self.shapes = set()
         self.step = make_step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
-        self.decoder = Decoder(self.scored, partial(watcher.compiled, 'tagging'))
+        self.decoder = Decoder(self.scored, data.vocabulary, partial(watcher.compiled, 'tagging'))
 
     # What is saved and loaded
 
@@ -157,7 +157,7 @@ class Training:
     def score(self, part):
         """`Score` of the network that is scored on 'dev' or 'test'."""
         corpora = self.data.corpora
-        predicted = self.decoder.tags(self.data.encoded[part], self.data.vocabulary.tags)
+        predicted = self.decoder.tags(self.data.encoded[part])
         return score_in(corpora.found, corpora.gold[part], predicted)
 
     def run_epoch(self):
@@ -237,25 +237,14 @@ class Training:
         self.watcher.epoch_ends(record)
 
 
-def as_record(result):
-    """A `Score` for JSON."""
-    return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
-            'accuracy': result.accuracy}
-
-
 def start(options, watcher, overwrite=False):
     """A new run in `options.save`; nothing is written before all input has been read."""
-    if Path(options.save).exists() and overwrite:
-        run_folder.check_run(options.save)
-    else:
-        run_folder.check_new(options.save)
+    run_folder.check_place(options.save, overwrite)
     data = Data(options, watcher)
-    if overwrite and Path(options.save).exists():
-        run_folder.remove(options.save)
     corpora = data.corpora
     config = {'format': run_folder.FORMAT, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': data.word_dim,
               'scheme': corpora.scheme, 'found_scheme': corpora.found}
-    run_folder.create(options.save, config, data.vocabulary.to_json())
+    run_folder.create(options.save, config, data.vocabulary.to_json(), overwrite)
     return Training(options, options.save, data, watcher)
 
 

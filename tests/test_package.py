@@ -16,13 +16,14 @@ PACKAGE = Path(ms_crf.__file__).parent
 # Rings of the house: a room may import from its own ring and from inner ones.
 RINGS = {
     0: {'__init__', 'environment'},
-    1: {'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior', 'gradients',
-        'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
+    1: {'tasks', 'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior',
+        'gradients', 'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network', 'served'},
     3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
         'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_words'},
-    4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'training', 'tagger', 'mindir'},
-    5: {'device', 'train_command', 'infer_command', 'export'},
+    4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'hmm_decoding', 'training',
+        'counting', 'tagger', 'mindir'},
+    5: {'device', 'train_command', 'infer_command', 'export', 'compare'},
 }
 
 

@@ -219,7 +219,7 @@ def test_what_a_graph_does_not_give(runs, tmp_path):
     assert tagger.tag([['to']])[0].confidence is None
     with pytest.raises(OptionError, match='export one with --confidence'):
         tagger.tag([['to']], confidence=True)
-    with pytest.raises(OptionError, match='not the n best'):
+    with pytest.raises(OptionError, match='not from an exported graph'):
         tagger.tag([['to']], nbest=2)
     with pytest.raises(OptionError, match='--emissions needs a run with --head crf'):
         mindir.export(runs(head='softmax', char='none'), tmp_path / 'b.mindir', 'emissions')
