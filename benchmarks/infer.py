@@ -2,7 +2,8 @@
 
 Everyone gets lists of tokens and gives lists of tags: ids, sorting by length and batches are part of it, loading and
 compiling are not. The PyTorch tagger (pytorch-crf decodes) has the weights of the run, so that the tags must be the
-same; where they are not, it is said. Each contestant runs in a process of its own; they take turns, after calls
+same; where they are not, it is said. It sorts by length too; "plain" is the same as it would first be written: 32
+sentences at a time, as they come. Each contestant runs in a process of its own; they take turns, after calls
 that do not count: ours compiles more shapes as it has seen more text.
 
 With --stream LINES it measures infer.py instead: from its start to the first tagged line, and its peak memory and
@@ -25,7 +26,7 @@ from ms_crf.corpus import read_corpus  # noqa: E402
 import numpy as np  # noqa: E402
 from crf import ask, processor  # noqa: E402
 
-NAMES = ('run', 'run with confidences', 'MindIR', 'MindIR with confidences', 'PyTorch')
+NAMES = ('run', 'run with confidences', 'MindIR', 'MindIR with confidences', 'PyTorch', 'PyTorch, plain')
 
 
 def ours(path, sentences, confidence):
@@ -35,7 +36,7 @@ def ours(path, sentences, confidence):
     return lambda: [tagged.tags for tagged in tagger.tag(sentences, confidence)]
 
 
-def peer(run, sentences):
+def peer(run, sentences, plain):
     from ms_crf import run_folder
     from ms_crf.batches import Encoded
 
@@ -43,14 +44,17 @@ def peer(run, sentences):
 
     vocabulary = run_folder.read_vocabulary(run)
     model = peer_tagger.from_run(run)
+    if plain:
+        return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags, 32, by_length=False)
     return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags)
 
 
 def contestant(name, arguments):
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
-    if name == 'PyTorch':
-        return peer(arguments.run, sentences)
-    return ours(arguments.mindir if 'MindIR' in name else arguments.run, sentences, 'confidences' in name)
+    if 'PyTorch' in name:
+        return peer(arguments.run, sentences, 'plain' in name)
+    path = f'{arguments.graphs}/{name.replace(" ", "-")}.mindir' if 'MindIR' in name else arguments.run
+    return ours(path, sentences, 'confidences' in name)
 
 
 def serve(name, arguments):
@@ -70,12 +74,12 @@ def serve(name, arguments):
 def throughput(arguments):
     count = len(read_corpus(arguments.input))
     with tempfile.TemporaryDirectory() as folder:
-        arguments.mindir = f'{folder}/model.mindir'
-        subprocess.run([sys.executable, '-m', 'ms_crf.export', '--run', arguments.run, '--output', arguments.mindir,
-                        '--confidence'], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        for name, options in (('MindIR', []), ('MindIR-with-confidences', ['--confidence'])):
+            subprocess.run([sys.executable, '-m', 'ms_crf.export', '--run', arguments.run, '--output',
+                            f'{folder}/{name}.mindir', *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         files = {name: f'{folder}/{index}' for index, name in enumerate(NAMES)}
-        command = [sys.executable, __file__, '--run', arguments.run, '--input', arguments.input, '--mindir',
-                   arguments.mindir, '--warm-up', str(arguments.warm_up)]
+        command = [sys.executable, __file__, '--run', arguments.run, '--input', arguments.input, '--graphs', folder,
+                   '--warm-up', str(arguments.warm_up)]
         processes = {name: subprocess.Popen([*command, '--contestant', name, '--leave', files[name]], text=True,
                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in NAMES}
         for process in processes.values():
@@ -138,7 +142,7 @@ def main():
     parser.add_argument('--rounds', type=int, default=9)
     parser.add_argument('--warm-up', type=int, default=60, help='calls of each before (default: %(default)s)')
     parser.add_argument('--stream', type=int, metavar='LINES')
-    for hidden in ('mindir', 'contestant', 'leave'):
+    for hidden in ('graphs', 'contestant', 'leave'):
         parser.add_argument(f'--{hidden}', help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.run, arguments.input = os.path.abspath(arguments.run), os.path.abspath(arguments.input)

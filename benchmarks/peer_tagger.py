@@ -112,10 +112,10 @@ def run_epoch(model, optimizer, batches):
     return total / len(batches)
 
 
-def tag(model, encoded, names, batch_size=64):
+def tag(model, encoded, names, batch_size=64, by_length=True):
     """Lists of tag names for all sentences."""
     found = [None] * len(encoded.tokens)
-    order = np.argsort(encoded.lengths, kind='stable')
+    order = np.argsort(encoded.lengths, kind='stable') if by_length else np.arange(len(encoded.lengths))
     with torch.no_grad():
         for first in range(0, len(order), batch_size):
             numbers = order[first:first + batch_size]

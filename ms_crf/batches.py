@@ -254,10 +254,15 @@ class TaggingShapes:
         self._learn(lengths)
         order = np.argsort(lengths, kind='stable')
         ends = np.searchsorted(lengths[order], self.lengths, 'right').tolist()
-        for length, first, end in zip(self.lengths, [0, *ends], ends):
+        first = 0
+        for length, end in zip(self.lengths, ends):
             rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
+            left = (end - first) % rows
+            if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
+                end -= left
             for start in range(first, end, rows):
                 yield (length, rows), order[start:min(start + rows, end)]
+            first = end
 
     def _learn(self, lengths):
         longest = int(lengths.max())
