@@ -268,7 +268,7 @@ class TaggingShapes:
         longest = int(lengths.max())
         if not self.lengths or longest > self.lengths[-1]:
             # A coarse step, for the next may be a little longer.
-            self.lengths.append(rung(longest, 2))
+            self.lengths.append(rung(longest, 3))
         counts = np.bincount([rung(length) for length in lengths.tolist()], minlength=len(self._seen))
         counts[:len(self._seen)] += self._seen
         self._seen = counts
@@ -277,13 +277,13 @@ class TaggingShapes:
 
 
 def rung(length, steps=8):
-    """The least step of a ladder that a length fits into: 4, 8, ... 32, 36, 40, ... 64, 72, ... 128, 144, ...
+    """The least step of a ladder that a length fits into: 8, 16, ... 64, 80, ... 128, 160, ...
 
     Args:
         length: from 1.
-        steps: how many there are from one power of two to the next, from 16 on.
+        steps: how many of 8 there are before they become twice as long, and again; with 3: 16, 24, 32, 48, 64, 96, ...
     """
-    step = max(4, 16 // steps)
-    while 2 * step * steps < length:
+    step = 8
+    while length > steps * step:
         step *= 2
-    return max(16 if steps < 8 else 4, -(-length // step) * step)
+    return max(16 if steps < 8 else 8, -(-length // step) * step)

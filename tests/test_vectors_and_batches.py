@@ -114,7 +114,7 @@ def test_shapes_of_tagging_serve_all_lengths_and_stay():
     many = np.repeat([12, 20, 60], 2000)
     for _ in range(3):
         used = [length for (length, _), _ in shapes.plan(many)]
-    assert used.count(20) == 250 and shapes.lengths == [16, 20, 64, 1024]        # it has become worth one of its own
+    assert used.count(24) == 250 and shapes.lengths == [16, 24, 64, 1024]        # it has become worth one of its own
 
 
 def random_corpus(generator, count, longest):
