@@ -80,10 +80,11 @@ def throughput(arguments):
         files = {name: f'{folder}/{index}' for index, name in enumerate(NAMES)}
         command = [sys.executable, __file__, '--run', arguments.run, '--input', arguments.input, '--graphs', folder,
                    '--warm-up', str(arguments.warm_up)]
-        processes = {name: subprocess.Popen([*command, '--contestant', name, '--leave', files[name]], text=True,
-                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in NAMES}
-        for process in processes.values():
-            process.stdout.readline()
+        processes = {}
+        for name in NAMES:
+            processes[name] = subprocess.Popen([*command, '--contestant', name, '--leave', files[name]], text=True,
+                                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            processes[name].stdout.readline()                    # it has warmed up
         seconds = {name: [] for name in NAMES}
         for _ in range(arguments.rounds):
             for name, process in processes.items():

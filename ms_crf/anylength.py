@@ -6,7 +6,7 @@ Shapes: L length, B batch, K tags, T steps: L rounded up to whole blocks.
 from ms_crf import masks
 from ms_crf.blocks import SMALL_BLOCK, first_block, pad_time, put_block
 from ms_crf.scores import largest_of, zeros_like
-from ms_crf.viterbi import steps_of_block
+from ms_crf.viterbi import steps_in_blocks
 
 import mindspore as ms
 from mindspore import ops
@@ -30,24 +30,11 @@ def viterbi(emissions, lengths, transitions, start, end):
     # One step more than there are, so that there is one in a sentence of one token.
     blocks = (length + SMALL_BLOCK - 1) // SMALL_BLOCK
     later = pad_time(emissions, blocks * SMALL_BLOCK + 1)[1:].reshape(blocks, SMALL_BLOCK, batch, num_tags)
-    scores = zeros_like(later)
-    history = zeros_like(later).astype(ms.int64)
-    taken_out = ops.zeros((batch, 1), ms.float32)
-    arrived = first
-    index = first_block()
-    while index < blocks:
-        block_scores, block_history = steps_of_block(arrived, ops.gather(later, index, 0), transitions)
-        scores = put_block(scores, index, block_scores + taken_out)
-        history = put_block(history, index, block_history)
-        peak = largest_of(block_scores[-1])                      # keeps long sums small: less to round
-        arrived = block_scores[-1] - peak
-        taken_out = taken_out + peak
-        index = index + 1
-    shape = (blocks * SMALL_BLOCK, batch, num_tags)
+    scores, history = steps_in_blocks(first, later, transitions)
     places = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
-    scores = ops.gather_elements(scores.reshape(shape), 0, places)[0]        # at each row's end
+    scores = ops.gather_elements(scores, 0, places)[0]             # at each row's end
     longer = ops.broadcast_to((lengths > 1).expand_dims(-1), first.shape)
-    return ops.select(longer, scores, first) + total, history.reshape(shape)
+    return ops.select(longer, scores, first) + total, history
 
 
 def best_path(scores, history, lengths, length):

@@ -1,5 +1,6 @@
 """The network of a run directory."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ms_crf import run_folder
@@ -25,8 +26,12 @@ def build_network(options, vocabulary, word_dim, scheme):
 
 
 def load_network(folder, options, vocabulary, word_dim, scheme):
-    """The network with the weights of the best epoch; raises CorpusError where they are damaged or don't fit."""
-    network = build_network(options, vocabulary, word_dim, scheme)
+    """The network with the weights of the best epoch, in 32 bits however it was trained.
+
+    Raises:
+        CorpusError: the weights are damaged or don't fit.
+    """
+    network = build_network(replace(options, precision='float32'), vocabulary, word_dim, scheme)
     path = Path(folder) / run_folder.WEIGHTS
     arrays = run_folder.read_tensors(path)
     parameters = network.trainable_params()

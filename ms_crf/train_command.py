@@ -20,8 +20,8 @@ ON_RESUME = ('epochs', 'patience', 'learning_rate')
 class Watcher:
     """Shows a training on the terminal, and hears Ctrl-C."""
 
-    def __init__(self, output=sys.stdout):
-        self.output, self.bar, self.asked_to_stop = output, None, False
+    def __init__(self, output=None):
+        self.output, self.bar, self.asked_to_stop = output or sys.stdout, None, False
 
     def say(self, text):
         if self.bar is not None:

@@ -18,7 +18,7 @@ STAY = -3e38    # keeps each tag where it is on padding: below any score
 PAIRWISE = 4096
 
 
-def steps_of_block(scores, emissions, transitions):
+def _block(scores, emissions, transitions):
     """C steps, one after the other, two at a time: one leaves its result as a row, the next as a column,
     so that each is already laid out as the other needs it.
 
@@ -71,15 +71,27 @@ def _step_by_step(first, emissions, transitions):
     blocks, size = split_length(steps, UNROLLED)
     emissions = pad_time(emissions, blocks * size)
     if blocks == 1:
-        scores, history = steps_of_block(first, emissions, transitions)
+        scores, history = _block(first, emissions, transitions)
         return scores, history[:steps]
-    emissions = emissions.reshape(blocks, size, batch, num_tags)
+    scores, history = steps_in_blocks(first, emissions.reshape(blocks, size, batch, num_tags), transitions)
+    return scores, history[:steps]
+
+
+def steps_in_blocks(first, emissions, transitions):
+    """Scores (T, B, K) after each of T steps, and the tags (T, B, K) they came from, by a loop over blocks.
+
+    Args:
+        first: (B, K).
+        emissions: (blocks, C, B, K), together T steps; C even.
+        transitions: (K, K).
+    """
+    blocks, size, batch, num_tags = emissions.shape
     scores = ops.zeros((blocks, size, batch, num_tags), ms.float32)
     history = ops.zeros((blocks, size, batch, num_tags), ms.int64)
     total = ops.zeros((batch, 1), ms.float32)
     index = first_block()
     while index < blocks:
-        block_scores, block_history = steps_of_block(first, ops.gather(emissions, index, 0), transitions)
+        block_scores, block_history = _block(first, ops.gather(emissions, index, 0), transitions)
         scores = put_block(scores, index, block_scores + total)
         history = put_block(history, index, block_history)
         peak = largest_of(block_scores[-1])                      # keeps long sums small: less to round
@@ -87,7 +99,7 @@ def _step_by_step(first, emissions, transitions):
         total = total + peak
         index = index + 1
     shape = (blocks * size, batch, num_tags)
-    return scores.reshape(shape), history.reshape(shape)[:steps]
+    return scores.reshape(shape), history.reshape(shape)
 
 
 def _pairwise(first, emissions, lengths, transitions):
