@@ -74,16 +74,15 @@ def segment(path, rounds):
     from jieba import finalseg
     from test_hmm import from_jieba
 
-    model, letters, columns = from_jieba(finalseg)
+    model = from_jieba(finalseg)
     sentences = [''.join(sentence.tokens) for sentence in read_corpus(path)][:1000]
     blocks = [block for sentence in sentences for block in re.findall('([\u4E00-\u9FD5]+)', sentence)]
 
     def ours():
-        found = model.viterbi([[columns.get(letter, len(columns)) for letter in block] for block in blocks])
-        return [''.join(letters[state] for state in path) for path, _ in found]
+        return [path for path, _ in model.viterbi(list(map(list, blocks)))]
 
     def theirs():
-        return [''.join(finalseg.viterbi(block, 'BMES', finalseg.start_P, finalseg.trans_P, finalseg.emit_P)[1])
+        return [finalseg.viterbi(block, 'BMES', finalseg.start_P, finalseg.trans_P, finalseg.emit_P)[1]
                 for block in blocks]
 
     seconds = {ours: [], theirs: []}

@@ -3,6 +3,7 @@
 Everything is computed in logarithms, on many sequences at a time. Shapes: L length, B sequences of a batch, S states.
 """
 
+from itertools import chain
 from typing import NamedTuple
 
 from ms_crf.hmm_batch import Batch, batches
@@ -59,30 +60,39 @@ class HMM:
     def log_likelihood(self, observations, backward=False):
         """Log probability of observations, by the forward recursion or by the backward one, which agree."""
         many, found = self._each(observations, lambda batch: batch.backward_likelihood() if backward
-                                 else batch.forward_likelihood())
+                                 else batch.forward_likelihood(), 0.0)
         return np.array(found) if many else float(found[0])
 
     def forward(self, observations):
         """Log probability of the observations up to each position and the state there, (L, S)."""
-        many, found = self._each(observations, lambda batch: batch.split(batch.forward()))
+        many, found = self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
         return found if many else found[0]
 
     def backward(self, observations):
         """Log probability of the observations behind each position given the state there, (L, S)."""
-        many, found = self._each(observations, lambda batch: batch.split(batch.backward()))
+        many, found = self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
         return found if many else found[0]
 
     def posteriors(self, observations):
         """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other."""
         many, found = self._each(observations, lambda batch: list(zip(
-            batch.split(batch.posteriors()), batch.split(batch.pairs(), 1))))
+            batch.split(batch.posteriors()), batch.split(batch.pairs(), 1))), (self._nothing(1), self._nothing(2)))
         return found if many else found[0]
 
     def viterbi(self, observations):
         """(best states, log probability of them and the observations); the lowest state of equals, from the end on."""
-        many, found = self._each(observations, lambda batch: batch.viterbi())
-        if self.states is not None:
-            found = [([self.states[state] for state in path.tolist()], score) for path, score in found]
+        names = None if self.states is None else np.array(self.states, object)
+
+        def work(batch):
+            states, scores = batch.viterbi()
+            if names is None:
+                return zip(batch.split(states), scores.tolist())
+            joined = names[states.T[batch.live.T]].tolist()
+            ends = np.cumsum(batch.lengths)
+            begins = ends - batch.lengths
+            return zip([joined[begin:end] for begin, end in zip(begins.tolist(), ends.tolist())], scores.tolist())
+
+        many, found = self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
         return found if many else found[0]
 
     def sample(self, length, seed=0):
@@ -179,6 +189,11 @@ class HMM:
 
     # Batches
 
+    def _nothing(self, axes):
+        """What an empty sequence has instead of (L, S) or (L - 1, S, S)."""
+        self._check_learned()
+        return np.zeros((0,) + (len(self.log_start),) * axes)
+
     def _check_learned(self):
         if self.log_start is None:
             raise ValueError('the model is empty; give it arrays, or call fit or baum_welch first')
@@ -188,25 +203,31 @@ class HMM:
             return check_symbols(states, 0, len(self.log_start), 'state')
         return np.array([self.states.index(state) for state in states], np.int64)
 
-    def scores_of(self, sequence, number=0):
-        """Log probability (L, S) of each observation of a sequence in each state."""
+    def columns_of(self, sequences):
+        """The column of each observation in the table of emissions, of all sequences one after the other."""
         if self.words is not None:
-            return self.log_emission.T[self.words.columns(sequence)]
-        return self.log_emission.T[check_symbols(sequence, number, self.log_emission.shape[1])]
+            return self.words.columns(chain.from_iterable(sequences))
+        return join_symbols(sequences, self.log_emission.shape[1])
 
-    def batch(self, scores):
-        """A `Batch` of sequences from what `scores_of` gives for each of them."""
-        return Batch(self.log_start, self.log_transition, self.log_end, scores)
+    def batches(self, sequences):
+        """Numbers of sequences of similar lengths and a `Batch` of them; empty sequences are in none."""
+        table = np.ascontiguousarray(self.log_emission.T)
+        columns, lengths = self.columns_of(sequences), np.array(list(map(len, sequences)), np.int64)
+        begins = np.cumsum(lengths) - lengths
+        for numbers in batches(lengths):
+            count = lengths[numbers]
+            # Where the positions of these sequences are among all.
+            places = np.arange(count.sum()) + np.repeat(begins[numbers] - (np.cumsum(count) - count), count)
+            chosen = columns[places]
+            yield numbers, Batch(self.log_start, self.log_transition, self.log_end, table[chosen], count), chosen
 
-    def _each(self, observations, work):
+    def _each(self, observations, work, empty=None):
         """Whether there are several sequences, and what `work` gives for a `Batch`, in their order."""
         self._check_learned()
         many, sequences = _several(observations, self.words is not None)
-        scores = [self.scores_of(sequence, number) for number, sequence in enumerate(sequences)]
-        found = [None] * len(scores)
-        for numbers in batches(np.array([len(score) for score in scores])):
-            batch = self.batch([scores[number] for number in numbers])
-            for number, result in zip(numbers, work(batch)):
+        found = [empty] * len(sequences)
+        for numbers, batch, _ in self.batches(sequences):
+            for number, result in zip(numbers.tolist(), work(batch)):
                 found[number] = result
         return many, found
 
@@ -225,6 +246,18 @@ def _several(sequences, of_words=False):
     else:
         many = bool(sequences) and np.ndim(sequences[0]) > 0
     return many, sequences if many else [sequences]
+
+
+def join_symbols(sequences, count):
+    """Symbols of all sequences one after the other; raises ValueError at what is no number below `count`."""
+    if all(isinstance(sequence, list) for sequence in sequences):
+        joined = list(chain.from_iterable(sequences))
+        if set(map(type, joined)) <= {int}:      # at once what would take long one by one
+            array = np.array(joined, np.int64)
+            if not array.size or (array.min() >= 0 and array.max() < count):
+                return array
+    checked = [check_symbols(sequence, number, count) for number, sequence in enumerate(sequences)]
+    return np.concatenate(checked) if checked else np.zeros(0, np.int64)
 
 
 def check_symbols(sequence, number, count, name='symbol'):
@@ -310,10 +343,7 @@ def _expect(model, sequences):
     states, symbols = model.log_emission.shape
     value, start = 0.0, np.zeros(states)
     transition, emission = np.zeros((states, states)), np.zeros((states, symbols))
-    table = np.ascontiguousarray(model.log_emission.T)
-    for numbers in batches(np.array([len(sequence) for sequence in sequences])):
-        chosen = [sequences[number] for number in numbers]
-        batch = model.batch([table[sequence] for sequence in chosen])
+    for numbers, batch, seen in model.batches(sequences):
         likelihoods = batch.forward_likelihood()
         if np.isneginf(likelihoods).any():
             raise ValueError(f'sequence {numbers[int(np.isneginf(likelihoods).argmax())]} is impossible in the model')
@@ -321,7 +351,6 @@ def _expect(model, sequences):
         weights = batch.posteriors()
         start += weights[0].sum(0)
         transition += batch.pair_counts()
-        flat = np.concatenate(batch.split(weights))
-        seen = np.concatenate(chosen)
+        flat = weights.swapaxes(0, 1)[batch.live.T]                                 # (positions, S)
         emission += np.stack([np.bincount(seen, flat[:, state], symbols) for state in range(states)])
     return value, (start, transition, emission)

@@ -6,6 +6,7 @@ Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large
 import numpy as np
 
 CELLS = 1 << 16            # sequences are worked on together up to so many positions, padding included
+FEW = 12                   # up to so many states a loop over them is faster than argmax over an inner axis
 LONG = 1024                # a sequence from this length on is a batch by itself, its pieces worked on together
 
 
@@ -24,39 +25,35 @@ def log_sum(values, axis):
 
 def batches(lengths):
     """Numbers of sequences of similar lengths, those that are worked on together; empty ones are in none."""
-    order, batch = np.argsort(-lengths, kind='stable'), []
-    for number in order[lengths[order] > 0].tolist():
-        if batch and (lengths[batch[0]] >= LONG or (len(batch) + 1) * lengths[batch[0]] > CELLS):
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+    order = np.argsort(-lengths, kind='stable')
+    order = order[lengths[order] > 0]
+    while len(order):
+        longest = lengths[order[0]]
+        count = 1 if longest >= LONG else max(1, CELLS // longest)
+        yield order[:count]
+        order = order[count:]
 
 
 class Batch:
-    """Sequences that are worked on together.
+    """Sequences that are worked on together, the longest first.
 
     Args:
         log_start, log_transition, log_end: (S,), (S, S), (S,).
-        scores: for each sequence the log probability of what was observed in each state (length, S); none is empty.
+        emissions: log probability of what was observed in each state, of all positions one after the other
+            (positions, S).
+        lengths: of the sequences, none 0, falling.
     """
 
-    def __init__(self, log_start, log_transition, log_end, scores):
+    def __init__(self, log_start, log_transition, log_end, emissions, lengths):
         self.log_start, self.log_transition, self.log_end = log_start, log_transition, log_end
-        self.lengths = np.array([len(score) for score in scores])
-        self.length, self.size = self.lengths.max(), len(log_start)
-        self.emissions = np.zeros((self.length, len(scores), self.size))
+        self.lengths = np.asarray(lengths)
+        self.length, self.size = int(self.lengths[0]), len(log_start)
         self.live = np.arange(self.length)[:, None] < self.lengths                  # (L, B)
-        self.emissions[self.live] = np.concatenate(scores)[self._order()]
+        self.active = self.live.sum(1)                                              # sequences that are that long
+        self.emissions = np.zeros((self.length, len(self.lengths), self.size))
+        self.emissions.swapaxes(0, 1)[self.live.T] = emissions
         self._forward = self._backward = None
         self._pieces = _Pieces(log_transition, self.emissions[:, 0]) if self.length >= LONG else None
-
-    def _order(self):
-        """Where each live position (position first, then sequence) stands in the sequences one after the other."""
-        begins = np.cumsum(self.lengths) - self.lengths
-        positions, rows = np.nonzero(self.live)
-        return begins[rows] + positions
 
     def split(self, values, fewer=0):
         """Values (L, B, ...) as one array for each sequence, `fewer` positions shorter."""
@@ -136,27 +133,44 @@ class Batch:
         return counts
 
     def viterbi(self):
-        """For each sequence its best states and their score; the lowest state of equals, from the end on."""
-        rows = np.arange(len(self.lengths))
+        """Best states (L, B), without meaning on padding, and their scores (B,); the lowest state of equals, from
+        the end on.
+        """
         scores = self.log_start + self.emissions[0]
-        history = np.empty(self.emissions.shape, np.int64)
-        best = np.where(self.lengths[:, None] == 1, scores, 0.0)                    # at each sequence's end
+        best = scores.copy()                                                        # at each sequence's end
+        history = np.zeros(self.emissions.shape, np.int64)
         for t in range(1, self.length):
-            # The observation is added before the choice: where it is as good as impossible, all ways are equal.
-            candidates = scores[:, :, None] + self.log_transition + self.emissions[t][:, None, :]
-            history[t] = candidates.argmax(1)
-            scores = np.take_along_axis(candidates, history[t][:, None], 1)[:, 0]
-            ends = self.lengths == t + 1
-            best[ends] = scores[ends]
+            count = self.active[t]
+            scores, history[t, :count] = self._choose(scores[:count], self.emissions[t, :count])
+            best[:count] = scores
         best = best + self.log_end
-        states = np.empty((self.length, len(rows)), np.int64)
-        state = last = best.argmax(1)
-        for t in range(self.length - 1, -1, -1):
-            state = np.where(self.lengths == t + 1, last, state)
-            states[t] = state
-            if t:
-                state = history[t][rows, state]
-        return list(zip(self.split(states), best[rows, last].tolist()))
+        states = np.zeros(self.live.shape, np.int64)
+        state = best.argmax(1)
+        values = best[np.arange(len(best)), state]
+        for t in range(self.length - 1, 0, -1):
+            count = self.active[t]
+            states[t, :count] = state[:count]
+            state[:count] = history[t, np.arange(count), state[:count]]
+        states[0] = state
+        return states, values
+
+    def _choose(self, scores, emissions):
+        """Of each state the best way to it, (B, S), and the state it comes from.
+
+        The observation is added before the choice: where it is as good as impossible, all ways are equal.
+        """
+        if self.size > FEW:
+            candidates = scores[:, :, None] + self.log_transition + emissions[:, None, :]
+            chosen = candidates.argmax(1)
+            return np.take_along_axis(candidates, chosen[:, None], 1)[:, 0], chosen
+        best = scores[:, :1] + self.log_transition[0] + emissions
+        chosen = np.zeros(best.shape, np.int64)
+        for state in range(1, self.size):
+            other = scores[:, state:state + 1] + self.log_transition[state] + emissions
+            better = other > best
+            np.copyto(best, other, where=better)
+            chosen[better] = state
+        return best, chosen
 
 
 class _Pieces:

@@ -2,14 +2,14 @@
 
 from typing import NamedTuple
 
-from ms_crf.hmm_batch import batches, top
+from ms_crf.hmm_batch import top
 from ms_crf.tasks import CONFIDENCES, PATHS
 
 import numpy as np
 
 
 class _Encoded(NamedTuple):
-    scores: list               # for each sentence the log probability of its words in each state (length, S)
+    sentences: list
     lengths: np.ndarray
 
 
@@ -32,18 +32,13 @@ class HMMDecoder:
 
     def encode(self, sentences):
         """As `Decoder.encode`."""
-        return _Encoded([self.model.scores_of(tokens) for tokens in sentences], np.array(list(map(len, sentences))))
+        return _Encoded(sentences, np.array(list(map(len, sentences))))
 
     def run(self, encoded, task=PATHS, count=1):
         """As `Decoder.run`, for 'paths' and 'confidences'."""
-        for numbers in batches(encoded.lengths):
-            batch = self.model.batch([encoded.scores[number] for number in numbers])
-            best = batch.viterbi()
-            paths = np.zeros((len(numbers), batch.length), np.int64)
-            for row, (path, _) in enumerate(best):
-                paths[row, :len(path)] = path
-            arrays = [paths, np.array([score for _, score in best])]
-            yield np.array(numbers), arrays if task == PATHS else [*arrays, *self._along(batch, paths)]
+        for numbers, batch, _ in self.model.batches(encoded.sentences):
+            states, scores = batch.viterbi()
+            yield numbers, [states.T, scores] if task == PATHS else [states.T, scores, *self._along(batch, states.T)]
 
     def _along(self, batch, paths):
         """As `CRF.along`."""

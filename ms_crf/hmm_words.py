@@ -1,6 +1,7 @@
 """Words as the symbols of a hidden Markov model; a word that was not seen is taken for its shape."""
 
 from collections import Counter
+from itertools import repeat
 
 import numpy as np
 
@@ -37,10 +38,11 @@ class Words:
 
     def columns(self, tokens):
         """The column of each token."""
-        nothing = len(self.words) + len(self.shapes)
-        found = [column if (column := self._columns.get(token)) is not None
-                 else self._shapes.get(shape_of(token), nothing) for token in tokens]
-        return np.array(found, np.int64)
+        tokens, nothing = list(tokens), len(self.words) + len(self.shapes)
+        found = np.array(list(map(self._columns.get, tokens, repeat(-1))), np.int64)
+        for place in np.flatnonzero(found < 0).tolist():
+            found[place] = self._shapes.get(shape_of(tokens[place]), nothing)
+        return found
 
     def to_json(self):
         return {'words': self.words, 'shapes': self.shapes}
