@@ -6,7 +6,6 @@ Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large
 import numpy as np
 
 CELLS = 1 << 16            # sequences are worked on together up to so many positions, padding included
-FEW = 12                   # up to so many states a loop over them is faster than argmax over an inner axis
 LONG = 1024                # a sequence from this length on is a batch by itself, its pieces worked on together
 
 
@@ -136,41 +135,37 @@ class Batch:
         """Best states (L, B), without meaning on padding, and their scores (B,); the lowest state of equals, from
         the end on.
         """
-        scores = self.log_start + self.emissions[0]
+        emissions = np.ascontiguousarray(self.emissions.swapaxes(1, 2))             # (L, S, B): long inner axes
+        scores = self.log_start[:, None] + emissions[0]
         best = scores.copy()                                                        # at each sequence's end
-        history = np.zeros(self.emissions.shape, np.int64)
+        history = np.zeros(emissions.shape, np.int64)
         for t in range(1, self.length):
             count = self.active[t]
-            scores, history[t, :count] = self._choose(scores[:count], self.emissions[t, :count])
-            best[:count] = scores
-        best = best + self.log_end
+            scores = self._choose(scores[:, :count], emissions[t, :, :count], history[t, :, :count])
+            best[:, :count] = scores
+        best = best + self.log_end[:, None]
         states = np.zeros(self.live.shape, np.int64)
-        state = best.argmax(1)
-        values = best[np.arange(len(best)), state]
+        state = best.argmax(0)
+        values = best[state, np.arange(len(state))]
         for t in range(self.length - 1, 0, -1):
             count = self.active[t]
             states[t, :count] = state[:count]
-            state[:count] = history[t, np.arange(count), state[:count]]
+            state[:count] = history[t, state[:count], np.arange(count)]
         states[0] = state
         return states, values
 
-    def _choose(self, scores, emissions):
-        """Of each state the best way to it, (B, S), and the state it comes from.
+    def _choose(self, scores, emissions, chosen):
+        """Of each state the best way to it, (S, B); the state that it comes from goes into `chosen`, zeros (S, B).
 
         The observation is added before the choice: where it is as good as impossible, all ways are equal.
         """
-        if self.size > FEW:
-            candidates = scores[:, :, None] + self.log_transition + emissions[:, None, :]
-            chosen = candidates.argmax(1)
-            return np.take_along_axis(candidates, chosen[:, None], 1)[:, 0], chosen
-        best = scores[:, :1] + self.log_transition[0] + emissions
-        chosen = np.zeros(best.shape, np.int64)
+        best = scores[0] + self.log_transition[0][:, None] + emissions
         for state in range(1, self.size):
-            other = scores[:, state:state + 1] + self.log_transition[state] + emissions
+            other = scores[state] + self.log_transition[state][:, None] + emissions
             better = other > best
             np.copyto(best, other, where=better)
-            chosen[better] = state
-        return best, chosen
+            np.copyto(chosen, state, where=better)
+        return best
 
 
 class _Pieces:

@@ -15,14 +15,14 @@ def test_a_comparison(corpora, tmp_path):
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     small = SMALL[:-2]                                           # without --device
     result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--models', 'hmm,crf', '--seeds',
-                             '2', *small, '--epochs', '1', '--json', str(record), '--keep', str(kept)], cwd=ROOT,
+                             '1', *small, '--epochs', '1', '--json', str(record), '--keep', str(kept)], cwd=ROOT,
                             capture_output=True, text=True, timeout=200)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert [line.split(' | ')[0] for line in lines[2:]] == ['| hmm', '| crf'] and lines[3].split(' | ')[1] == '2'
-    assert 'crf, seed 2 of 2' in result.stderr
+    assert [line.split(' | ')[0] for line in lines[2:]] == ['| hmm', '| crf'] and lines[3].split(' | ')[1] == '1'
+    assert 'crf, seed 1 of 1' in result.stderr
     figures = json.loads(record.read_text())
-    assert len(figures['hmm']) == 1 and [run['seed'] for run in figures['crf']] == [1, 2]
+    assert len(figures['hmm']) == 1 and [run['seed'] for run in figures['crf']] == [1]
     for name, runs in figures.items():
         for run in runs:
             scores = json.loads((kept / f'{name}-{run["seed"]}' / 'scores.json').read_text())['test']

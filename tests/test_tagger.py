@@ -112,14 +112,17 @@ def test_confidences_are_posteriors(runs, scheme, options):
         expected = np.exp(row.ranked() - row.log_normalizer())[:3]
         assert [other.confidence for other in tagged.alternatives] == pytest.approx(expected, rel=1e-4)
         assert tagged.alternatives[0].tags == tagged.tags
+    assert all(tagged.confidence is None and tagged.confidences is None for tagged in tagger.tag(SENTENCES, False))
+
+
+@pytest.mark.parametrize('options', [{}, {'char': 'none'}])
+def test_confidences_of_a_graph(runs, options):
+    run = runs(**options)
     graph = run.with_suffix('.mindir')
     mindir.export(run, graph, 'confidences')
-    for tagged, again in zip(found, Tagger.load(graph).tag(SENTENCES)):
-        assert again[:2] == tagged[:2] and [span[:3] for span in again.spans] == [span[:3] for span in tagged.spans]
-        assert again.confidences == pytest.approx(tagged.confidences, abs=1e-5)
-        assert [span.confidence for span in again.spans] == pytest.approx(
-            [span.confidence for span in tagged.spans], abs=1e-5)
-    assert all(tagged.confidence is None and tagged.confidences is None for tagged in tagger.tag(SENTENCES, False))
+    for tagged, row in zip(Tagger.load(graph).tag(SENTENCES), rows_of(run, 'BIO')):
+        if row is not None:
+            check_beside_enumeration(tagged, row, TAGS['BIO'])
 
 
 def test_confidences_of_a_softmax_head(runs):
