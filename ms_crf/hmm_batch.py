@@ -5,7 +5,7 @@ Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large
 
 import numpy as np
 
-CELLS = 1 << 16            # sequences are worked on together up to so many positions, padding included
+CELLS = 1 << 15            # sequences are worked on together up to so many positions, padding included
 LONG = 1024                # a sequence from this length on is a batch by itself, its pieces worked on together
 
 
@@ -49,10 +49,17 @@ class Batch:
         self.length, self.size = int(self.lengths[0]), len(log_start)
         self.live = np.arange(self.length)[:, None] < self.lengths                  # (L, B)
         self.active = self.live.sum(1)                                              # sequences that are that long
-        self.emissions = np.zeros((self.length, len(self.lengths), self.size))
-        self.emissions.swapaxes(0, 1)[self.live.T] = emissions
+        self._observed, self._emissions = emissions, None
         self._forward = self._backward = None
         self._pieces = _Pieces(log_transition, self.emissions[:, 0]) if self.length >= LONG else None
+
+    @property
+    def emissions(self):
+        """(L, B, S), 0 on padding."""
+        if self._emissions is None:
+            self._emissions = np.zeros((self.length, len(self.lengths), self.size))
+            self._emissions.swapaxes(0, 1)[self.live.T] = self._observed
+        return self._emissions
 
     def split(self, values, fewer=0):
         """Values (L, B, ...) as one array for each sequence, `fewer` positions shorter."""
@@ -135,10 +142,11 @@ class Batch:
         """Best states (L, B), without meaning on padding, and their scores (B,); the lowest state of equals, from
         the end on.
         """
-        emissions = np.ascontiguousarray(self.emissions.swapaxes(1, 2))             # (L, S, B): long inner axes
+        emissions = np.zeros((self.length, self.size, len(self.lengths)))           # (L, S, B): long inner axes
+        emissions.transpose(2, 0, 1)[self.live.T] = self._observed
         scores = self.log_start[:, None] + emissions[0]
         best = scores.copy()                                                        # at each sequence's end
-        history = np.zeros(emissions.shape, np.int64)
+        history = np.zeros(emissions.shape, np.min_scalar_type(self.size))
         for t in range(1, self.length):
             count = self.active[t]
             scores = self._choose(scores[:, :count], emissions[t, :, :count], history[t, :, :count])
@@ -163,7 +171,7 @@ class Batch:
         for state in range(1, self.size):
             other = scores[state] + self.log_transition[state][:, None] + emissions
             better = other > best
-            np.copyto(best, other, where=better)
+            np.maximum(best, other, out=best)
             np.copyto(chosen, state, where=better)
         return best
 

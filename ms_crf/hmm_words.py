@@ -39,7 +39,7 @@ class Words:
     def columns(self, tokens):
         """The column of each token."""
         tokens, nothing = list(tokens), len(self.words) + len(self.shapes)
-        found = np.array(list(map(self._columns.get, tokens, repeat(-1))), np.int64)
+        found = np.fromiter(map(self._columns.get, tokens, repeat(-1)), np.int64, len(tokens))
         for place in np.flatnonzero(found < 0).tolist():
             found[place] = self._shapes.get(shape_of(tokens[place]), nothing)
         return found
