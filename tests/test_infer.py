@@ -1,5 +1,6 @@
 """`infer.py` and `python -m ms_crf.export` as they are called: all formats in and out, and what is wrong."""
 
+import functools
 import json
 import os
 import pty
@@ -24,9 +25,23 @@ def run(undisturbed):
     return str(undisturbed[0])
 
 
+@pytest.fixture(scope='module')
+def load():
+    """`Tagger.load`, once for each model: its graphs take seconds to compile."""
+    return functools.lru_cache(maxsize=None)(Tagger.load)
+
+
+@pytest.fixture(scope='module')
+def tagger(run, load):
+    """Of the same run: what it finds is compared with."""
+    return load(run)
+
+
 @pytest.fixture
-def infer(capsys):
+def infer(capsys, load, monkeypatch):
     """infer.py in this process: its status, output and errors."""
+    monkeypatch.setattr(infer_command.Tagger, 'load', load)
+
     def call(*arguments):
         status = infer_command.main([str(argument) for argument in arguments])
         return status, *capsys.readouterr()
@@ -44,13 +59,13 @@ def process(*arguments, **others):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **others)
 
 
-def test_text_a_line_in_is_a_line_out(infer, run, tmp_path):
+def test_text_a_line_in_is_a_line_out(infer, run, tagger, tmp_path):
     path = write(tmp_path, '\r\n'.join(LINES), 'in.txt')         # without an end of the last line
     status, out, errors = infer('--run', run, '--input', path)
     lines = out.split('\n')
     assert (status, errors) == (0, '') and len(lines) == 5
     assert [PIECES.sub(r'\1', line) for line in lines] == [*LINES, '']
-    for line, found, tagged in zip(LINES, lines, Tagger.load(run).tag([line.split() for line in LINES])):
+    for line, found, tagged in zip(LINES, lines, tagger.tag([line.split() for line in LINES])):
         names = [line.split()[span.first:span.last + 1] for span in tagged.spans]
         assert [name.split() for name in PIECES.findall(found)] == names
     assert '[' in out
@@ -58,12 +73,12 @@ def test_text_a_line_in_is_a_line_out(infer, run, tmp_path):
     assert status == 0 and re.search(r'\[.* PER [01]\.\d\d\]', out)
 
 
-def test_json_lines_say_where_things_are(infer, run, tmp_path):
+def test_json_lines_say_where_things_are(infer, run, tagger, tmp_path):
     path = write(tmp_path, '\n'.join(LINES) + '\n', 'in.txt')
     status, out, errors = infer('--run', run, '--input', path, '--format', 'json', '--nbest', 2)
     records = [json.loads(line) for line in out.splitlines()]
     assert (status, errors, len(records)) == (0, '', 4)
-    expected = Tagger.load(run).tag([line.split() for line in LINES], nbest=2)
+    expected = tagger.tag([line.split() for line in LINES], nbest=2)
     for line, record, tagged in zip(LINES, records, expected):
         assert (record['text'], record['tokens'], record['tags']) == (line, line.split(), tagged.tags)
         assert record['confidences'] == pytest.approx(tagged.confidences, abs=1e-5)
@@ -79,10 +94,10 @@ def test_json_lines_say_where_things_are(infer, run, tmp_path):
     assert 'confidence' not in out
 
 
-def test_columns_stay_as_they_are(infer, run, tmp_path):
+def test_columns_stay_as_they_are(infer, run, tagger, tmp_path):
     rows = ['-DOCSTART- O', '', '# id = 1', 'of IN O', 'Xan NNP B-PER', 'Yel NNP I-PER', '', '', 'on IN O']
     path = write(tmp_path, '\n'.join(rows) + '\n', 'in.conll')
-    tags = [tag for tagged in Tagger.load(run).tag([['of', 'Xan', 'Yel'], ['on']]) for tag in tagged.tags]
+    tags = [tag for tagged in tagger.tag([['of', 'Xan', 'Yel'], ['on']]) for tag in tagged.tags]
     status, out, _ = infer('--run', run, '--input', path, '--format', 'conll')
     assert status == 0
     assert out.splitlines() == ['-DOCSTART- O', '', '# id = 1', f'of IN O {tags[0]}', f'Xan NNP B-PER {tags[1]}',
@@ -99,7 +114,7 @@ def test_columns_stay_as_they_are(infer, run, tmp_path):
     assert [PIECES.sub(r'\1', line) for line in out.splitlines() if line] == ['of Xan Yel', 'on']
 
 
-def test_json_lines_keep_what_they_hold(infer, run, tmp_path):
+def test_json_lines_keep_what_they_hold(infer, run, tagger, tmp_path):
     records = [{'id': 7, 'tokens': ['of', 'Xan', 'Yel'], 'tags': ['O', 'O', 'O']}, {'text': 'on Xor Yan'},
                {'text': 'on  "Xor"', 'tokens': ['on', '"', 'Xor', '"']}, {'tokens': []}]
     path = write(tmp_path, '\n'.join(map(json.dumps, records)) + '\n\n', 'in.jsonl')
@@ -107,7 +122,7 @@ def test_json_lines_keep_what_they_hold(infer, run, tmp_path):
     found = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and len(found) == 5
     assert found[0]['id'] == 7 and found[0]['gold'] == ['O', 'O', 'O']
-    assert found[0]['tags'] == Tagger.load(run).tag([['of', 'Xan', 'Yel']])[0].tags
+    assert found[0]['tags'] == tagger.tag([['of', 'Xan', 'Yel']])[0].tags
     assert found[0]['text'] == 'of Xan Yel' and found[1]['tokens'] == ['on', 'Xor', 'Yan']
     assert found[2]['text'] == 'on  "Xor"' and found[3]['tokens'] == [] and found[4]['tokens'] == []
     path = write(tmp_path, '{"text": "\\ud800 Xan Yel"}\n', 'odd.jsonl')      # half of a surrogate pair
@@ -264,10 +279,10 @@ def test_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, cap
     assert not list(tmp_path.iterdir())
 
 
-def test_a_sentence_of_ten_thousand_words(infer, run, tmp_path):
+def test_a_sentence_of_ten_thousand_words(infer, run, tagger, tmp_path):
     words = ['to', 'of', 'Xan', 'Yel'] * 2500
     path = write(tmp_path, ' '.join(words), 'in.txt')
     status, out, _ = infer('--run', run, '--input', path, '--format', 'json', '--no-confidence')
     tags = json.loads(out)['tags']
     assert status == 0 and len(tags) == 10000
-    assert tags[100:200] == tags[5000:5100] == Tagger.load(run).tag([words[:300]], False)[0].tags[100:200]
+    assert tags[100:200] == tags[5000:5100] == tagger.tag([words[:300]], False)[0].tags[100:200]
