@@ -1,6 +1,5 @@
 """The command line that compares models on the same files: python -m ms_crf.compare --help"""
 
-import argparse
 import json
 import statistics
 import subprocess
@@ -9,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from ms_crf.arguments import Parser
 from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import CorpusError, read_corpus
 from ms_crf.options import OptionError
@@ -21,15 +21,10 @@ COLUMNS = ('precision', 'recall', 'f1', 'accuracy', 'ill_formed', 'train_seconds
 HEADS = ('P', 'R', 'F1', 'accuracy', 'ill-formed spans', 'training s', 'sentences/s')
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise OptionError(f'{message}; see --help')
-
-
 def parser():
-    made = _Parser(prog='ms_crf.compare', allow_abbrev=False,
-                   description='Trains several models on the same files and prints a table of what they are worth on '
-                               'test. All other options are those of train.py, for the models that have them.')
+    made = Parser(prog='ms_crf.compare',
+                  description='Trains several models on the same files and prints a table of what they are worth on '
+                              'test. All other options are those of train.py, for the models that have them.')
     for part in ('train', 'dev', 'test'):
         made.add_argument(f'--{part}', required=True, metavar='FILE', help='as of train.py')
     made.add_argument('--models', default='hmm,softmax,crf', help='some of hmm, softmax, crf (default: %(default)s)')

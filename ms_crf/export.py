@@ -1,9 +1,9 @@
 """The command line of the export to MindIR: python -m ms_crf.export --help"""
 
-import argparse
 import sys
 from pathlib import Path
 
+from ms_crf.arguments import Parser
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError
@@ -11,16 +11,11 @@ from ms_crf.run_folder import newest
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise OptionError(f'{message}; see --help')
-
-
 def parser():
-    made = _Parser(prog='ms_crf.export', allow_abbrev=False,
-                   description='Writes the model of a run as a MindIR graph, and beside it, in JSON, what a program '
-                               'needs to run it: inputs and outputs in their order, vocabularies and tags. The graph '
-                               'takes batches of any size and length: ids in, best paths and their scores out.')
+    made = Parser(prog='ms_crf.export',
+                  description='Writes the model of a run as a MindIR graph, and beside it, in JSON, what a program '
+                              'needs to run it: inputs and outputs in their order, vocabularies and tags. The graph '
+                              'takes batches of any size and length: ids in, best paths and their scores out.')
     made.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
     made.add_argument('--output', metavar='FILE', default='model.mindir', help='graph to write (default: %(default)s)')
     what = made.add_mutually_exclusive_group()

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from ms_crf.hmm_batch import Batch, batches
+from ms_crf.hmm_input import check_arrays, check_parallel, check_symbols, join_symbols, several
 from ms_crf.hmm_words import count_words
 
 import numpy as np
@@ -51,7 +52,7 @@ class HMM:
     def log_prob(self, states):
         """Log probability of state sequences in the plain Markov chain: start and transitions alone."""
         self._check_learned()
-        many, sequences = _several(states)
+        many, sequences = several(states)
         chains = [self._indices(sequence) for sequence in sequences]
         found = [self.log_start[chain[0]] + self.log_transition[chain[:-1], chain[1:]].sum() if len(chain) else 0.0
                  for chain in chains]
@@ -128,7 +129,7 @@ class HMM:
         """
         if not add > 0:
             raise ValueError(f'add must be above 0, got {add}')
-        _check_parallel(sentences, tags)
+        check_parallel(sentences, tags)
         self.states = sorted({tag for row in tags for tag in row}) if states is None else list(states)
         numbers = {tag: number for number, tag in enumerate(self.states)}
         missing = next((tag for row in tags for tag in row if tag not in numbers), None)
@@ -166,7 +167,7 @@ class HMM:
         """
         if self.words is not None:
             raise ValueError('baum_welch needs symbols, got a model of words; make another with HMM()')
-        _, sequences = _several(observations)
+        _, sequences = several(observations)
         known = None if self.log_start is None else self.log_emission.shape[1]
         sequences = [check_symbols(sequence, number, known or symbols) for number, sequence in enumerate(sequences)]
         if not sum(map(len, sequences)):
@@ -224,89 +225,12 @@ class HMM:
     def _each(self, observations, work, empty=None):
         """Whether there are several sequences, and what `work` gives for a `Batch`, in their order."""
         self._check_learned()
-        many, sequences = _several(observations, self.words is not None)
+        many, sequences = several(observations, self.words is not None)
         found = [empty] * len(sequences)
         for numbers, batch, _ in self.batches(sequences):
             for number, result in zip(numbers.tolist(), work(batch)):
                 found[number] = result
         return many, found
-
-
-# What comes in
-
-def _several(sequences, of_words=False):
-    """Whether these are several sequences, and a list of them."""
-    if isinstance(sequences, np.ndarray) and sequences.ndim == 1:
-        return False, [sequences]
-    if isinstance(sequences, str):
-        raise TypeError('expected a sequence or a list of them, got a string; split it')
-    sequences = list(sequences)
-    if of_words:
-        many = not sequences or not isinstance(sequences[0], str)
-    else:
-        many = bool(sequences) and np.ndim(sequences[0]) > 0
-    return many, sequences if many else [sequences]
-
-
-def join_symbols(sequences, count):
-    """Symbols of all sequences one after the other; raises ValueError at what is no number below `count`."""
-    if all(isinstance(sequence, list) for sequence in sequences):
-        joined = list(chain.from_iterable(sequences))
-        if set(map(type, joined)) <= {int}:      # at once what would take long one by one
-            array = np.array(joined, np.int64)
-            if not array.size or (array.min() >= 0 and array.max() < count):
-                return array
-    checked = [check_symbols(sequence, number, count) for number, sequence in enumerate(sequences)]
-    return np.concatenate(checked) if checked else np.zeros(0, np.int64)
-
-
-def check_symbols(sequence, number, count, name='symbol'):
-    """A sequence as an array of int64; raises ValueError at what is no number below `count`."""
-    array = np.asarray(sequence)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in 'iu'):
-        raise ValueError(f'sequence {number} must be {name}s, whole numbers in one row, got '
-                         f'{array.dtype} of shape {array.shape}')
-    wrong = (array < 0) | (array >= (array.max(initial=0) + 1 if count is None else count))
-    if wrong.any():
-        place = int(wrong.argmax())
-        raise ValueError(f'sequence {number} must hold {name}s from 0 to {count - 1}, got {array[place]} '
-                         f'at position {place}')
-    return array.astype(np.int64)
-
-
-def check_arrays(start, transition, emission, end, log):
-    """The four arrays in logarithms; raises ValueError where they don't fit or are no probabilities."""
-    start, transition, emission = (np.asarray(array, np.float64) for array in (start, transition, emission))
-    states = len(start) if start.ndim == 1 else 0
-    end = np.asarray(end, np.float64) if end is not None else np.full(states, 0.0 if log else 1.0)
-    if not states:
-        raise ValueError(f'start must be (states,), got shape {start.shape}')
-    expected = {'transition': (transition, (states, states)), 'end': (end, (states,)),
-                'emission': (emission, (states, emission.shape[-1] if emission.ndim == 2 else 'symbols'))}
-    for name, (array, shape) in expected.items():
-        if array.shape != shape:
-            raise ValueError(f'{name} must be {shape} beside start of {states} states, got shape {array.shape}')
-    for name, array in (('start', start), ('transition', transition), ('emission', emission), ('end', end)):
-        if np.isnan(array).any() or (array == np.inf).any() or (not log and (array < 0).any()):
-            raise ValueError(f'{name} must hold {"logarithms" if log else "probabilities"}, '
-                             f'got {array[~(array >= 0) | np.isinf(array)].flat[0] if not log else "nan or infinity"}')
-        if not log and name != 'end' and not np.allclose(array.sum(-1), 1, atol=1e-6):
-            worst = float(np.atleast_1d(array.sum(-1))[np.abs(np.atleast_1d(array.sum(-1)) - 1).argmax()])
-            raise ValueError(f'{name} must add up to 1{"" if name == "start" else " in each row"}, got {worst:g}')
-    if log:
-        return start, transition, emission, end
-    with np.errstate(divide='ignore'):
-        return np.log(start), np.log(transition), np.log(emission), np.log(end)
-
-
-def _check_parallel(sentences, tags):
-    if len(sentences) != len(tags):
-        raise ValueError(f'tags must hold a list for each sentence ({len(sentences)}), got {len(tags)}')
-    for number, (tokens, row) in enumerate(zip(sentences, tags)):
-        if len(tokens) != len(row):
-            raise ValueError(f'sentence {number} must have a tag for each token ({len(tokens)}), got {len(row)}')
-    if not any(map(len, tags)):
-        raise ValueError('sentences must hold a token, got none')
 
 
 # Expectation maximisation

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from ms_crf.arguments import Parser
 from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
@@ -24,17 +25,12 @@ CHUNK = 2048               # sentences that are read before they are tagged, whe
 CHUNK_TOKENS = 65536
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise OptionError(f'{message}; see --help')
-
-
 def parser():
     width = min(110, shutil.get_terminal_size().columns)
-    made = _Parser(prog='infer.py', allow_abbrev=False, add_help=False,
-                   formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
-                   description='Tags text with a model that train.py has made. Without arguments it takes the newest '
-                               'run in runs/, and asks for sentences on a terminal or reads standard input.')
+    made = Parser(prog='infer.py', add_help=False,
+                  formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
+                  description='Tags text with a model that train.py has made. Without arguments it takes the newest '
+                              'run in runs/, and asks for sentences on a terminal or reads standard input.')
     group = made.add_argument_group('Model')
     group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
     group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import fields
 
+from ms_crf.arguments import Parser
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError, Options, dashed
@@ -80,16 +81,11 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action)
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise OptionError(f'{message}; see --help')
-
-
 def parser():
     """The command line, one group of options for each group of `Options`."""
-    made = _Parser(prog='train.py', formatter_class=_Help, add_help=False, allow_abbrev=False,
-                   description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
-                               'arguments it trains on the sample corpus in data/.')
+    made = Parser(prog='train.py', formatter_class=_Help, add_help=False,
+                  description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
+                              'arguments it trains on the sample corpus in data/.')
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
     general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')

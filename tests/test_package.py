@@ -20,10 +20,10 @@ RINGS = {
         'gradients', 'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'characters', 'softmax', 'tagger_model', 'network', 'served'},
     3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
-        'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_words'},
+        'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_input', 'hmm_words'},
     4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'hmm_decoding', 'training',
         'counting', 'tagger', 'mindir'},
-    5: {'device', 'train_command', 'infer_command', 'export', 'compare'},
+    5: {'arguments', 'device', 'train_command', 'infer_command', 'export', 'compare'},
 }
 
 
