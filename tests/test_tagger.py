@@ -1,7 +1,9 @@
 """`Tagger` and exported graphs: tags and confidences beside every path of small sentences, and one beside the other."""
 
+import hashlib
 import json
 import random
+import shutil
 
 from ms_crf import Tagger, mindir, run_folder
 from ms_crf.assembly import build_network
@@ -217,17 +219,30 @@ def test_faults_of_sentences(runs, sentences, error, message):
         Tagger.load(runs(char='none')).tag(sentences)
 
 
-def test_what_a_graph_does_not_give(runs, tmp_path):
-    mindir.export(runs(), tmp_path / 'a.mindir')
-    tagger = Tagger.load(tmp_path / 'a.mindir')
+@pytest.fixture(scope='module')
+def exported(runs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('exported')
+    mindir.export(runs(char='none'), folder / 'a.mindir')
+    return folder
+
+
+@pytest.fixture
+def graph(exported, tmp_path):
+    """A folder with a graph and its record."""
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def test_what_a_graph_does_not_give(runs, graph):
+    tagger = Tagger.load(graph / 'a.mindir')
     assert tagger.tag([['to']])[0].confidence is None
     with pytest.raises(OptionError, match='export one with --confidence'):
         tagger.tag([['to']], confidence=True)
     with pytest.raises(OptionError, match='not from an exported graph'):
         tagger.tag([['to']], nbest=2)
     with pytest.raises(OptionError, match='--emissions needs a run with --head crf'):
-        mindir.export(runs(head='softmax', char='none'), tmp_path / 'b.mindir', 'emissions')
-    assert not (tmp_path / 'b.mindir').exists()
+        mindir.export(runs(head='softmax', char='none'), graph / 'b.mindir', 'emissions')
+    assert not (graph / 'b.mindir').exists()
 
 
 def half(data):
@@ -271,15 +286,14 @@ def test_damaged_runs(tmp_path, name, change, message, capfd):
     ('a.mindir', b'', 'got another or a damaged one'), ('a.json', None, 'a.json: no such file'),
     ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format": 1 as ms_crf.export'),
 ])
-def test_damaged_graphs(runs, tmp_path, name, change, message):
-    mindir.export(runs(char='none'), tmp_path / 'a.mindir')
-    file = tmp_path / name
+def test_damaged_graphs(graph, name, change, message):
+    file = graph / name
     if change is None:
         file.unlink()
     else:
         file.write_bytes(change(file.read_bytes()) if callable(change) else change)
     with pytest.raises(CorpusError) as raised:
-        Tagger.load(tmp_path / 'a.mindir')
+        Tagger.load(graph / 'a.mindir')
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
@@ -287,23 +301,21 @@ def test_damaged_graphs(runs, tmp_path, name, change, message):
     ('tags', 3, 'expected tags to be a list'), ('scheme', 'X', '"scheme" to be one of'),
     ('static', [1], '"static" to be batch and length'), ('inputs', [], '"inputs" to be words, places'),
     ('sha256', 'x', 'got another or a damaged one')])
-def test_records_that_were_changed(runs, tmp_path, key, value, message):
-    mindir.export(runs(char='none'), tmp_path / 'a.mindir')
-    record = json.loads((tmp_path / 'a.json').read_text())
-    (tmp_path / 'a.json').write_text(json.dumps({**record, key: value}))
+def test_records_that_were_changed(graph, key, value, message):
+    record = json.loads((graph / 'a.json').read_text())
+    (graph / 'a.json').write_text(json.dumps({**record, key: value}))
     with pytest.raises(CorpusError) as raised:
-        Tagger.load(tmp_path / 'a.mindir')
+        Tagger.load(graph / 'a.mindir')
     assert message in str(raised.value)
 
 
-def test_a_graph_that_is_none(runs, tmp_path, capfd):
+def test_a_graph_that_is_none(graph, capfd):
     """Bytes of something else, with a record that says that they belong to it."""
-    mindir.export(runs(char='none'), tmp_path / 'a.mindir')
-    record = json.loads((tmp_path / 'a.json').read_text())
-    (tmp_path / 'a.mindir').write_bytes(b'no graph' * 100)
-    record['sha256'] = mindir._checksum(tmp_path / 'a.mindir')
-    (tmp_path / 'a.json').write_text(json.dumps(record))
+    record = json.loads((graph / 'a.json').read_text())
+    (graph / 'a.mindir').write_bytes(b'no graph' * 100)
+    record['sha256'] = hashlib.sha256((graph / 'a.mindir').read_bytes()).hexdigest()
+    (graph / 'a.json').write_text(json.dumps(record))
     capfd.readouterr()
     with pytest.raises(CorpusError, match='expected a MindIR graph that MindSpore can load') as raised:
-        Tagger.load(tmp_path / 'a.mindir')
+        Tagger.load(graph / 'a.mindir')
     assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')
