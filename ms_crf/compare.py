@@ -107,8 +107,7 @@ def _compare(parsed, others, folder):
 
 
 def _files(parsed):
-    return [text for name in ('train', 'dev', 'test', 'columns', 'scheme')
-            for text in (f'--{name}={getattr(parsed, name)}',)]
+    return [f'--{name}={getattr(parsed, name)}' for name in ('train', 'dev', 'test', 'columns', 'scheme')]
 
 
 def main(arguments=None):

@@ -76,14 +76,15 @@ def gold_in(scheme, tags, path, line):
     """Tags of a sentence at that line of a file as `score_in` wants them: in `scheme`, BIO for IOB1."""
     if scheme == PLAIN:
         return tags
+    odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
+    if odd is not None:
+        raise CorpusError(path, line, f"expected 'O' or tags of spans like {_home(scheme)} has them, got {odd!r} in "
+                                      'the sentence that begins here')
     try:
-        if recognise_scheme([tags]) != PLAIN:
-            return convert(tags, _home(scheme))
-    except SchemeError:
-        pass
-    odd = next(tag for tag in tags if not is_span_tag(tag) and tag != 'O')
-    raise CorpusError(path, line, f"expected 'O' or tags of spans like {_home(scheme)} has them, got {odd!r} in the "
-                                  'sentence that begins here')
+        recognise_scheme([tags])
+    except SchemeError as error:
+        raise CorpusError(path, line, f'{error} in the sentence that begins here') from None
+    return convert(tags, _home(scheme))
 
 
 def _home(scheme):

@@ -28,7 +28,7 @@ def run(options, watcher, overwrite=False):
     model = HMM().fit([sentence.tokens for sentence in train], [sentence.tags for sentence in train], options.add,
                       corpora.tags)
     seconds = time.perf_counter() - began
-    config = {'format': run_folder.FORMAT, 'model': 'hmm', 'options': options.to_json(), 'word_dim': 1,
+    config = {'format': run_folder.FORMAT, 'model': 'hmm', 'options': options.to_json(),
               'scheme': corpora.scheme, 'found_scheme': corpora.found}
     run_folder.create(options.save, config, run_folder.hmm_vocabulary(model), overwrite)
     run_folder.write_hmm(options.save, model)

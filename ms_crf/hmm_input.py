@@ -40,8 +40,8 @@ def check_symbols(sequence, number, count, name='symbol'):
     wrong = (array < 0) | (array >= (array.max(initial=0) + 1 if count is None else count))
     if wrong.any():
         place = int(wrong.argmax())
-        raise ValueError(f'sequence {number} must hold {name}s from 0 to {count - 1}, got {array[place]} '
-                         f'at position {place}')
+        most = '' if count is None else f' to {count - 1}'
+        raise ValueError(f'sequence {number} must hold {name}s from 0{most}, got {array[place]} at position {place}')
     return array.astype(np.int64)
 
 

@@ -14,15 +14,13 @@ from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError
 from ms_crf.run_folder import newest, read_config
 from ms_crf.scoring import table, total
-from ms_crf.tagger import Tagger
+from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
 from ms_crf.text_input import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
 from ms_crf.text_output import Writer
 
 from tqdm import tqdm
 
 RUNS = 'runs'
-CHUNK = 2048               # sentences that are read before they are tagged, where they come fast
-CHUNK_TOKENS = 65536
 
 
 def parser():

@@ -174,7 +174,7 @@ def read_config(folder):
         raise CorpusError(path, None, f'expected "format": {FORMAT} and "model": {" or ".join(MODELS)}, got '
                                       f'{record.get("format")!r} and {record.get("model")!r}; another version of this '
                                       'program made it, train again')
-    if not isinstance(record.get('word_dim'), int) or record['word_dim'] < 1:
+    if record['model'] == 'bilstm' and (not isinstance(record.get('word_dim'), int) or record['word_dim'] < 1):
         raise CorpusError(path, None, f'expected "word_dim" to be a positive number, got {record.get("word_dim")!r}')
     for name in ('scheme', 'found_scheme'):
         if record.get(name) not in SCHEMES:

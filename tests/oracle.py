@@ -120,3 +120,21 @@ class Case:
                           for b, row in enumerate(self.rows) if row.length)
         ends = sum(emissions[n - 1, b] for b, n in enumerate(self.lengths) if n)
         return emissions, transitions, emissions[0].sum(0), ends
+
+
+class StatePaths:
+    """All state paths of a sequence and their probabilities with it, in plain products."""
+
+    def __init__(self, start, transition, emission, end, observations):
+        self.states, length = len(start), len(observations)
+        self.paths = np.array(list(itertools.product(range(self.states), repeat=length)))
+        self.weights = np.array([start[path[0]] * end[path[-1]] * np.prod(transition[path[:-1], path[1:]])
+                                 * np.prod(emission[path, observations]) for path in self.paths])
+        self.total = self.weights.sum()
+
+    def posterior(self, position, state):
+        return self.weights[self.paths[:, position] == state].sum() / self.total
+
+    def pair(self, position, before, after):
+        found = (self.paths[:, position] == before) & (self.paths[:, position + 1] == after)
+        return self.weights[found].sum() / self.total

@@ -1,43 +1,21 @@
 """The hidden Markov model beside worked figures, every path of small models, hmmlearn and jieba."""
 
 import itertools
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-from ms_crf import HMM, Tagger, run_folder, train_command
-from ms_crf.corpus import CorpusError, read_corpus
+from ms_crf import HMM
+from ms_crf.corpus import read_corpus
 from ms_crf.hmm_words import Words, shape_of
-from ms_crf.options import OptionError
 
 import numpy as np
 import pytest
 
-from conftest import files
+from oracle import StatePaths
 
 BOXES = ([.2, .4, .4], [[.5, .2, .3], [.3, .5, .2], [.2, .3, .5]], [[.5, .5], [.4, .6], [.7, .3]])
 RED, WHITE = 0, 1
 SEGMENTS = Path(__file__).resolve().parents[2] / 'shared' / 'data' / 'zh-udc-seg' / 'test.tsv'
-
-
-class Paths:
-    """All state paths of a sequence and their probabilities with it, in plain products."""
-
-    def __init__(self, start, transition, emission, end, observations):
-        self.states, length = len(start), len(observations)
-        self.paths = np.array(list(itertools.product(range(self.states), repeat=length)))
-        self.weights = np.array([start[path[0]] * end[path[-1]] * np.prod(transition[path[:-1], path[1:]])
-                                 * np.prod(emission[path, observations]) for path in self.paths])
-        self.total = self.weights.sum()
-
-    def posterior(self, position, state):
-        return self.weights[self.paths[:, position] == state].sum() / self.total
-
-    def pair(self, position, before, after):
-        found = (self.paths[:, position] == before) & (self.paths[:, position + 1] == after)
-        return self.weights[found].sum() / self.total
 
 
 def draw(seed, states=3, symbols=4, zeros=False):
@@ -60,7 +38,7 @@ def test_a_chain_and_three_boxes():
         assert np.exp(boxes.log_likelihood(seen, backward)) == pytest.approx(0.130218)
     assert np.exp(boxes.forward(seen))[1:] == pytest.approx(
         np.array([[.077, .1104, .0606], [.04187, .035512, .052836]]))
-    every = Paths(*map(np.array, BOXES), np.ones(3), seen)
+    every = StatePaths(*map(np.array, BOXES), np.ones(3), seen)
     path, score = boxes.viterbi(seen)
     assert path.tolist() == every.paths[every.weights.argmax()].tolist()
     assert np.exp(score) == pytest.approx(every.weights.max())
@@ -75,7 +53,7 @@ def test_beside_every_path(zeros, log):
     likelihoods, behind = model.log_likelihood(sequences), model.log_likelihood(sequences, backward=True)
     posteriors, best = model.posteriors(sequences), model.viterbi(sequences)
     for number, sequence in enumerate(sequences):
-        every = Paths(*arrays, end, sequence)
+        every = StatePaths(*arrays, end, sequence)
         assert np.exp([likelihoods[number], behind[number]]) == pytest.approx([every.total] * 2)
         assert model.log_likelihood(sequence) == pytest.approx(likelihoods[number], rel=1e-13)
         single, pairs = posteriors[number]
@@ -96,7 +74,7 @@ def test_one_step_of_learning_beside_every_path():
     start, transition, emission = np.zeros(3), np.zeros((3, 3)), np.zeros((3, 4))
     value = 0.0
     for sequence in sequences:
-        every = Paths(*arrays, np.ones(3), sequence)
+        every = StatePaths(*arrays, np.ones(3), sequence)
         value += np.log(every.total)
         for path, weight in zip(every.paths, every.weights / every.total):
             start[path[0]] += weight
@@ -272,83 +250,9 @@ def test_arrays_that_are_no_model(arrays, message):
     (lambda: HMM().fit([['a']], [['X']], states=['Y']), "states must hold all tags, got none for 'X'"),
     (lambda: HMM().baum_welch([[0, 1]]), 'states must be a number from 1'),
     (lambda: HMM().baum_welch([[]], 2), 'observations must hold a symbol'),
+    (lambda: HMM().baum_welch([0, -1], 2), 'sequence 0 must hold symbols from 0, got -1 at position 1'),
     (lambda: HMM(*BOXES).baum_welch([[0]], 5), 'states must be 3 as in the arrays'),
     (lambda: HMM([1., 0], np.eye(2), np.eye(2)).baum_welch([0, 1]), 'sequence 0 is impossible in the model')])
 def test_what_a_model_refuses(call, message):
     with pytest.raises(ValueError, match=message):
         call()
-
-
-def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):
-    """From train.py to infer.py, with MindSpore never started."""
-    folder = tmp_path / 'run'
-    assert train_command.main(['--model', 'hmm', *files(corpora), '--save', str(folder)]) == 0
-    shown = capsys.readouterr()
-    table = json.loads((folder / 'scores.json').read_text())['test']['table']
-    assert shown.out.count('\n'.join(table)) == 1 and shown.err == ''
-    assert {file.name for file in folder.iterdir()} == {'config.json', 'vocab.json', 'tables.npz', 'metrics.jsonl',
-                                                        'scores.json'}
-    program = ('import sys; from ms_crf.infer_command import main; status = main(sys.argv[1:]); '
-               'sys.exit(status or 9 * ("mindspore" in sys.modules))')
-    result = subprocess.run([sys.executable, '-c', program, '--run', str(folder), '--input', str(corpora / 'test.tsv'),
-                             '--score'], capture_output=True, text=True, timeout=60)
-    assert (result.returncode, result.stdout.splitlines(), result.stderr) == (0, table, '')
-
-
-def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
-    folder = tmp_path / 'run'
-    assert train_command.main(['--model', 'hmm', *files(corpora), '--save', str(folder), '--add', '1']) == 0
-    tagger, model = Tagger.load(folder), run_folder.read_hmm(folder)
-    sentences = [['of', 'Xan', 'Zoe'], [], ['to', 'at', 'Yel'], ['Xor']]
-    for tokens, tagged in zip(sentences, tagger.tag(sentences)):
-        assert tagged.tokens == tokens
-        if not tokens:
-            continue
-        observed = model.log_emission.T[model.columns_of([tokens])]
-        every = Paths(np.exp(model.log_start), np.exp(model.log_transition), np.exp(observed.T), np.exp(model.log_end),
-                      np.arange(len(tokens)))
-        best = every.paths[every.weights.argmax()]
-        assert tagged.tags == [tagger.tags[state] for state in best]
-        assert tagged.confidence == pytest.approx(every.weights.max() / every.total)
-        assert tagged.confidences == pytest.approx([every.posterior(place, state) for place, state in enumerate(best)])
-    with pytest.raises(OptionError, match='the n best taggings come from a run of --model bilstm'):
-        tagger.tag(sentences, nbest=2)
-
-
-@pytest.mark.parametrize('arguments,message', [
-    (['--model', 'hmm', '--hidden', '20'], '--hidden means nothing to --model hmm; leave it away'),
-    (['--add', '1'], '--add means nothing to --model bilstm'),
-    (['--model', 'hmm', '--device', 'GPU'], '--model hmm computes on the CPU, got --device GPU'),
-    (['--model', 'hmm', '--add', '0'], '--add must be at least 1e-09, got 0.0')])
-def test_options_that_mean_nothing(arguments, message, tmp_path, capsys):
-    assert train_command.main([*arguments, '--save', str(tmp_path / 'run')]) == 2
-    assert capsys.readouterr().err.startswith(f'train.py: {message}')
-
-
-@pytest.mark.parametrize('name,change,message', [
-    ('tables.npz', None, 'tables.npz: no such file'), ('tables.npz', b'PK', 'expected tables as train.py writes them'),
-    ('vocab.json', b'{}', 'expected the keys tags, words and shapes'),
-    ('vocab.json', b'{"tags": ["O"], "words": [], "shapes": []}', 'expected start of shape (1,)'),
-    ('vocab.json', b'{"tags": 1, "words": [], "shapes": []}', 'expected tags to be a list of strings')])
-def test_damaged_tables(tmp_path, corpora, name, change, message, capsys):
-    folder = tmp_path / 'run'
-    train_command.main(['--model', 'hmm', *files(corpora), '--save', str(folder)])
-    if change is None:
-        (folder / name).unlink()
-    else:
-        (folder / name).write_bytes(change)
-    with pytest.raises(CorpusError) as raised:
-        Tagger.load(folder)
-    assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
-    capsys.readouterr()
-    assert train_command.main(['--resume', str(folder)]) == 2 and 'counted at once' in capsys.readouterr().err
-
-
-def test_tables_hold_no_objects(tmp_path, corpora):
-    """What numpy would unpickle is refused."""
-    folder = tmp_path / 'run'
-    train_command.main(['--model', 'hmm', *files(corpora), '--save', str(folder)])
-    with open(folder / 'tables.npz', 'wb') as file:
-        np.savez(file, start=np.array([{}], object))
-    with pytest.raises(CorpusError, match='Object arrays cannot be loaded'):
-        Tagger.load(folder)
