@@ -49,21 +49,22 @@ def peer(options):
 
     torch.manual_seed(options.seed)
     data = Data(options, Quiet())
-    vocabulary, corpora = data.vocabulary, data.corpora
-    model = peer_tagger.Peer(vocabulary.num_words, data.word_dim, len(vocabulary.tags), options.hidden,
+    words, corpora = data.input, data.corpora
+    vocabulary = words.vocabulary
+    model = peer_tagger.Peer(vocabulary.num_words, words.word_dim, len(vocabulary.tags), options.hidden,
                              vocabulary.num_characters, options.char_dim, options.char_width)
-    model.words.weight.data = torch.tensor(data.rows)
+    model.words.weight.data = torch.tensor(words.rows)
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     generator = np.random.default_rng(options.seed)
 
     def epoch():
         model.train()
-        batches = peer_tagger.prepare(data.encoded['train'], options.batch_size, generator)
+        batches = peer_tagger.prepare(words.encoded['train'], options.batch_size, generator)
         began = time.perf_counter()
         peer_tagger.run_epoch(model, optimizer, batches)
         seconds = time.perf_counter() - began
         model.eval()
-        predicted = {part: peer_tagger.tag(model, data.encoded[part], vocabulary.tags) for part in ('dev', 'test')}
+        predicted = {part: peer_tagger.tag(model, words.encoded[part], vocabulary.tags) for part in ('dev', 'test')}
         return seconds, *(main_score(corpora, score_in(corpora.found, corpora.gold[part], predicted[part]))
                           for part in predicted)
     return epoch

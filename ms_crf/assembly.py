@@ -1,28 +1,54 @@
-"""The network of a run directory."""
+"""The networks of a run directory."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from ms_crf import run_folder
 from ms_crf.constraints import allowed_transitions
+from ms_crf.encoder import Encoder
 from ms_crf.network import TaggerNetwork
+from ms_crf.piece_network import EncodedTagger, PieceTagger
 from ms_crf.spans import PLAIN
 
 import mindspore as ms
 
 
-def build_network(options, vocabulary, word_dim, scheme):
-    """The network of a run; its weights are random until they are loaded."""
-    constraints = None
+def _constraints(options, tags, scheme):
     if options.head == 'crf' and options.constraints and scheme != PLAIN:
-        constraints = allowed_transitions(scheme, vocabulary.tags)
+        return allowed_transitions(scheme, tags)
+    return None
+
+
+def build_network(options, vocabulary, word_dim, scheme):
+    """The network of a run over words; its weights are random until they are loaded."""
     network = TaggerNetwork(vocabulary.num_words, word_dim, len(vocabulary.tags), options.hidden, options.layers,
                             options.char, vocabulary.num_characters, options.char_dim, options.char_width,
-                            options.head, constraints)
+                            options.head, _constraints(options, vocabulary.tags, scheme))
     if options.precision == 'mixed':
         for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
             cell.to_float(ms.float16)
     return network
+
+
+def build_piece_network(options, vocabulary, width, scheme):
+    """The network of a run over an encoder whose vectors have this width; its weights are random."""
+    layers = options.layers if options.encoder_lstm else 0
+    network = PieceTagger(width, len(vocabulary.tags), options.encoder_lstm, layers, options.head,
+                          _constraints(options, vocabulary.tags, scheme))
+    if options.precision == 'mixed':
+        network.layers.to_float(ms.float16)
+    return network
+
+
+def load_encoder(files):
+    """The `Encoder` of `EncoderFiles`, with its weights if they are there."""
+    encoder = Encoder(**files.sizes._asdict())
+    if not files.with_weights:
+        return encoder
+    weights = files.weights()
+    for parameter in encoder.get_parameters():
+        parameter.set_data(ms.Tensor(weights[parameter.name]))
+    return encoder
 
 
 def load_network(folder, options, vocabulary, word_dim, scheme):
@@ -32,10 +58,25 @@ def load_network(folder, options, vocabulary, word_dim, scheme):
         CorpusError: the weights are damaged or don't fit.
     """
     network = build_network(replace(options, precision='float32'), vocabulary, word_dim, scheme)
+    _load_weights(folder, network)
+    return network
+
+
+def load_encoded(folder, options, vocabulary, files, scheme):
+    """An `EncodedTagger` likewise, from a run over an encoder with these `EncoderFiles`."""
+    tagger = build_piece_network(replace(options, precision='float32'), vocabulary, files.sizes.width, scheme)
+    if options.encoder_lr > 0:
+        network = EncodedTagger(load_encoder(files), tagger)
+        _load_weights(folder, network)
+        return network
+    _load_weights(folder, tagger)
+    return EncodedTagger(load_encoder(files), tagger)
+
+
+def _load_weights(folder, network):
     path = Path(folder) / run_folder.WEIGHTS
     arrays = run_folder.read_tensors(path)
     parameters = network.trainable_params()
     run_folder.check_fit(path, arrays, {parameter.name: parameter.shape for parameter in parameters})
     for parameter in parameters:
         parameter.set_data(ms.Tensor(arrays[parameter.name]))
-    return network

@@ -159,38 +159,44 @@ class Batcher:
             shorter = length
 
 
-def plan(shapes, encoded, unknown=None, generator=None):
+def plan(shapes, lengths, cut, generator=None):
     """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
 
     Args:
-        shapes: what `shapes_for` gave for this corpus.
-        encoded: the corpus.
-        unknown: as in `Encoded.codes`.
+        shapes: shortest first, that all sentences fit into.
+        lengths: of the sentences.
+        cut: a function of a shape and the sentences that fit into it, to their batches (shape, sentence numbers).
         generator: a NumPy random generator, or None.
     """
-    codes = encoded.codes(unknown)
     batches, shorter = [], -1
     for shape in shapes:
-        inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= shape.length))
+        inside = np.flatnonzero((lengths > shorter) & (lengths <= shape.length))
         if generator is None:
-            inside = inside[np.argsort(encoded.lengths[inside], kind='stable')]
+            inside = inside[np.argsort(lengths[inside], kind='stable')]
         else:
             inside = generator.permutation(inside)
-        batches += _cut(shape, inside, codes, encoded.is_long)
+        batches += cut(shape, inside)
         shorter = shape.length
     if generator is not None:
         batches = [batches[index] for index in generator.permutation(len(batches))]
     return batches
 
 
-def _cut(shape, numbers, codes, is_long):
-    """Batches of as many sentences as rows and room for forms allow."""
+def cut_by_forms(encoded, codes, shape, numbers):
+    """Batches (shape, sentence numbers) of as many sentences as rows and room for forms allow.
+
+    Args:
+        encoded: the corpus.
+        codes: what `encoded.codes` gave.
+        shape: of the batches.
+        numbers: of the sentences.
+    """
     batches, batch, seen = [], [], set()
     for number in numbers:
         new = set(codes[number].tolist())
         grown = seen | new
         full = (len(batch) == shape.rows or len(grown) > shape.forms
-                or is_long[list(grown)].sum() > shape.long_forms)
+                or encoded.is_long[list(grown)].sum() > shape.long_forms)
         if batch and full:
             batches.append((shape, np.array(batch)))
             batch, grown = [], new
@@ -226,12 +232,17 @@ def make_batch(encoded, shape, numbers, codes):
     batch.form_words[:len(forms)] = form_words
     lengths = encoded.lengths[numbers]
     batch.lengths[:len(numbers)] = lengths
-    row = np.repeat(np.arange(len(numbers)), lengths)
-    position = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    row, position = spread(lengths)
     batch.places[position, row] = flat
     if encoded.tags is not None:
         batch.tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
     return batch
+
+
+def spread(lengths):
+    """For rows of these lengths, one after the other: the row of each item, and its position there."""
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 class TaggingShapes:
@@ -239,10 +250,12 @@ class TaggingShapes:
 
     Args:
         rows: of a batch.
+        room: batches of longer sentences have fewer rows.
+        cost: of compiling a shape, in padded tokens.
     """
 
-    def __init__(self, rows):
-        self.rows, self.lengths = rows, []
+    def __init__(self, rows, room=TAGGING_ROOM, cost=TAGGING_COST):
+        self.rows, self.room, self.cost, self.lengths = rows, room, cost, []
         self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
 
     def plan(self, lengths):
@@ -256,7 +269,7 @@ class TaggingShapes:
         ends = np.searchsorted(lengths[order], self.lengths, 'right').tolist()
         first = 0
         for length, end in zip(self.lengths, ends):
-            rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
+            rows = max(1, min(self.rows, self.rows * self.room // length))
             left = (end - first) % rows
             if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
                 end -= left
@@ -273,7 +286,7 @@ class TaggingShapes:
         counts[:len(self._seen)] += self._seen
         self._seen = counts
         rungs = np.flatnonzero(counts)
-        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], TAGGING_COST, self.lengths)})
+        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], self.cost, self.lengths)})
 
 
 def rung(length, steps=8):

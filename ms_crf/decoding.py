@@ -5,6 +5,8 @@ Two of them: one reads forms, each once, however often it occurs; the other goes
 
 import time
 
+from ms_crf import run_folder
+from ms_crf.assembly import load_network
 from ms_crf.batches import PADDING, Encoded, TaggingShapes
 from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
 
@@ -25,23 +27,23 @@ def _reading(network):
 
 
 def _tagging(network, task, count):
-    """The compiled function of a task: vectors (L, B, width) and lengths (B,) to tensors of `Decoder.run`."""
+    """The compiled function of a task: lengths (B,) and what `emissions_of` takes, to tensors of `GraphDecoder.run`."""
     head = network.head
 
     @ms.jit
-    def paths(hidden, lengths):
-        return head.decode(network.emissions_of(hidden, lengths), lengths)
+    def paths(lengths, *inputs):
+        return head.decode(network.emissions_of(*inputs), lengths)
 
     @ms.jit
-    def confidences(hidden, lengths):
-        emissions = network.emissions_of(hidden, lengths)
+    def confidences(lengths, *inputs):
+        emissions = network.emissions_of(*inputs)
         best, scores = head.decode(emissions, lengths)
         chosen, given_before = head.along(emissions, best, lengths)
         return best, scores, chosen, given_before
 
     @ms.jit
-    def nbest(hidden, lengths):
-        emissions = network.emissions_of(hidden, lengths)
+    def nbest(lengths, *inputs):
+        emissions = network.emissions_of(*inputs)
         best, scores = head.nbest(emissions, count, lengths)
         chosen, given_before = head.along(emissions, best[:, 0], lengths)
         return best, scores, chosen, given_before, head.normalizer(emissions, lengths)
@@ -49,12 +51,12 @@ def _tagging(network, task, count):
     return {PATHS: paths, CONFIDENCES: confidences, NBEST: nbest}[task]
 
 
-class Decoder:
-    """Tags with a network.
+class GraphDecoder:
+    """Tags with a network; to be inherited, with `encode` and `inputs`.
 
     Args:
-        network: a `TaggerNetwork`.
-        vocabulary: its `Vocabulary`.
+        network: with `emissions_of` and a head.
+        vocabulary: with its tags.
         compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
@@ -62,18 +64,13 @@ class Decoder:
 
     def __init__(self, network, vocabulary, compiled=None):
         self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
-        self._shapes = TaggingShapes(ROWS)
-        self._read, self._functions, self._seen = _reading(network), {}, set()
-
-    def encode(self, sentences):
-        """Lists of tokens, none of them empty, as `run` takes them."""
-        return Encoded(sentences, self.vocabulary)
+        self._functions, self._seen = {}, set()
 
     def run(self, encoded, task=PATHS, count=1):
         """Tags sentences, batch by batch.
 
         Args:
-            encoded: `Encoded` sentences.
+            encoded: sentences as `encode` gives them.
             task: 'paths', 'confidences' or 'nbest'.
             count: how many best paths.
 
@@ -86,6 +83,51 @@ class Decoder:
         function = self._functions.get((task, count))
         if function is None:
             function = self._functions[task, count] = _tagging(self.network, task, count)
+        for (length, rows), numbers, arrays in self.inputs(encoded):
+            began = time.perf_counter()
+            arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, arrays))]
+            if (task, count, length) not in self._seen:
+                self._seen.add((task, count, length))
+                if self.compiled is not None:
+                    self.compiled(length, rows, time.perf_counter() - began)
+            yield numbers, arrays
+
+    def tags(self, encoded):
+        """Lists of tags for all sentences, in their order."""
+        names, found = self.vocabulary.tags, [None] * len(encoded.lengths)
+        for numbers, (paths, _) in self.run(encoded):
+            for row, number in enumerate(numbers):
+                found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
+        return found
+
+
+class Decoder(GraphDecoder):
+    """Tags with a network over words.
+
+    Args:
+        network: a `TaggerNetwork`.
+        vocabulary: its `Vocabulary`.
+        compiled: as in `GraphDecoder`.
+    """
+
+    def __init__(self, network, vocabulary, compiled=None):
+        super().__init__(network, vocabulary, compiled)
+        self._shapes, self._read = TaggingShapes(ROWS), _reading(network)
+
+    @classmethod
+    def load(cls, folder, config, compiled=None):
+        """From a run directory and what `run_folder.read_config` gave."""
+        vocabulary = run_folder.read_vocabulary(folder)
+        network = load_network(folder, run_folder.read_options(folder, config), vocabulary, config['word_dim'],
+                               config['scheme'])
+        return cls(network, vocabulary, compiled)
+
+    def encode(self, sentences):
+        """Lists of tokens, none of them empty, as `run` takes them."""
+        return Encoded(sentences, self.vocabulary)
+
+    def inputs(self, encoded):
+        """(length, rows), numbers of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
         vectors = self._vectors(encoded)
         for (length, rows), numbers in self._shapes.plan(encoded.lengths):
             lengths = np.zeros(rows, np.int32)
@@ -94,13 +136,7 @@ class Decoder:
             places = np.full((rows, length), len(vectors) - 1)
             places[np.arange(length) < lengths[:, None]] = tokens
             hidden = vectors.take(places.T, 0)
-            began = time.perf_counter()
-            arrays = [tensor.asnumpy() for tensor in function(ms.Tensor(hidden), ms.Tensor(lengths))]
-            if (task, count, length) not in self._seen:
-                self._seen.add((task, count, length))
-                if self.compiled is not None:
-                    self.compiled(length, rows, time.perf_counter() - began)
-            yield numbers, arrays
+            yield (length, rows), numbers, (lengths, hidden, lengths)
 
     def _vectors(self, encoded):
         """(forms + 1, width): a vector for each form, and zeros."""
@@ -114,12 +150,4 @@ class Decoder:
                 words[:len(forms)] = encoded.word_of[forms]
                 spellings[:len(forms)] = encoded.spelling_of[forms, :width]
                 found[forms] = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()[:len(forms)]
-        return found
-
-    def tags(self, encoded):
-        """Lists of tags for all sentences, in their order."""
-        names, found = self.vocabulary.tags, [None] * len(encoded.tokens)
-        for numbers, (paths, _) in self.run(encoded):
-            for row, number in enumerate(numbers):
-                found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
         return found

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+from ms_crf import run_folder
 from ms_crf.hmm_batch import top
 from ms_crf.tasks import CONFIDENCES, PATHS
+from ms_crf.vocabulary import Tags, mostly_characters
 
 import numpy as np
 
@@ -11,11 +13,6 @@ import numpy as np
 class _Encoded(NamedTuple):
     sentences: list
     lengths: np.ndarray
-
-
-class _Vocabulary(NamedTuple):
-    tags: list
-    words: list
 
 
 class HMMDecoder:
@@ -28,7 +25,12 @@ class HMMDecoder:
     tasks = frozenset((PATHS, CONFIDENCES))
 
     def __init__(self, model):
-        self.model, self.vocabulary = model, _Vocabulary(model.states, model.words.words)
+        self.model, self.vocabulary = model, Tags(model.states, mostly_characters(model.words.words))
+
+    @classmethod
+    def load(cls, folder, config, compiled=None):
+        """From a run directory."""
+        return cls(run_folder.read_hmm(folder))
 
     def encode(self, sentences):
         """As `Decoder.encode`."""

@@ -4,18 +4,15 @@ It works on the distinct words of a batch and on where they stand, so that a wor
 and only the vectors of words in the batch are touched.
 """
 
-from ms_crf.bilstm import BiLSTM
-from ms_crf.cells import CompilableMethods
 from ms_crf.characters import CharacterCNN, CharacterLSTM
-from ms_crf.crf import CRF
-from ms_crf.softmax import Softmax
+from ms_crf.layers import Layers
 
 import mindspore as ms
-from mindspore import Parameter, nn, ops
+from mindspore import Parameter, ops
 from mindspore.common.initializer import Uniform, initializer
 
 
-class TaggerNetwork(CompilableMethods, nn.Cell):
+class TaggerNetwork(Layers):
     """Scores of tags for sentences, length first.
 
     Args:
@@ -41,14 +38,8 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
         if self.with_characters:
             kind = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
             self.characters = kind(num_characters, char_dim, char_width)
-        #: widths of what is dropped out: the input, then each layer's output
-        self.widths = [word_dim + char_width * self.with_characters] + [hidden_dim] * num_layers
-        self.layers = nn.CellList([BiLSTM(width, hidden_dim) for width in self.widths[:-1]])
-        self.projection = nn.Dense(hidden_dim, num_tags, 'xavier_uniform', 'zeros')
-        if head == 'crf':
-            self.head = CRF(num_tags, reduction='mean', constraints=constraints)
-        else:
-            self.head = Softmax(num_tags, reduction='mean')
+        self.add_layers(word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
+                        constraints)
 
     def rows(self, words):
         """(words,) ids to their vectors (words, word_dim)."""
@@ -85,13 +76,7 @@ class TaggerNetwork(CompilableMethods, nn.Cell):
 
     def emissions_of(self, hidden, seq_length, keep=None):
         """As `emissions`, from the vectors of the tokens (length, batch, widths[0])."""
-        if keep is not None:
-            hidden = hidden * keep[0]
-        for index, layer in enumerate(self.layers):
-            hidden = layer(hidden, seq_length)                                      # (L, B, hidden_dim)
-            if keep is not None:
-                hidden = hidden * keep[index + 1]
-        return self.projection(hidden).astype(ms.float32)
+        return self.scores_of(self.hidden_of(hidden, seq_length, keep))
 
     def construct(self, rows, form_words, long_spellings, short_spellings, places, seq_length, tags, keep=None):
         """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""

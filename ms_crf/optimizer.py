@@ -15,55 +15,64 @@ def _zeros_like(parameter, prefix):
 
 
 class Optimizer(nn.Cell):
-    """Updates a `TaggerNetwork`.
+    """Updates a network.
 
     Args:
-        network: whose weights are updated.
+        network: whose weights are updated: a `TaggerNetwork`, a `PieceTagger` or an `EncodedTagger`.
         kind: 'adam', 'adamw' or 'sgd'.
         momentum: of SGD.
         weight_decay: AdamW takes it from the weights, SGD adds it to the gradients; matrices and word rows only.
         clip: the norm that all gradients together are cut down to; 0 for no limit.
         crf_rate: multiplies the learning rate of the head's own weights.
         word_rate: multiplies the learning rate of the word table; 0 leaves it as it is.
+        encoder_rate: multiplies the learning rate of the encoder.
     """
 
-    def __init__(self, network, kind='adam', momentum=0.9, weight_decay=0.0, clip=5.0, crf_rate=1.0, word_rate=1.0):
+    def __init__(self, network, kind='adam', momentum=0.9, weight_decay=0.0, clip=5.0, crf_rate=1.0, word_rate=1.0,
+                 encoder_rate=1.0):
         super().__init__()
         self.kind, self.clip, self.momentum, self.weight_decay = kind, clip, momentum, weight_decay
-        self.table = network.word_table
-        weights = [parameter for parameter in network.trainable_params() if parameter is not network.word_table]
+        self.table = getattr(network, 'word_table', None)
+        weights = [parameter for parameter in network.trainable_params() if parameter is not self.table]
+        encoder = {parameter.name for parameter in network.encoder.trainable_params()} if hasattr(
+            network, 'encoder') else set()
         head = {parameter.name for parameter in network.head.trainable_params()}
-        self.rates = [crf_rate if parameter.name in head else 1.0 for parameter in weights]
+        self.rates = [crf_rate if parameter.name in head else encoder_rate if parameter.name in encoder else 1.0
+                      for parameter in weights]
         self.decays = [weight_decay if parameter.ndim > 1 and parameter.name not in head else 0.0
                        for parameter in weights]
-        self.word_rate = word_rate
+        self.word_rate = 0 if self.table is None else word_rate
         self.weights = ms.ParameterTuple(weights)
         self.first = ms.ParameterTuple([_zeros_like(weight, 'first') for weight in weights])
-        self.first_rows = _zeros_like(self.table, 'first')
+        self.row_state = []
+        if self.table is not None:
+            self.first_rows = _zeros_like(self.table, 'first')
+            self.row_state.append(self.first_rows)
         if kind != 'sgd':
             self.second = ms.ParameterTuple([_zeros_like(weight, 'second') for weight in weights])
-            self.second_rows = _zeros_like(self.table, 'second')
+            if self.table is not None:
+                self.second_rows = _zeros_like(self.table, 'second')
+                self.row_state.append(self.second_rows)
         self.adam = ops.Adam()
         self.apply_momentum = ops.ApplyMomentum()
 
     def state(self):
         """All Parameters that a resumed run needs beside the network's."""
-        rows = [self.first_rows] if self.kind == 'sgd' else [self.first_rows, self.second_rows]
-        return [*self.first, *([] if self.kind == 'sgd' else self.second), *rows]
+        return [*self.first, *([] if self.kind == 'sgd' else self.second), *self.row_state]
 
     def construct(self, now, words, row_gradients, gradients):
         """One update.
 
         Args:
             now: (3,), the learning rate, BETA1 and BETA2 to the power of the number of steps.
-            words: (words,) ids, distinct except for padding, whose gradients are 0.
-            row_gradients: (words, word_dim).
+            words: (words,) ids, distinct except for padding, whose gradients are 0; None without a word table.
+            row_gradients: (words, word_dim), or None.
             gradients: of `weights`, in their order.
 
         Returns:
             Norm of all gradients before clipping.
         """
-        norm = (row_gradients * row_gradients).sum()
+        norm = ops.zeros((), ms.float32) if row_gradients is None else (row_gradients * row_gradients).sum()
         for gradient in gradients:
             norm = norm + (gradient * gradient).sum()
         norm = ops.sqrt(norm)

@@ -12,6 +12,12 @@ def option(default, group, text, choices=None, least=None, most=None):
                                             'most': most})
 
 
+# What means nothing with an encoder, and without layers over it.
+_OF_WORDS = ('embeddings', 'word_dim', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'unknown',
+             'word_rate')
+_OF_LAYERS = ('layers', 'dropout_between')
+
+
 @dataclass
 class Options:
     """What `train.py` takes, and config.json keeps."""
@@ -37,6 +43,16 @@ class Options:
                               least=2)
     hidden: int = option(200, 'Model', 'width of a BiLSTM layer, half for each direction; even', least=2)
     layers: int = option(1, 'Model', 'number of BiLSTM layers', least=1)
+    encoder: str = option('', 'Encoder', 'folder of a pretrained BERT or RoBERTa model, whose vectors take the place '
+                          'of word vectors and characters')
+    encoder_lr: float = option(0.0, 'Encoder', 'learning rate of the encoder; 0 keeps it as it is', least=0)
+    encoder_lstm: int = option(200, 'Encoder', 'width of a BiLSTM layer over the pieces of words, half for each '
+                               'direction; even; 0 for none', least=0)
+    encoder_cache: str = option('', 'Encoder', 'folder to keep a frozen encoder\'s vectors in, for this run and '
+                                'others; "" for memory')
+    encoder_link: bool = option(False, 'Encoder', 'let the run name the folder of the encoder and its checksum, not '
+                                'hold a copy')
+
     head: str = option('crf', 'Model', 'how tags are chosen', choices=('crf', 'softmax'))
     constraints: bool = option(True, 'Model', 'forbid what the tag scheme forbids; of crf')
 
@@ -80,16 +96,26 @@ class Options:
             of_both = entry.metadata['group'] == 'Files' or entry.name == 'model'
             if entry.name in names and not of_both and of_hmm != (self.model == 'hmm'):
                 raise OptionError(f'--{dashed(entry.name)} means nothing to --model {self.model}; leave it away')
+            if entry.name in names and self.encoder and entry.name in _OF_WORDS:
+                raise OptionError(f'--{dashed(entry.name)} means nothing with --encoder; leave it away')
+            if entry.name in names and not self.encoder and entry.metadata['group'] == 'Encoder' and (
+                    entry.name != 'encoder'):
+                raise OptionError(f'--{dashed(entry.name)} means nothing without --encoder; leave it away')
+            if entry.name in names and self.encoder and not self.encoder_lstm and entry.name in _OF_LAYERS:
+                raise OptionError(f'--{dashed(entry.name)} means nothing with --encoder-lstm 0; leave it away')
 
     def check(self):
         """Raises OptionError at the first value that can't be."""
         for entry in fields(self):
             _check_value(entry, getattr(self, entry.name))
-        for name in ('hidden', 'char_width'):
+        for name in ('hidden', 'char_width', 'encoder_lstm'):
             if getattr(self, name) % 2:
                 raise OptionError(f'--{dashed(name)} must be even, half for each direction, got {getattr(self, name)}')
         if len(self.column_pair()) != 2:
             raise OptionError(f'--columns must be two numbers like 0,-1, got {self.columns!r}')
+        for name in ('encoder_cache', 'encoder_link'):
+            if self.encoder_lr > 0 and getattr(self, name):
+                raise OptionError(f'--{dashed(name)} is for a frozen encoder; leave it or --encoder-lr away')
         for name in ('train', 'dev', 'save'):
             if not getattr(self, name):
                 raise OptionError(f'--{name} must be a name, got nothing')

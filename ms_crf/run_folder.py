@@ -3,6 +3,7 @@
 config.json    options, scheme and sizes
 vocab.json     words, characters and tags in the order of their ids
 weights.ckpt   the weights of the best epoch: what tagging needs
+encoder/       the pretrained encoder under them, if there is one and config.json does not name another folder
 tables.npz     in place of weights: those of a hidden Markov model
 state.ckpt     weights, optimizer and position for resuming; one file, so that it is always of one moment
 metrics.jsonl  a line an epoch
@@ -19,6 +20,7 @@ import zipfile
 from pathlib import Path
 
 from ms_crf.corpus import CorpusError
+from ms_crf.encoder_files import EncoderFiles
 from ms_crf.hmm import HMM
 from ms_crf.hmm_words import Words
 from ms_crf.options import OptionError, Options
@@ -29,9 +31,9 @@ import numpy as np
 
 CONFIG, VOCABULARY, WEIGHTS, STATE, METRICS, SCORES = (
     'config.json', 'vocab.json', 'weights.ckpt', 'state.ckpt', 'metrics.jsonl', 'scores.json')
-TABLES = 'tables.npz'
+TABLES, ENCODER = 'tables.npz', 'encoder'
 _HMM_TABLES = ('start', 'transition', 'emission', 'end')
-FORMAT, MODELS = 1, ('bilstm', 'hmm')
+FORMAT, MODELS = 1, ('bilstm', 'hmm', 'encoder')
 
 
 def check_new(path):
@@ -55,16 +57,25 @@ def check_place(path, overwrite):
         check_new(path)
 
 
-def create(path, config, vocabulary, overwrite=False):
-    """Makes the folder with both records in it, at once; what `overwrite` allows to be there is deleted."""
+def create(path, config, vocabulary, overwrite=False, fill=None):
+    """Makes the folder with both records in it, at once; what `overwrite` allows to be there is deleted.
+
+    Args:
+        path: the folder.
+        config, vocabulary: the records.
+        overwrite: whether a run may be there already.
+        fill: is called with the folder, before it has its name, and puts more into it; may raise OSError.
+    """
     path = Path(path)
-    if overwrite and path.exists():
-        remove(path)
     draft = path.with_name(f'.{path.name}.{os.getpid()}')
     try:
         draft.mkdir(parents=True)
         write_json(draft / CONFIG, config)
         write_json(draft / VOCABULARY, vocabulary)
+        if fill is not None:
+            fill(draft)
+        if overwrite and path.exists():
+            remove(path)
         os.replace(draft, path)
     except (OSError, CorpusError) as error:
         shutil.rmtree(draft, ignore_errors=True)
@@ -75,7 +86,7 @@ def create(path, config, vocabulary, overwrite=False):
 def check_run(path):
     """Raises CorpusError unless the folder is a run and nothing else."""
     path = Path(path)
-    known = {CONFIG, VOCABULARY, WEIGHTS, TABLES, STATE, METRICS, SCORES, 'weights.tmp', 'state.tmp'}
+    known = {CONFIG, VOCABULARY, WEIGHTS, TABLES, ENCODER, STATE, METRICS, SCORES, 'weights.tmp', 'state.tmp'}
     names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
     if CONFIG not in names or names - known:
         raise CorpusError(path, None, 'expected a run of this program to overwrite, got something else; '
@@ -176,6 +187,10 @@ def read_config(folder):
                                       'program made it, train again')
     if record['model'] == 'bilstm' and (not isinstance(record.get('word_dim'), int) or record['word_dim'] < 1):
         raise CorpusError(path, None, f'expected "word_dim" to be a positive number, got {record.get("word_dim")!r}')
+    encoder = record.get('encoder')
+    if record['model'] == 'encoder' and not (isinstance(encoder, dict) and sorted(encoder) == ['folder', 'sha256']
+                                             and all(isinstance(value, str) for value in encoder.values())):
+        raise CorpusError(path, None, f'expected "encoder" to have "folder" and "sha256", got {encoder!r}')
     for name in ('scheme', 'found_scheme'):
         if record.get(name) not in SCHEMES:
             raise CorpusError(path, None, f'expected "{name}" to be one of {", ".join(SCHEMES)}, '
@@ -196,15 +211,25 @@ def read_options(folder, config, **others):
     return options
 
 
-def read_vocabulary(folder):
-    """The `Vocabulary` of a run."""
+def read_vocabulary(folder, kind=Vocabulary):
+    """The `Vocabulary` of a run, or another kind of `Tags`."""
     path = Path(folder) / VOCABULARY
     try:
-        return Vocabulary.from_json(read_json(path))
+        return kind.from_json(read_json(path))
     except CorpusError:
         raise
     except ValueError as error:
         raise CorpusError(path, None, str(error)) from None
+
+
+def read_encoder(folder, config, with_weights):
+    """The `EncoderFiles` of a run, and what `read_config` gave of it."""
+    path = Path(folder) / config['encoder']['folder']            # which may be one elsewhere
+    files = EncoderFiles(path, with_weights)
+    if files.checksum(with_weights) != config['encoder']['sha256']:
+        raise CorpusError(path, None, f'expected the encoder that {folder} was trained with, got another or a damaged '
+                                      'one; restore it or train again')
+    return files
 
 
 def read_tensors(path):

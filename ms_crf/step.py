@@ -35,8 +35,8 @@ def make_step(network, optimizer, loss_scale=1.0):
         loss_scale: the loss is multiplied with it before its gradients are taken; for 16-bit floats.
 
     Returns:
-        step(*batch, now, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
-        word ids in place of rows, and the rest what `TaggerNetwork.emissions` and `Optimizer` take.
+        step(now, *batch, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
+        word ids in place of rows, and the rest what `Optimizer` and `TaggerNetwork.emissions` take.
         `keep` comes last and apart, for MindSpore compiles anew for each tuple that it is given.
     """
     network.set_train()                                          # for what is fast in one graph and not in the other
@@ -47,7 +47,7 @@ def make_step(network, optimizer, loss_scale=1.0):
     value_and_grad = ms.value_and_grad(scaled, 0, optimizer.weights)
 
     @ms.jit
-    def step(words, form_words, long_spellings, short_spellings, places, lengths, tags, now, *keep):
+    def step(now, words, form_words, long_spellings, short_spellings, places, lengths, tags, *keep):
         loss, (rows, weights) = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
                                                places, lengths, tags, keep)
         if loss_scale != 1.0:
@@ -55,6 +55,36 @@ def make_step(network, optimizer, loss_scale=1.0):
             weights = [weight / loss_scale for weight in weights]
             loss = loss / loss_scale
         return loss, optimizer(now, words, rows, weights)
+
+    return step
+
+
+def make_plain_step(network, optimizer, count, loss_scale=1.0):
+    """The compiled function of one step of a network without word table.
+
+    Args:
+        network: a `PieceTagger` or an `EncodedTagger`.
+        optimizer: an `Optimizer` of it.
+        count: of the arrays of a batch.
+        loss_scale: as in `make_step`.
+
+    Returns:
+        step(now, *batch, *keep) as of `make_step`; `batch` is what the network takes.
+    """
+    network.set_train()
+
+    def scaled(batch, keep):
+        return network(*batch, keep) * loss_scale
+
+    value_and_grad = ms.value_and_grad(scaled, None, optimizer.weights)
+
+    @ms.jit
+    def step(now, *arrays):
+        loss, weights = value_and_grad(arrays[:count], arrays[count:])
+        if loss_scale != 1.0:
+            weights = [weight / loss_scale for weight in weights]
+            loss = loss / loss_scale
+        return loss, optimizer(now, None, None, weights)
 
     return step
 

@@ -12,7 +12,6 @@ import numpy as np
 CHUNK = 2048               # sentences that are sorted by length together
 CHUNK_TOKENS = 65536       # no more than these, or one sentence
 LOWEST = float(np.finfo(np.float32).min)     # the score of a path that is not there
-CHARACTERS = 0.9           # a model is one of characters if so many of its words are of one
 
 
 class Span(NamedTuple):
@@ -53,9 +52,9 @@ class Tagger:
 
     def __init__(self, decoder, scheme, found_scheme):
         self.scheme, self.found_scheme = scheme, found_scheme
-        self.tags, words = decoder.vocabulary.tags, decoder.vocabulary.words
+        self.tags = decoder.vocabulary.tags
         #: whether the model was trained on single characters, as Chinese text is
-        self.of_characters = sum(len(word) == 1 for word in words) > CHARACTERS * len(words)
+        self.of_characters = decoder.vocabulary.of_characters
         self._decoder = decoder
         plain = scheme == PLAIN
         begins, ends = ([], []) if plain else boundaries(self.tags)
@@ -84,15 +83,12 @@ class Tagger:
             return cls(*MindIRDecoder.load(path))
         config = run_folder.read_config(path)
         if config['model'] == 'hmm':
-            from ms_crf.hmm_decoding import HMMDecoder
-            decoder = HMMDecoder(run_folder.read_hmm(path))
+            from ms_crf.hmm_decoding import HMMDecoder as Decoder
+        elif config['model'] == 'encoder':
+            from ms_crf.piece_decoding import PieceDecoder as Decoder
         else:
-            from ms_crf.assembly import load_network
             from ms_crf.decoding import Decoder
-            vocabulary = run_folder.read_vocabulary(path)
-            network = load_network(path, run_folder.read_options(path, config), vocabulary, config['word_dim'],
-                                   config['scheme'])
-            decoder = Decoder(network, vocabulary, compiled)
+        decoder = Decoder.load(path, config, compiled)
         return cls(decoder, config['scheme'], config['found_scheme'])
 
     @property

@@ -1,6 +1,7 @@
 """The command line of `train.py`: options in, progress and scores out."""
 
 import argparse
+import contextlib
 import json
 import shutil
 import signal
@@ -41,6 +42,15 @@ class Watcher:
 
     def compiled(self, task, length, rows, seconds):
         self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
+
+    @contextlib.contextmanager
+    def reading(self, part, windows):
+        """Gives a function to be called with the number of windows that were read."""
+        began = time.perf_counter()
+        with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc=f'encoding {part}', disable=None,
+                  dynamic_ncols=True) as bar:
+            yield bar.update
+        self.say(f'encoded {part}: {windows:,} windows in {time.perf_counter() - began:.1f} s')
 
     def epoch_begins(self, epoch, epochs, sentences, done):
         self.bar = tqdm(total=sentences, initial=done, unit='sentences', leave=False, mininterval=0.5,

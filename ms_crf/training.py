@@ -9,18 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from ms_crf import run_folder
-from ms_crf.assembly import build_network
-from ms_crf.batches import Batcher, Encoded, make_batch, plan
 from ms_crf.corpora import load, score_in
 from ms_crf.corpus import CorpusError
-from ms_crf.decoding import Decoder
+from ms_crf.encoder_files import EncoderFiles
 from ms_crf.optimizer import BETA1, BETA2, Optimizer
-from ms_crf.schedules import dropout, rate_at, replaced
+from ms_crf.piece_input import PieceInput
+from ms_crf.schedules import dropout, rate_at
 from ms_crf.scoring import as_record, table
 from ms_crf.spans import PLAIN
-from ms_crf.step import make_average, make_step
-from ms_crf.vocabulary import Vocabulary
-from ms_crf.word_vectors import WAYS, read_vectors
+from ms_crf.step import make_average
+from ms_crf.word_input import WordInput
 
 import mindspore as ms
 import numpy as np
@@ -39,28 +37,22 @@ class NotFinite(Exception):
 
 
 class Data:
-    """The corpora of a run as ids, and the vocabulary and vectors that follow from them."""
+    """The corpora of a run, and what the network reads of them.
 
-    def __init__(self, options, watcher):
+    Args:
+        options: `Options`, checked.
+        watcher: see `Watcher` of the command.
+        encoder: the `EncoderFiles` of a run over an encoder, otherwise None.
+    """
+
+    def __init__(self, options, watcher, encoder=None):
         self.paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
         self.corpora = load(self.paths, options.scheme, options.column_pair())
         watcher.corpora(self.corpora)
-        tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in self.corpora.parts.items()}
-        vectors, self.word_dim = {}, options.word_dim
-        others = [sentence for part in ('dev', 'test') for sentence in tokens.get(part, [])]
-        if options.embeddings:
-            distinct = list(dict.fromkeys(token for part in tokens.values() for sentence in part for token in sentence))
-            watcher.say(f'reading {options.embeddings}')
-            vectors, self.word_dim, ways = read_vectors(options.embeddings, distinct)
-            counts = ', '.join(f'{sum(way == found for found in ways.values()):,} {way}' for way in WAYS)
-            watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} distinct words are known '
-                        f'({len(ways) / len(distinct):.1%}): {counts}')
-        self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], self.corpora.tags, vectors,
-                                        options.char_length)
-        self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
-        self.encoded = {
-            part: Encoded(tokens[part], self.vocabulary, [sentence.tags for sentence in sentences])
-            for part, sentences in self.corpora.parts.items()}
+        if encoder is None:
+            self.input = WordInput(options, self.corpora, watcher)
+        else:
+            self.input = PieceInput(options, self.corpora, encoder, watcher)
 
 
 class Training:
@@ -76,28 +68,26 @@ class Training:
     def __init__(self, options, folder, data, watcher):
         self.options, self.folder, self.data, self.watcher = options, Path(folder), data, watcher
         ms.set_seed(options.seed)
-        scheme = data.corpora.scheme
-        self.network = build_network(options, data.vocabulary, data.word_dim, scheme)
-        self.network.word_table.set_data(ms.Tensor(data.rows))
+        self.input = data.input
+        self.network = self.input.network()
         self.optimizer = Optimizer(self.network, options.optimizer, options.momentum, options.weight_decay,
-                                   options.clip, options.crf_rate, options.word_rate)
+                                   options.clip, options.crf_rate, options.word_rate,
+                                   options.encoder_lr / options.learning_rate)
         self.scored, self.average = self.network, None
         if options.average > 0:
-            self.scored = build_network(options, data.vocabulary, data.word_dim, scheme)
+            self.scored = self.input.network()
             self.scored.update_parameters_name('average.')
             for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
                 target.set_data(ms.Tensor(source.asnumpy()))
             self.average = make_average(self.network, self.scored)
-        self.batcher = Batcher(data.encoded['train'], options.batch_size)
-        self.counts = data.encoded['train'].word_counts()
         self.epoch = self.step_in_epoch = self.steps = self.best_epoch = 0
         self.best_score, self.loss_sum = -1.0, 0.0
         self.metrics = []
         if (self.folder / run_folder.STATE).exists():
             self._load_state()
         self.shapes = set()
-        self.step = make_step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
-        self.decoder = Decoder(self.scored, data.vocabulary, partial(watcher.compiled, 'tagging'))
+        self.step = self.input.step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
+        self.decoder = self.input.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     # What is saved and loaded
 
@@ -144,7 +134,7 @@ class Training:
         while self.epoch < self.options.epochs and not self._out_of_patience():
             self.run_epoch()
         self.load_best()
-        parts = [part for part in ('dev', 'test') if part in self.data.encoded]
+        parts = [part for part in ('dev', 'test') if part in self.input.encoded]
         results = {part: self.score(part) for part in parts}
         scores = {'best_epoch': self.best_epoch, 'epochs': self.epoch,
                   **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
@@ -157,24 +147,19 @@ class Training:
     def score(self, part):
         """`Score` of the network that is scored on 'dev' or 'test'."""
         corpora = self.data.corpora
-        predicted = self.decoder.tags(self.data.encoded[part])
+        predicted = self.decoder.tags(self.input.encoded[part])
         return score_in(corpora.found, corpora.gold[part], predicted)
 
     def run_epoch(self):
-        options, encoded = self.options, self.data.encoded['train']
-        generator = np.random.default_rng([options.seed, 1 + self.epoch])
-        unknown = None
-        if options.unknown > 0:
-            unknown = replaced(generator, encoded.tokens, self.counts, options.unknown)
-        batches = plan(self.batcher.shapes_for(encoded), encoded, unknown, generator)
-        codes = encoded.codes(unknown)
+        options, sentences = self.options, len(self.data.corpora.parts['train'])
+        batches = self.input.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
         began = saved = time.perf_counter()
         compiling = 0.0
-        self.watcher.epoch_begins(self.epoch + 1, options.epochs, len(encoded.tokens),
+        self.watcher.epoch_begins(self.epoch + 1, options.epochs, sentences,
                                   sum(len(numbers) for _, numbers in batches[:self.step_in_epoch]))
         for shape, numbers in batches[self.step_in_epoch:]:
             step_began = time.perf_counter()
-            batch = make_batch(encoded, shape, numbers, codes)
+            batch = self.input.batch(shape, numbers)
             loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
             if not np.isfinite(loss) or not np.isfinite(norm):
                 raise NotFinite(self._describe(loss, norm, numbers))
@@ -192,18 +177,18 @@ class Training:
                 self.save_state()
                 saved = time.perf_counter()
         seconds = time.perf_counter() - began - compiling
-        self._end_epoch(seconds, compiling, len(encoded.tokens))
+        self._end_epoch(seconds, compiling, sentences)
 
     def _run_step(self, batch, shape, time_in_epochs):
         options = self.options
-        rates = [options.dropout_embedding] + [options.dropout_between] * options.layers
+        rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
         keep = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
                        options.dropout_kind == 'locked')
         self.steps += 1
         rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, options.epochs, options.warmup,
                        options.decay)
         now = np.array([rate, BETA1 ** self.steps, BETA2 ** self.steps], np.float32)
-        loss, norm = self.step(*map(ms.Tensor, (*batch.inputs, batch.tags, now, *keep)))
+        loss, norm = self.step(*map(ms.Tensor, (now, *batch, *keep)))
         if self.average is not None and self.steps % AVERAGE_EVERY == 0:
             # At first the average is that of the last tenth or so of all steps.
             times = self.steps // AVERAGE_EVERY
@@ -240,19 +225,22 @@ class Training:
 def start(options, watcher, overwrite=False):
     """A new run in `options.save`; nothing is written before all input has been read."""
     run_folder.check_place(options.save, overwrite)
-    data = Data(options, watcher)
+    data = Data(options, watcher, EncoderFiles(options.encoder) if options.encoder else None)
     corpora = data.corpora
-    config = {'format': run_folder.FORMAT, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': data.word_dim,
+    config = {'format': run_folder.FORMAT, **data.input.record(), 'options': options.to_json(),
               'scheme': corpora.scheme, 'found_scheme': corpora.found}
-    run_folder.create(options.save, config, data.vocabulary.to_json(), overwrite)
+    run_folder.create(options.save, config, data.input.vocabulary.to_json(), overwrite, data.input.fill)
     return Training(options, options.save, data, watcher)
 
 
 def resume(folder, options, watcher):
     """Goes on with a run; its files must be what they were."""
-    data = Data(options, watcher)
+    config, encoder = run_folder.read_config(folder), None
+    if config['model'] == 'encoder':
+        encoder = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
+    data = Data(options, watcher, encoder)
     known = run_folder.read_json(Path(folder) / run_folder.VOCABULARY)
-    if known != data.vocabulary.to_json():
+    if known != data.input.vocabulary.to_json():
         raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
                                         'restore them or begin a new run')
     return Training(options, folder, data, watcher)

@@ -8,14 +8,59 @@ import numpy as np
 
 PADDING, UNKNOWN = 0, 1
 FIRST = 2                                                # id of the first word or character of a list
+CHARACTERS = 0.9               # a model is one of characters if so many of its words are of one
 
 
 def _codes(text):
     return np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
 
 
-class Vocabulary:
-    """What a trained model can read and write; the ids of its tensors.
+def mostly_characters(words):
+    """Whether distinct words are those of a model that was trained on single characters, as Chinese text is."""
+    return sum(len(word) == 1 for word in words) > CHARACTERS * len(words)
+
+
+class Tags:
+    """The tags of a model, their ids counted from 0.
+
+    Args:
+        tags: strings.
+        of_characters: whether it was trained on single characters.
+    """
+
+    def __init__(self, tags, of_characters):
+        self.tags, self.of_characters = list(tags), of_characters
+        self._tag_ids = {tag: number for number, tag in enumerate(self.tags)}
+
+    def tag_ids(self, tags):
+        return [self._tag_ids[tag] for tag in tags]
+
+    def to_json(self):
+        return {'tags': self.tags, 'of_characters': self.of_characters}
+
+    @classmethod
+    def from_json(cls, record):
+        """Raises ValueError if the record is not what `to_json` gave."""
+        if not isinstance(record, dict) or sorted(record) != ['of_characters', 'tags']:
+            raise ValueError('expected the keys tags and of_characters')
+        check_strings(record, ['tags'])
+        if not isinstance(record['of_characters'], bool):
+            raise ValueError(f'expected of_characters to be true or false, got {record["of_characters"]!r}')
+        return cls(record['tags'], record['of_characters'])
+
+
+def check_strings(record, names):
+    """Raises ValueError unless these items are lists of distinct strings."""
+    for name in names:
+        items = record[name]
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise ValueError(f'expected {name} to be a list of strings')
+        if len(set(items)) != len(items):
+            raise ValueError(f'expected {name} to be distinct')
+
+
+class Vocabulary(Tags):
+    """What a model over word vectors and characters can read and write; the ids of its tensors.
 
     Args:
         words, characters: strings, their ids counted from 2; 0 is padding, 1 what is not known.
@@ -24,13 +69,12 @@ class Vocabulary:
     """
 
     def __init__(self, words, characters, tags, char_length):
-        self.words, self.characters, self.tags = list(words), list(characters), list(tags)
-        self.char_length = char_length
+        self.words, self.characters, self.char_length = list(words), list(characters), char_length
+        super().__init__(tags, mostly_characters(self.words))
         self._word_ids = {word: number for number, word in enumerate(self.words, FIRST)}
         codes = _codes(''.join(self.characters)).astype(np.int64)
         order = np.argsort(codes)
         self._codes, self._ids = np.append(codes[order], 1 << 32), np.append(order + FIRST, UNKNOWN)
-        self._tag_ids = {tag: number for number, tag in enumerate(self.tags)}
 
     @classmethod
     def of(cls, training, others, tags, vectors, char_length):
@@ -53,9 +97,6 @@ class Vocabulary:
     def word_id(self, word):
         form = form_in(self._word_ids, word)
         return UNKNOWN if form is None else self._word_ids[form]
-
-    def tag_ids(self, tags):
-        return [self._tag_ids[tag] for tag in tags]
 
     def spellings(self, words):
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
@@ -97,12 +138,7 @@ class Vocabulary:
         lists = ('words', 'characters', 'tags')
         if not isinstance(record, dict) or sorted(record) != sorted([*lists, 'char_length']):
             raise ValueError('expected the keys words, characters, tags and char_length')
-        for name in lists:
-            items = record[name]
-            if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-                raise ValueError(f'expected {name} to be a list of strings')
-            if len(set(items)) != len(items):
-                raise ValueError(f'expected {name} to be distinct')
+        check_strings(record, lists)
         if any(len(item) != 1 for item in record['characters']):
             raise ValueError('expected characters to be single ones')
         if not isinstance(record['char_length'], int) or record['char_length'] < 1:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from ms_crf import run_folder, train_command, training
+from ms_crf import run_folder, train_command, training, word_input
 from ms_crf.options import OptionError, Options
 
 import numpy as np
@@ -144,7 +144,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):
 
 def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
-    real = training.make_step
+    real = word_input.make_step
 
     def make(*arguments):
         step, count = real(*arguments), [0]
@@ -154,7 +154,7 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
             count[0] += 1
             return (loss * np.nan if count[0] == 8 else loss), norm
         return poisoned
-    monkeypatch.setattr(training, 'make_step', make)
+    monkeypatch.setattr(word_input, 'make_step', make)
     assert train_command.main([*files(corpora), *SMALL, '--save', str(folder)]) == 2
     message = capsys.readouterr().err
     assert message.startswith('train.py: step 2 of epoch 2: loss nan, norm of gradients ')

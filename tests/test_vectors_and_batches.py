@@ -2,8 +2,19 @@
 
 import gzip
 import itertools
+from functools import partial
 
-from ms_crf.batches import BUCKET_COST, Batcher, Encoded, TaggingShapes, bucket_lengths, buckets, make_batch, plan
+from ms_crf.batches import (
+    BUCKET_COST,
+    Batcher,
+    Encoded,
+    TaggingShapes,
+    bucket_lengths,
+    buckets,
+    cut_by_forms,
+    make_batch,
+    plan,
+)
 from ms_crf.corpora import load, score_in
 from ms_crf.corpus import CorpusError
 from ms_crf.schedules import dropout, rate_at, replaced
@@ -137,7 +148,8 @@ def test_every_sentence_comes_back_from_its_batch(shuffled):
         unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)
         assert 0 < sum(map(sum, unknown)) < sum(map(len, tokens))
     codes, seen = encoded.codes(unknown), []
-    for shape, numbers in plan(batcher.shapes_for(encoded), encoded, unknown, generator if shuffled else None):
+    cut = partial(cut_by_forms, encoded, codes)
+    for shape, numbers in plan(batcher.shapes_for(encoded), encoded.lengths, cut, generator if shuffled else None):
         batch = make_batch(encoded, shape, numbers, codes)
         assert batch.words.shape == batch.form_words.shape == (shape.forms,)
         assert len(batch.long_spellings) == shape.long_forms and len(batch.short_spellings) == shape.short_forms

@@ -1,0 +1,250 @@
+"""A pretrained encoder as a folder: config.json, model.safetensors, and tokenizer.json or vocab.txt.
+
+That is how the Hugging Face hub lays out BERT, RoBERTa and models of their form. The libraries that read it are
+needed only here and are imported when they are.
+"""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from ms_crf.corpus import CorpusError
+
+import numpy as np
+
+CONFIG, WEIGHTS, TOKENIZER, PIECES, TOKENIZER_CONFIG = (
+    'config.json', 'model.safetensors', 'tokenizer.json', 'vocab.txt', 'tokenizer_config.json')
+_BERT, _ROBERTA = ('bert',), ('roberta', 'xlm-roberta', 'camembert')
+_ACTIVATIONS = {'gelu': 'gelu', 'gelu_new': 'gelu_tanh', 'gelu_pytorch_tanh': 'gelu_tanh', 'relu': 'relu'}
+_FLOATS = ('F32', 'F16')
+_SPECIAL = ('[UNK]', '[CLS]', '[SEP]')
+_NEEDED = ("the library {} is not installed, which reads encoders; install what they need with: "
+           "pip install -r requirements-encoder.txt")
+
+
+class Sizes(NamedTuple):
+    """What config.json says, in the names of `Encoder`."""
+
+    vocabulary: int
+    width: int
+    layers: int
+    heads: int
+    inner: int
+    positions: int
+    first_position: int
+    kinds: int
+    activation: str
+    epsilon: float
+
+    @property
+    def longest(self):
+        """How many pieces it takes at most, the special ones among them."""
+        return self.positions - self.first_position
+
+
+class EncoderFiles:
+    """A folder, of which config.json and the tokenizer have been read.
+
+    Args:
+        path: the folder.
+        with_weights: whether the weights have to be there.
+
+    Raises:
+        CorpusError: something is missing, damaged or of another form.
+    """
+
+    def __init__(self, path, with_weights=True):
+        self.path, self.with_weights = Path(path), with_weights
+        if not self.path.is_dir():
+            raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or {PIECES}) '
+                                          'of a BERT or RoBERTa model from the Hugging Face hub into a folder, and '
+                                          'name that folder')
+        self.sizes = _sizes(self.path / CONFIG)
+        self.tokenizer = _tokenizer(self.path)
+        known = self.tokenizer.get_vocab_size()
+        if known > self.sizes.vocabulary:
+            raise CorpusError(self.path / CONFIG, None, f'expected "vocab_size" to be at least {known}, as many pieces '
+                                                        f'as the tokenizer knows, got {self.sizes.vocabulary}')
+        if with_weights and not (self.path / WEIGHTS).is_file():
+            raise CorpusError(self.path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
+                                                         '(not .bin, not in several parts)')
+
+    def weights(self):
+        """The tensors as float32, in the names of `Encoder`'s parameters."""
+        return _weights(self.path / WEIGHTS, self.sizes)
+
+    def checksum(self, with_weights=True):
+        """SHA-256 of what vectors depend on: configuration, tokenizer and weights."""
+        digest = hashlib.sha256()
+        digest.update((self.path / CONFIG).read_bytes())
+        digest.update(self.tokenizer.to_str().encode())
+        if with_weights:
+            with open(self.path / WEIGHTS, 'rb') as file:
+                for block in iter(lambda: file.read(1 << 20), b''):
+                    digest.update(block)
+        return digest.hexdigest()
+
+    def copy(self, path, with_weights=True):
+        """Makes a folder of that name that holds the same; may raise OSError."""
+        path = Path(path)
+        path.mkdir()
+        shutil.copyfile(self.path / CONFIG, path / CONFIG)
+        (path / TOKENIZER).write_text(self.tokenizer.to_str(), encoding='utf-8')
+        if with_weights:
+            shutil.copyfile(self.path / WEIGHTS, path / WEIGHTS)
+
+
+def _object(path):
+    try:
+        record = json.loads(path.read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        raise CorpusError(path, None, 'no such file; expected that of a pretrained encoder') from None
+    except (ValueError, OSError) as error:
+        raise CorpusError(path, None, f'expected JSON: {error}') from None
+    if not isinstance(record, dict):
+        raise CorpusError(path, None, f'expected a JSON object, got {type(record).__name__}')
+    return record
+
+
+def _sizes(path):
+    record = _object(path)
+
+    def fault(key, expected):
+        return CorpusError(path, None, f'expected "{key}" to be {expected}, got {record.get(key)!r}')
+
+    def number(key, least=1):
+        value = record.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise fault(key, f'a whole number of at least {least}')
+        return value
+
+    kind = record.get('model_type')
+    if kind not in (*_BERT, *_ROBERTA):
+        raise fault('model_type', f'one of {", ".join((*_BERT, *_ROBERTA))}')
+    if record.get('position_embedding_type', 'absolute') != 'absolute':
+        raise fault('position_embedding_type', "'absolute'")
+    if record.get('is_decoder'):
+        raise fault('is_decoder', 'false')
+    if record.get('embedding_size', record.get('hidden_size')) != record.get('hidden_size'):
+        raise fault('embedding_size', 'the same as "hidden_size"')
+    if record.get('hidden_act') not in _ACTIVATIONS:
+        raise fault('hidden_act', f'one of {", ".join(_ACTIVATIONS)}')
+    epsilon = record.get('layer_norm_eps', 1e-12)
+    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
+        raise fault('layer_norm_eps', 'a number between 0 and 1')
+    width, heads = number('hidden_size'), number('num_attention_heads')
+    if width % heads:
+        raise fault('num_attention_heads', f'a divisor of "hidden_size", {width}')
+    first = number('pad_token_id', 0) + 1 if kind in _ROBERTA else 0     # RoBERTa counts positions from there
+    return Sizes(number('vocab_size'), width, number('num_hidden_layers'), heads, number('intermediate_size'),
+                 number('max_position_embeddings', first + 8), first, number('type_vocab_size'),
+                 _ACTIVATIONS[record['hidden_act']], epsilon)
+
+
+def _tokenizer(folder):
+    """A tokenizer of the library, without what cuts or fills sentences."""
+    try:
+        import tokenizers
+    except ImportError:
+        raise CorpusError(folder, None, _NEEDED.format('tokenizers')) from None
+    path = folder / TOKENIZER
+    if not path.is_file() and not (folder / PIECES).is_file():
+        raise CorpusError(path, None, f'no such file; expected it, or {PIECES}')
+    if path.is_file():
+        record = _object(path)
+        # Words come one by one; where blanks are part of the pieces, each word has one before it, as in running text.
+        steps = record.get('pre_tokenizer') or {}
+        for step in (steps, *(steps.get('pretokenizers') or ())):
+            if step.get('type') == 'ByteLevel':
+                step['add_prefix_space'] = True
+        text = json.dumps(record)
+    else:
+        path = folder / PIECES
+        text = _of_pieces(path, folder / TOKENIZER_CONFIG, tokenizers)
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:                   # the library raises nothing more special
+        raise CorpusError(path, None, f'expected a tokenizer as the library tokenizers reads it: {error}') from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def _of_pieces(path, config, tokenizers):
+    """The text of a WordPiece tokenizer, from a list of pieces."""
+    try:
+        pieces = path.read_text(encoding='utf-8').split('\n')
+    except (ValueError, OSError) as error:
+        raise CorpusError(path, None, f'expected a piece a line, in UTF-8: {error}') from None
+    for piece in _SPECIAL:
+        if piece not in pieces:
+            raise CorpusError(path, None, f'expected a line {piece}, got none')
+    options = _object(config) if config.is_file() else {}
+    # Without its configuration, a list without capitals is one of lower case.
+    capitals = any(piece != piece.lower() for piece in pieces if not piece.startswith('['))
+    made = tokenizers.BertWordPieceTokenizer(
+        {piece: number for number, piece in enumerate(pieces) if piece},
+        lowercase=options.get('do_lower_case', not capitals), strip_accents=options.get('strip_accents'),
+        handle_chinese_chars=options.get('tokenize_chinese_chars', True))
+    return made.to_str()
+
+
+def _names(sizes):
+    """For each parameter of `Encoder`, the tensors that are put together for it, and their shape."""
+    width, inner = sizes.width, sizes.inner
+    yield 'pieces', ['embeddings.word_embeddings.weight'], (sizes.vocabulary, width)
+    yield 'positions', ['embeddings.position_embeddings.weight'], (sizes.positions, width)
+    yield 'kinds', ['embeddings.token_type_embeddings.weight'], (sizes.kinds, width)
+    norms, products = [('norm', 'embeddings.LayerNorm')], []
+    for number in range(sizes.layers):
+        ours, theirs = f'layers.{number}', f'encoder.layer.{number}'
+        norms += [(f'{ours}.attention_norm', f'{theirs}.attention.output.LayerNorm'),
+                  (f'{ours}.norm', f'{theirs}.output.LayerNorm')]
+        products += [(f'{ours}.attention.inputs',
+                      [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')], (width, width)),
+                     (f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], (width, width)),
+                     (f'{ours}.inner', [f'{theirs}.intermediate.dense'], (inner, width)),
+                     (f'{ours}.outer', [f'{theirs}.output.dense'], (width, inner))]
+    for ours, theirs in norms:
+        for name, other in (('gamma', 'weight'), ('beta', 'bias')):
+            yield f'{ours}.{name}', [f'{theirs}.{other}'], (width,)
+    for ours, theirs, shape in products:
+        yield f'{ours}.weight', [f'{name}.weight' for name in theirs], shape
+        yield f'{ours}.bias', [f'{name}.bias' for name in theirs], shape[:1]
+
+
+def _weights(path, sizes):
+    try:
+        import safetensors
+    except ImportError:
+        raise CorpusError(path, None, _NEEDED.format('safetensors')) from None
+    try:
+        with safetensors.safe_open(path, 'numpy') as file:
+            present = set(file.keys())
+            prefix = next((prefix for prefix in ('bert.', 'roberta.')
+                           if f'{prefix}embeddings.word_embeddings.weight' in present), '')
+            return {ours: np.concatenate([_tensor(file, path, present, prefix + name, shape) for name in theirs])
+                    for ours, theirs, shape in _names(sizes)}
+    except (safetensors.SafetensorError, OSError) as error:
+        raise CorpusError(path, None, f'expected tensors in the format safetensors: {error}') from None
+
+
+def _tensor(file, path, present, name, shape):
+    # Weights that came from TensorFlow call those of a norm gamma and beta.
+    older = name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace('LayerNorm.bias', 'LayerNorm.beta')
+    found = next((known for known in (name, older) if known in present), None)
+    if found is None:
+        raise CorpusError(path, None, f'expected a tensor {name}, got none')
+    tensor = file.get_slice(found)
+    if tuple(tensor.get_shape()) != shape:
+        raise CorpusError(path, None, f'expected {found} of shape {shape}, as config.json says, '
+                                      f'got {tuple(tensor.get_shape())}')
+    if tensor.get_dtype() not in _FLOATS:
+        raise CorpusError(path, None, f'expected {found} of type {" or ".join(_FLOATS)}, got {tensor.get_dtype()}; '
+                                      'save the model in 32 bits')
+    array = file.get_tensor(found).astype(np.float32)
+    if not np.isfinite(array).all():
+        raise CorpusError(path, None, f'expected {found} to be finite numbers, got others among them')
+    return array

@@ -1,0 +1,51 @@
+"""Tagging by a network over an encoder, in compiled graphs of fixed shapes, as `decoding` does it from words."""
+
+from ms_crf import run_folder
+from ms_crf.assembly import load_encoded
+from ms_crf.batches import TaggingShapes
+from ms_crf.decoding import ROWS, GraphDecoder
+from ms_crf.encoding import Reader
+from ms_crf.pieces import Pieces, piece_batch
+from ms_crf.vocabulary import Tags
+
+
+def read_parts(folder, config):
+    """(options, `Tags`, `EncoderFiles`) of a run over an encoder."""
+    options = run_folder.read_options(folder, config)
+    files = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
+    return options, run_folder.read_vocabulary(folder, Tags), files
+
+
+class PieceDecoder(GraphDecoder):
+    """Tags with a network over an encoder.
+
+    Args:
+        network: a `PieceTagger`.
+        vocabulary: its `Tags`.
+        reader: a `Reader` of its encoder.
+        files: `EncoderFiles` of the encoder.
+        compiled: as in `GraphDecoder`.
+    """
+
+    def __init__(self, network, vocabulary, reader, files, compiled=None):
+        super().__init__(network, vocabulary, compiled)
+        self.reader, self.files = reader, files
+        self._shapes = TaggingShapes(ROWS)
+
+    @classmethod
+    def load(cls, folder, config, compiled=None):
+        """As `Decoder.load`."""
+        options, vocabulary, files = read_parts(folder, config)
+        network = load_encoded(folder, options, vocabulary, files, config['scheme'])
+        return cls(network.tagger, vocabulary, Reader(network.encoder), files, compiled)
+
+    def encode(self, sentences):
+        """Lists of tokens, none of them empty, as `run` takes them."""
+        return Pieces(sentences, self.files.tokenizer, self.files.sizes.longest)
+
+    def inputs(self, encoded):
+        """As `Decoder.inputs`."""
+        vectors = self.reader.vectors(encoded) if encoded.vectors is None else encoded.vectors
+        for shape, numbers in self._shapes.plan(encoded.sizes):
+            batch = piece_batch(encoded, shape, numbers)
+            yield shape, numbers, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)

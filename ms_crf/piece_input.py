@@ -1,0 +1,84 @@
+"""What a training over a pretrained encoder reads, as `word_input` has it for one over words.
+
+A frozen encoder reads each sentence once, before the first epoch; a tuned one is part of the step.
+"""
+
+from ms_crf import run_folder
+from ms_crf.assembly import build_piece_network, load_encoder
+from ms_crf.batches import plan
+from ms_crf.encoding import Reader
+from ms_crf.piece_decoding import PieceDecoder
+from ms_crf.piece_network import EncodedTagger
+from ms_crf.pieces import Pieces, cut_rows, piece_batch, piece_shapes, window_arrays, windows_at_most
+from ms_crf.step import make_plain_step
+from ms_crf.vocabulary import Tags, mostly_characters
+
+
+class PieceInput:
+    """The corpora of a run as pieces of words.
+
+    Args:
+        options: `Options`.
+        corpora: what `load` gave.
+        files: `EncoderFiles`.
+        watcher: see `Watcher` of the command.
+    """
+
+    def __init__(self, options, corpora, files, watcher):
+        self.options, self.scheme, self.files = options, corpora.scheme, files
+        self.tuned = options.encoder_lr > 0
+        words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
+        self.vocabulary = Tags(corpora.tags, mostly_characters(words))
+        self.encoded = {
+            part: Pieces([sentence.tokens for sentence in sentences], files.tokenizer, files.sizes.longest,
+                         [self.vocabulary.tag_ids(sentence.tags) for sentence in sentences])
+            for part, sentences in corpora.parts.items()}
+        pieces, tokens = (sum(int(values.sum()) for values in found) for found in zip(
+            *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))
+        watcher.say(f'{pieces / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
+                    f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
+        self.checksum = files.checksum(with_weights=not self.tuned)
+        self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
+        if not self.tuned:
+            self._reader = Reader(load_encoder(files), self.checksum, options.encoder_cache or None)
+            for part in ('train', 'dev'):
+                encoded = self.encoded[part]
+                with watcher.reading(part, len(encoded.windows)) as done:
+                    encoded.vectors = self._reader.vectors(encoded, done)
+
+    def record(self):
+        """What config.json says of the model."""
+        folder = str(self.files.path.absolute()) if self.options.encoder_link else run_folder.ENCODER
+        return {'model': 'encoder', 'encoder': {'folder': folder, 'sha256': self.checksum}}
+
+    def fill(self, folder):
+        """Puts the encoder into a new run directory, unless it is linked to."""
+        if not self.options.encoder_link:
+            self.files.copy(folder / run_folder.ENCODER, with_weights=not self.tuned)
+
+    def network(self):
+        """A new network with its first weights: a `PieceTagger`, or an `EncodedTagger` if the encoder is tuned."""
+        tagger = build_piece_network(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
+        return EncodedTagger(load_encoder(self.files), tagger) if self.tuned else tagger
+
+    def step(self, network, optimizer, loss_scale):
+        """As `WordInput.step`."""
+        return make_plain_step(network, optimizer, 7 if self.tuned else 5, loss_scale)
+
+    def decoder(self, network, compiled):
+        reader, tagger = (Reader(network.encoder), network.tagger) if self.tuned else (self._reader, network)
+        return PieceDecoder(tagger, self.vocabulary, reader, self.files, compiled)
+
+    def plan(self, generator):
+        """(shape, sentence numbers) of the batches of an epoch."""
+        return plan(self._shapes, self.encoded['train'].sizes, cut_rows, generator)
+
+    def batch(self, shape, numbers):
+        """The arrays of a step."""
+        encoded = self.encoded['train']
+        batch = piece_batch(encoded, shape, numbers)
+        if not self.tuned:
+            return batch.vectors(encoded.vectors), *batch[1:]
+        windows = shape.rows * windows_at_most(shape.length, encoded.room)
+        length = min(shape.length, encoded.room) + encoded.specials.count
+        return *window_arrays(encoded, batch, numbers, windows, length), *batch[1:]
