@@ -5,6 +5,7 @@ needed only here and are imported when they are.
 """
 
 import hashlib
+import importlib
 import json
 import shutil
 from pathlib import Path
@@ -20,8 +21,6 @@ _BERT, _ROBERTA = ('bert',), ('roberta', 'xlm-roberta', 'camembert')
 _ACTIVATIONS = {'gelu': 'gelu', 'gelu_new': 'gelu_tanh', 'gelu_pytorch_tanh': 'gelu_tanh', 'relu': 'relu'}
 _FLOATS = ('F32', 'F16')
 _SPECIAL = ('[UNK]', '[CLS]', '[SEP]')
-_NEEDED = ("the library {} is not installed, which reads encoders; install what they need with: "
-           "pip install -r requirements-encoder.txt")
 
 
 class Sizes(NamedTuple):
@@ -145,13 +144,7 @@ def _sizes(path):
 
 def _tokenizer(folder):
     """A tokenizer of the library, without what cuts or fills sentences."""
-    try:
-        import tokenizers
-    except ImportError:
-        raise CorpusError(folder, None, _NEEDED.format('tokenizers')) from None
     path = folder / TOKENIZER
-    if not path.is_file() and not (folder / PIECES).is_file():
-        raise CorpusError(path, None, f'no such file; expected it, or {PIECES}')
     if path.is_file():
         record = _object(path)
         # Words come one by one; where blanks are part of the pieces, each word has one before it, as in running text.
@@ -160,19 +153,39 @@ def _tokenizer(folder):
             if step.get('type') == 'ByteLevel':
                 step['add_prefix_space'] = True
         text = json.dumps(record)
-    else:
+    elif (folder / PIECES).is_file():
         path = folder / PIECES
-        text = _of_pieces(path, folder / TOKENIZER_CONFIG, tokenizers)
+        text = _of_pieces(path, folder / TOKENIZER_CONFIG)
+    else:
+        raise CorpusError(path, None, f'no such file; expected it, or {PIECES}')
     try:
-        tokenizer = tokenizers.Tokenizer.from_str(text)
+        return tokenizer_of(text)
+    except ValueError as error:
+        raise CorpusError(path, None, str(error)) from None
+
+
+def tokenizer_of(text):
+    """A tokenizer of the library from its JSON; raises ValueError if it is none."""
+    try:
+        tokenizer = _library('tokenizers').Tokenizer.from_str(text)
+    except CorpusError:
+        raise
     except Exception as error:                   # the library raises nothing more special
-        raise CorpusError(path, None, f'expected a tokenizer as the library tokenizers reads it: {error}') from None
+        raise ValueError(f'expected a tokenizer as the library tokenizers reads it: {error}') from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
-def _of_pieces(path, config, tokenizers):
+def _library(name):
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise CorpusError(name, None, 'this library, which encoders need, is not installed; do: '
+                                      'pip install -r requirements-encoder.txt') from None
+
+
+def _of_pieces(path, config):
     """The text of a WordPiece tokenizer, from a list of pieces."""
     try:
         pieces = path.read_text(encoding='utf-8').split('\n')
@@ -184,7 +197,7 @@ def _of_pieces(path, config, tokenizers):
     options = _object(config) if config.is_file() else {}
     # Without its configuration, a list without capitals is one of lower case.
     capitals = any(piece != piece.lower() for piece in pieces if not piece.startswith('['))
-    made = tokenizers.BertWordPieceTokenizer(
+    made = _library('tokenizers').BertWordPieceTokenizer(
         {piece: number for number, piece in enumerate(pieces) if piece},
         lowercase=options.get('do_lower_case', not capitals), strip_accents=options.get('strip_accents'),
         handle_chinese_chars=options.get('tokenize_chinese_chars', True))
@@ -216,10 +229,7 @@ def _names(sizes):
 
 
 def _weights(path, sizes):
-    try:
-        import safetensors
-    except ImportError:
-        raise CorpusError(path, None, _NEEDED.format('safetensors')) from None
+    safetensors = _library('safetensors')
     try:
         with safetensors.safe_open(path, 'numpy') as file:
             present = set(file.keys())

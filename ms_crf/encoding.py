@@ -57,8 +57,8 @@ class Reader:
     def _read_windows(self, encoded, done):
         """(place of the first of them, vectors) of the pieces that each window supplies."""
         before, room = len(encoded.specials.before), encoded.room + encoded.specials.count
-        lengths = encoded.windows[:, 1] - encoded.windows[:, 0] + encoded.specials.count
-        for (length, rows), numbers in self._shapes.plan(lengths) if len(lengths) else ():
+        plan = self._shapes.plan(encoded.window_lengths) if len(encoded.windows) else ()
+        for (length, rows), numbers in plan:
             ids, counts = encoded.window_batch(numbers, rows, min(length, room))
             found = self._read(ms.Tensor(ids), ms.Tensor(counts)).asnumpy()
             for vectors, (begin, _, first, last) in zip(found, encoded.windows[numbers].tolist()):

@@ -7,38 +7,21 @@ import sys
 from pathlib import Path
 
 from ms_crf import run_folder
-from ms_crf.assembly import load_network
+from ms_crf.assembly import load_encoded, load_network
 from ms_crf.backtrace import post_decode
-from ms_crf.batches import PADDING, Encoded
 from ms_crf.corpus import CorpusError
+from ms_crf.graph_input import PieceGraphInput, WordGraphInput
 from ms_crf.options import OptionError
-from ms_crf.served import Served, ServedWithoutCharacters
+from ms_crf.served import Served, ServedPieces, ServedWithoutCharacters
 from ms_crf.spans import SCHEMES
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
-from ms_crf.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ms_crf.vocabulary import Tags
 
 import mindspore as ms
 import numpy as np
 from mindspore import nn
 
 FORMAT = 1
-ROWS, TOKENS = 512, 16384      # of a batch at most, where the graph takes any number
-
-
-def inputs_of(with_characters, characters, static=None):
-    """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
-
-    Args:
-        with_characters: whether the network reads characters.
-        characters: how many of a word.
-        static: (batch, length), or None for any.
-    """
-    batch, length = static or (None, None)
-    words = batch * length if static else None
-    inputs = {'words': (words,), 'spellings': (words, characters), 'places': (batch, length), 'lengths': (batch,)}
-    if not with_characters:
-        del inputs['spellings']
-    return inputs
 
 
 def outputs_of(output, num_tags, static=None):
@@ -69,15 +52,22 @@ def export(folder, path, output=PATHS, static=None):
         static: (batch, length) for a graph of these alone, or None for any.
     """
     config = run_folder.read_config(folder)
-    if config['model'] != 'bilstm':
-        raise CorpusError(folder, None, f'expected a run of --model bilstm, got {config["model"]}, which is no graph')
+    if config['model'] == 'hmm':
+        raise CorpusError(folder, None, 'expected a run of --model bilstm, got hmm, which is no graph')
     options = run_folder.read_options(folder, config)
-    vocabulary = run_folder.read_vocabulary(folder)
     if output == EMISSIONS and options.head != 'crf':
         raise OptionError('--emissions needs a run with --head crf, got softmax: there is nothing to trace back')
-    network = load_network(folder, options, vocabulary, config['word_dim'], config['scheme'])
-    inputs = inputs_of(network.with_characters, vocabulary.char_length, static)
-    cell = (Served if network.with_characters else ServedWithoutCharacters)(network, output)
+    if config['model'] == 'encoder':
+        vocabulary = run_folder.read_vocabulary(folder, Tags)
+        files = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
+        given = PieceGraphInput(vocabulary, files.tokenizer, files.sizes.longest)
+        cell = ServedPieces(load_encoded(folder, options, vocabulary, files, config['scheme']), output)
+    else:
+        vocabulary = run_folder.read_vocabulary(folder)
+        network = load_network(folder, options, vocabulary, config['word_dim'], config['scheme'])
+        given = WordGraphInput(vocabulary, network.with_characters)
+        cell = (Served if network.with_characters else ServedWithoutCharacters)(network, output)
+    inputs = given.inputs(static)
     path = Path(path)
     draft = path.with_name(f'.{os.getpid()}.{path.name}')
     try:
@@ -88,8 +78,7 @@ def export(folder, path, output=PATHS, static=None):
             'format': FORMAT, 'graph': path.name, 'sha256': _checksum(draft), 'output': output, 'static': static,
             'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
             'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
-            'scheme': config['scheme'], 'found_scheme': config['found_scheme'],
-            'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **vocabulary.to_json()}
+            'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}
         os.replace(draft, path)
         run_folder.write_json(record_of(path), record)
     except OSError as error:
@@ -126,15 +115,14 @@ def _checksum(path):
 
 
 def _read_record(path):
-    """The record of a graph, its vocabulary and its inputs; raises CorpusError if anything of it is wrong."""
+    """The record of a graph and what it is given; raises CorpusError if anything of it is wrong."""
     name = record_of(path)
     record = run_folder.read_json(name)
     if not isinstance(record, dict) or record.get('format') != FORMAT:
         raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
                                       'export again')
     try:
-        vocabulary = Vocabulary.from_json({key: record.get(key)
-                                           for key in ('words', 'characters', 'tags', 'char_length')})
+        given = (PieceGraphInput if 'tokenizer' in record else WordGraphInput).from_json(record)
     except ValueError as error:
         raise CorpusError(name, None, str(error)) from None
     for key, values in (('scheme', SCHEMES), ('found_scheme', SCHEMES), ('output', (PATHS, CONFIDENCES, EMISSIONS))):
@@ -145,10 +133,9 @@ def _read_record(path):
     if static is not None and not (isinstance(static, list) and len(static) == 2
                                    and all(isinstance(size, int) and size > 0 for size in static)):
         raise CorpusError(name, None, f'expected "static" to be batch and length or null, got {static!r}')
-    given = record.get('inputs')
+    inputs, found = given.inputs(static), record.get('inputs')
     names = [entry.get('name') if isinstance(entry, dict) else None
-             for entry in given] if isinstance(given, list) else None
-    inputs = inputs_of(names is not None and 'spellings' in names, vocabulary.char_length, static)
+             for entry in found] if isinstance(found, list) else None
     if names != list(inputs):
         raise CorpusError(name, None, f'expected "inputs" to be {", ".join(inputs)}, got {names}')
     if not Path(path).is_file():
@@ -156,7 +143,7 @@ def _read_record(path):
     if _checksum(path) != record.get('sha256'):
         raise CorpusError(path, None, f'expected the graph that {name} was written with, got another or a damaged one; '
                                       'copy both files again, or export again')
-    return record, vocabulary, inputs
+    return record, given
 
 
 class MindIRDecoder:
@@ -164,19 +151,20 @@ class MindIRDecoder:
 
     Args:
         graph: takes tensors, in the order of the inputs.
-        vocabulary: `Vocabulary` of its record.
+        given: `WordGraphInput` or `PieceGraphInput`, that makes them.
         output: 'paths', 'confidences' or 'emissions'.
-        inputs: their names and shapes.
+        static: (batch, length) that the graph takes, or None for any.
     """
 
-    def __init__(self, graph, vocabulary, output, inputs):
-        self.graph, self.vocabulary, self.output, self.inputs = graph, vocabulary, output, inputs
+    def __init__(self, graph, given, output, static):
+        self.graph, self.given, self.output, self.static = graph, given, output, static
+        self.vocabulary, self.encode = given.vocabulary, given.encode
         self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
 
     @classmethod
     def load(cls, path):
         """(decoder, scheme, found_scheme) from a graph and its record."""
-        record, vocabulary, inputs = _read_record(path)
+        record, given = _read_record(path)
         try:
             with _without_standard_error():
                 graph = nn.GraphCell(ms.load(str(path)))
@@ -184,18 +172,17 @@ class MindIRDecoder:
             first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise CorpusError(path, None, f'expected a MindIR graph that MindSpore can load: {first}') from None
         if record['static'] is None:
-            graph.set_inputs(*_placeholders(inputs))
-        return cls(graph, vocabulary, record['output'], inputs), record['scheme'], record['found_scheme']
-
-    def encode(self, sentences):
-        """As `Decoder.encode`."""
-        return Encoded(sentences, self.vocabulary)
+            graph.set_inputs(*_placeholders(given.inputs()))
+        decoder = cls(graph, given, record['output'], record['static'])
+        return decoder, record['scheme'], record['found_scheme']
 
     def run(self, encoded, task=PATHS, count=1):
         """As `Decoder.run`, for 'paths' and, if the graph gives them, 'confidences'."""
-        for numbers in self._batches(encoded.lengths):
+        names = list(self.given.inputs())
+        for numbers in self._batches(self.given.sizes(encoded)):
             lengths = encoded.lengths[numbers]
-            arrays = [tensor.asnumpy() for tensor in self.graph(*self._tensors(encoded, numbers))]
+            inputs = self.given.arrays(encoded, numbers, self.static)
+            arrays = [tensor.asnumpy() for tensor in self.graph(*(ms.Tensor(inputs[name]) for name in names))]
             if self.output == EMISSIONS:
                 score, history = arrays
                 paths = post_decode(score[:len(numbers)], history[:, :len(numbers)], lengths)
@@ -204,32 +191,18 @@ class MindIRDecoder:
                 arrays = [padded, score[:len(numbers)].max(1)]
             yield numbers, arrays if task == CONFIDENCES else arrays[:2]
 
-    def _batches(self, lengths):
-        """Numbers of sentences of similar lengths."""
-        rows, longest = self.inputs['places']
-        if rows is not None and lengths.max() > longest:
-            raise OptionError(f'the graph takes sentences of up to {longest} tokens, got one of {lengths.max()}; '
-                              'export one without --static, or with a greater length')
-        order, batch = np.argsort(lengths, kind='stable'), []
+    def _batches(self, sizes):
+        """Numbers of sentences of similar sizes."""
+        rows, longest = self.static or (self.given.rows, None)
+        if longest is not None and sizes.max() > longest:
+            raise OptionError(f'the graph takes sentences of up to {longest} {self.given.unit}, got one of '
+                              f'{sizes.max()}; export one without --static, or with a greater length')
+        order, batch = np.argsort(sizes, kind='stable'), []
         for number in order:
             # The next is at least as long as all before it.
-            too_many = rows is None and lengths[number] * (len(batch) + 1) > TOKENS
-            if batch and (too_many or len(batch) == (rows or ROWS)):
+            too_many = longest is None and sizes[number] * (len(batch) + 1) > self.given.tokens
+            if batch and (too_many or len(batch) == rows):
                 yield np.array(batch)
                 batch = []
             batch.append(number)
         yield np.array(batch)
-
-    def _tensors(self, encoded, numbers):
-        forms, flat = np.unique(np.concatenate([encoded.tokens[number] for number in numbers]), return_inverse=True)
-        rows, length = self.inputs['places']
-        words, = self.inputs['words']
-        lengths = np.zeros(rows or len(numbers), np.int32)
-        lengths[:len(numbers)] = encoded.lengths[numbers]
-        length, words = length or lengths.max(), words or len(forms)
-        arrays = {'words': np.full(words, PADDING, np.int32), 'places': np.zeros((len(lengths), length), np.int32),
-                  'spellings': np.full((words, encoded.spelling_of.shape[1]), PADDING, np.int32), 'lengths': lengths}
-        arrays['words'][:len(forms)] = encoded.word_of[forms]
-        arrays['spellings'][:len(forms)] = encoded.spelling_of[forms]
-        arrays['places'][np.arange(length) < lengths[:, None]] = flat
-        return [ms.Tensor(arrays[name]) for name in self.inputs]

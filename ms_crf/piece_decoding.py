@@ -9,13 +9,6 @@ from ms_crf.pieces import Pieces, piece_batch
 from ms_crf.vocabulary import Tags
 
 
-def read_parts(folder, config):
-    """(options, `Tags`, `EncoderFiles`) of a run over an encoder."""
-    options = run_folder.read_options(folder, config)
-    files = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
-    return options, run_folder.read_vocabulary(folder, Tags), files
-
-
 class PieceDecoder(GraphDecoder):
     """Tags with a network over an encoder.
 
@@ -35,7 +28,8 @@ class PieceDecoder(GraphDecoder):
     @classmethod
     def load(cls, folder, config, compiled=None):
         """As `Decoder.load`."""
-        options, vocabulary, files = read_parts(folder, config)
+        options, vocabulary = run_folder.read_options(folder, config), run_folder.read_vocabulary(folder, Tags)
+        files = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
         network = load_encoded(folder, options, vocabulary, files, config['scheme'])
         return cls(network.tagger, vocabulary, Reader(network.encoder), files, compiled)
 

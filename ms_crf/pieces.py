@@ -65,6 +65,8 @@ class Pieces:
         #: vectors of all pieces (pieces, width), where they have been computed
         self.vectors = None
         self.windows, self.windows_of = self._cut()
+        #: pieces of every window, the special ones among them
+        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.count
 
     def _cut(self):
         """(begin, end, first, last) of every window, and for each sentence the number of its first window, and the end.
@@ -84,10 +86,10 @@ class Pieces:
     def window_batch(self, numbers, rows, length):
         """What an encoder takes: ids (rows, length) and lengths (rows,) of these windows, special pieces among them."""
         before, behind = self.specials
-        begins, ends = self.windows[numbers, 0], self.windows[numbers, 1]
+        begins = self.windows[numbers, 0]
         ids, lengths = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
-        lengths[:len(numbers)] = ends - begins + self.specials.count
-        row, position = spread(ends - begins)
+        lengths[:len(numbers)] = self.window_lengths[numbers]
+        row, position = spread(self.window_lengths[numbers] - self.specials.count)
         ids[row, len(before) + position] = self.ids[begins[row] + position]
         ids[:len(numbers), :len(before)] = before
         if len(behind):

@@ -1,0 +1,76 @@
+"""Folders of small encoders with random weights, as the Hugging Face hub lays them out, and the peer that reads them."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+LETTERS = 'abcdefghijklmnopqrstuvwxyz'
+PIECES = [*SPECIAL, *LETTERS, *(f'##{letter}' for letter in LETTERS), 'to', 'in', 'at', 'on', 'by', 'of', 'the', '##an',
+          '##el', '.', 'X', 'Y', 'Xan', 'Yel']
+CONFIG = {'model_type': 'bert', 'vocab_size': len(PIECES), 'hidden_size': 12, 'num_hidden_layers': 2,
+          'num_attention_heads': 3, 'intermediate_size': 20, 'max_position_embeddings': 20, 'type_vocab_size': 2,
+          'hidden_act': 'gelu', 'layer_norm_eps': 1e-12, 'pad_token_id': 0}
+
+
+def tensors(config=CONFIG, prefix='', seed=0):
+    """Random weights under the names that BERT's have."""
+    generator = np.random.default_rng(seed)
+    width, inner = config['hidden_size'], config['intermediate_size']
+    shapes = {f'embeddings.{name}_embeddings.weight': (config[rows], width) for name, rows in (
+        ('word', 'vocab_size'), ('position', 'max_position_embeddings'), ('token_type', 'type_vocab_size'))}
+    norms = ['embeddings.LayerNorm']
+    for layer in (f'encoder.layer.{number}' for number in range(config['num_hidden_layers'])):
+        norms += [f'{layer}.attention.output.LayerNorm', f'{layer}.output.LayerNorm']
+        for name, outputs, inputs in (('attention.self.query', width, width), ('attention.self.key', width, width),
+                                      ('attention.self.value', width, width), ('attention.output.dense', width, width),
+                                      ('intermediate.dense', inner, width), ('output.dense', width, inner)):
+            shapes[f'{layer}.{name}.weight'], shapes[f'{layer}.{name}.bias'] = (outputs, inputs), (outputs,)
+    found = {name: generator.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    for norm in norms:
+        found[f'{norm}.weight'] = generator.normal(1, 0.3, width).astype(np.float32)
+        found[f'{norm}.bias'] = generator.normal(0, 0.3, width).astype(np.float32)
+    return {prefix + name: array for name, array in found.items()}
+
+
+def make_folder(path, config=CONFIG, arrays=None):
+    """A BERT of lower and upper case with vocab.txt."""
+    numpy = pytest.importorskip('safetensors.numpy')
+    pytest.importorskip('tokenizers')
+    path = Path(path)
+    path.mkdir()
+    (path / 'config.json').write_text(json.dumps(config))
+    (path / 'vocab.txt').write_text('\n'.join(PIECES) + '\n')
+    numpy.save_file(tensors(config) if arrays is None else arrays, path / 'model.safetensors')
+    return path
+
+
+def peer_of(path):
+    """A function from lists of words to a list of (vectors of pieces, words of pieces), by transformers on PyTorch."""
+    transformers, torch = pytest.importorskip('transformers'), pytest.importorskip('torch')
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        transformers.logging.set_verbosity_error()
+        transformers.logging.disable_progress_bar()
+        model = transformers.AutoModel.from_pretrained(path).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(path, add_prefix_space=True)
+
+    def read(sentences):
+        found = []
+        order = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
+        for first in range(0, len(order), 8):
+            numbers = order[first:first + 8]
+            inputs = tokenizer([sentences[number] for number in numbers], is_split_into_words=True, padding=True,
+                               return_tensors='pt')
+            with torch.no_grad():
+                hidden = model(**inputs).last_hidden_state.numpy()
+            for row, number in enumerate(numbers):
+                words = inputs.word_ids(row)
+                real = [place for place, word in enumerate(words) if word is not None]
+                found.append((number, hidden[row, real], [words[place] for place in real]))
+        return [(vectors, words) for _, vectors, words in sorted(found, key=lambda item: item[0])]
+    read.model = model
+    return read
