@@ -250,12 +250,10 @@ class TaggingShapes:
 
     Args:
         rows: of a batch.
-        room: batches of longer sentences have fewer rows.
-        cost: of compiling a shape, in padded tokens.
     """
 
-    def __init__(self, rows, room=TAGGING_ROOM, cost=TAGGING_COST):
-        self.rows, self.room, self.cost, self.lengths = rows, room, cost, []
+    def __init__(self, rows):
+        self.rows, self.lengths = rows, []
         self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
 
     def plan(self, lengths):
@@ -269,7 +267,7 @@ class TaggingShapes:
         ends = np.searchsorted(lengths[order], self.lengths, 'right').tolist()
         first = 0
         for length, end in zip(self.lengths, ends):
-            rows = max(1, min(self.rows, self.rows * self.room // length))
+            rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
             left = (end - first) % rows
             if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
                 end -= left
@@ -286,7 +284,7 @@ class TaggingShapes:
         counts[:len(self._seen)] += self._seen
         self._seen = counts
         rungs = np.flatnonzero(counts)
-        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], self.cost, self.lengths)})
+        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], TAGGING_COST, self.lengths)})
 
 
 def rung(length, steps=8):

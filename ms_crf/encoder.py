@@ -1,8 +1,11 @@
-"""A transformer encoder as BERT and RoBERTa are: ids of pieces in, a vector for each out."""
+"""A transformer encoder as BERT and RoBERTa are: ids of pieces in, a vector for each out.
+
+It is for weights that were trained elsewhere: its own are zeros until they are loaded.
+"""
 
 import mindspore as ms
 from mindspore import Parameter, nn, ops
-from mindspore.common.initializer import Normal, initializer
+from mindspore.common.initializer import initializer
 
 HIDDEN = -1e9              # added to the score of what is not to be looked at
 
@@ -41,7 +44,7 @@ class Linear(nn.Cell):
 
     def __init__(self, inputs, outputs):
         super().__init__()
-        self.weight = Parameter(initializer(Normal(0.02), (outputs, inputs)), name='weight')
+        self.weight = Parameter(initializer('zeros', (outputs, inputs)), name='weight')
         self.bias = Parameter(initializer('zeros', (outputs,)), name='bias')
         self.product = ops.MatMul(False, True)
 
@@ -70,7 +73,7 @@ class Attention(nn.Cell):
 
         Args:
             values: (rows * length, width).
-            mask: (rows, 1, 1, length), added to the scores of what is looked at.
+            mask: (rows, 1, 1 or length, length), added to the scores of what is looked at.
             shape: (rows, length).
 
         Returns:
@@ -132,7 +135,7 @@ class Encoder(nn.Cell):
         super().__init__()
         self.width, self.first_position = width, first_position
         for name, rows in {'pieces': vocabulary, 'positions': positions, 'kinds': kinds}.items():
-            setattr(self, name, Parameter(initializer(Normal(0.02), (rows, width)), name=name))
+            setattr(self, name, Parameter(initializer('zeros', (rows, width)), name=name))
         self.norm = nn.LayerNorm((width,), epsilon=epsilon)
         self.layers = nn.CellList([Layer(width, heads, inner, activation, epsilon) for _ in range(layers)])
 
@@ -146,11 +149,28 @@ class Encoder(nn.Cell):
         Returns:
             (rows, length, width).
         """
+        positions = ops.arange(pieces.shape[1]).astype(ms.int32)
+        hidden = ops.expand_dims(positions >= ops.expand_dims(lengths, 1), 1)       # (rows, 1, length)
+        return self._read(pieces, positions, hidden)
+
+    def packed(self, pieces, windows, positions):
+        """The same of rows in which several windows stand side by side, unseen by each other.
+
+        Args:
+            pieces: (rows, length) int32 ids.
+            windows: (rows, length), a number for each window of a row, and one for what is in none.
+            positions: (rows, length) int32, place in the window, from 0.
+
+        Returns:
+            (rows, length, width).
+        """
+        return self._read(pieces, positions, ops.expand_dims(windows, 2) != ops.expand_dims(windows, 1))
+
+    def _read(self, pieces, positions, hidden):
+        """hidden: (rows, 1 or length, length), what each piece does not see."""
         rows, length = pieces.shape
-        places = ops.arange(length).astype(ms.int32)
-        mask = (places >= ops.expand_dims(lengths, 1)).astype(ms.float32) * HIDDEN
-        mask = ops.expand_dims(ops.expand_dims(mask, 1), 1)                         # (rows, 1, 1, length)
-        where = ops.gather(self.positions, places + self.first_position, 0) + self.kinds[0]
+        mask = ops.expand_dims(hidden.astype(ms.float32) * HIDDEN, 1)
+        where = ops.gather(self.positions, positions + self.first_position, 0) + self.kinds[0]
         values = ops.gather(self.pieces, ops.reshape(pieces, (-1,)), 0)             # (rows * length, width)
         values = ops.reshape(values, (rows, length, self.width)) + where
         values = self.norm(ops.reshape(values, (rows * length, self.width)))

@@ -4,18 +4,19 @@ import hashlib
 import os
 from pathlib import Path
 
-from ms_crf.batches import TaggingShapes
 from ms_crf.corpus import CorpusError
+from ms_crf.pieces import pack
 
 import mindspore as ms
 import numpy as np
 
-ROWS, ROOM = 32, 64        # windows of a batch, fewer where they are longer: 2,048 pieces
-COST = 20_000              # of compiling a shape, in padded pieces: 1 to 2 s
+SHORTEST = 64              # row; the next lengths are twice as long, four times, ...
+PIECES = 1024              # of a batch; with more, what a layer works on leaves the processor's cache
+WORTH = 20_000             # pieces: so many are worth a graph of shorter rows, 1 s against 20 to 50 µs a piece
 
 
 class Reader:
-    """Computes vectors.
+    """Computes vectors: windows are packed into rows of few lengths, which are all that is compiled.
 
     Args:
         encoder: an `Encoder`.
@@ -25,11 +26,11 @@ class Reader:
 
     def __init__(self, encoder, checksum='', folder=None):
         self.encoder, self.checksum, self.folder = encoder, checksum, folder and Path(folder)
-        self._shapes = TaggingShapes(ROWS, ROOM, COST)
+        self._lengths = set()
 
         @ms.jit
-        def read(ids, lengths):
-            return encoder(ids, lengths)
+        def read(ids, windows, positions):
+            return encoder.packed(ids, windows, positions)
 
         self._read = read
 
@@ -56,15 +57,31 @@ class Reader:
 
     def _read_windows(self, encoded, done):
         """(place of the first of them, vectors) of the pieces that each window supplies."""
-        before, room = len(encoded.specials.before), encoded.room + encoded.specials.count
-        plan = self._shapes.plan(encoded.window_lengths) if len(encoded.windows) else ()
-        for (length, rows), numbers in plan:
-            ids, counts = encoded.window_batch(numbers, rows, min(length, room))
-            found = self._read(ms.Tensor(ids), ms.Tensor(counts)).asnumpy()
-            for vectors, (begin, _, first, last) in zip(found, encoded.windows[numbers].tolist()):
-                yield first, vectors[before + first - begin:before + last - begin]
-            if done is not None:
-                done(len(numbers))
+        for length, numbers in self._plan(encoded.window_lengths):
+            packed = pack(encoded.window_lengths[numbers], length)
+            rows = 1 if len(packed) == 1 else max(PIECES // length, 1)           # a sentence alone should not wait
+            for start in range(0, len(packed), rows):
+                some = [numbers[row] for row in packed[start:start + rows]]
+                *arrays, begins = encoded.packed_batch(some, (rows, length))
+                found = self._read(*map(ms.Tensor, arrays)).asnumpy()
+                for number, row, place in begins:
+                    begin, _, first, last = encoded.windows[number].tolist()
+                    yield first, found[row, place + first - begin:place + last - begin]
+                if done is not None:
+                    done(len(begins))
+
+    def _plan(self, lengths):
+        """(length of rows, numbers of the windows that go into such), the shortest first."""
+        if not len(lengths):
+            return
+        sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
+        numbers = np.zeros(0, np.int64)
+        for size in np.unique(sizes):
+            numbers = np.concatenate((numbers, np.flatnonzero(sizes == size)))
+            if size in self._lengths or size == sizes.max() or lengths[numbers].sum() >= WORTH:
+                self._lengths.add(size)
+                yield int(size), numbers
+                numbers = numbers[:0]
 
     def _keep(self, path, shape, parts):
         draft = path.with_name(f'.{path.name}.{os.getpid()}')

@@ -68,6 +68,30 @@ class Pieces:
         #: pieces of every window, the special ones among them
         self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.count
 
+    def packed_batch(self, rows, shape):
+        """What `Encoder.packed` takes, and where each window begins.
+
+        Args:
+            rows: for each row the numbers of its windows.
+            shape: (rows, length).
+
+        Returns:
+            ids, windows and positions, all of the shape; and a list of (window, row, place of its first real piece).
+        """
+        before, behind = self.specials
+        ids, windows, positions = np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        begins = []
+        for row, numbers in enumerate(rows):
+            place = 0
+            for count, number in enumerate(numbers, 1):
+                begin, end = self.windows[number, :2].tolist()
+                to = place + end - begin + self.specials.count
+                ids[row, place:to] = np.concatenate((before, self.ids[begin:end], behind))
+                windows[row, place:to], positions[row, place:to] = count, np.arange(to - place)
+                begins.append((number, row, place + len(before)))
+                place = to
+        return ids, windows, positions, begins
+
     def _cut(self):
         """(begin, end, first, last) of every window, and for each sentence the number of its first window, and the end.
 
@@ -96,6 +120,30 @@ class Pieces:
             tail = (lengths[:len(numbers)] - len(behind))[:, None] + np.arange(len(behind))
             ids[np.arange(len(numbers))[:, None], tail] = behind
         return ids, lengths
+
+
+def pack(lengths, room):
+    """Puts windows into as few rows as a simple rule makes: the longest first, each where least room is left.
+
+    Args:
+        lengths: of the windows, at most `room`.
+        room: of a row.
+
+    Returns:
+        For each row the numbers of its windows.
+    """
+    rows, by_room = [], [[] for _ in range(room + 1)]            # rows by what is left of their room
+    for number in np.argsort(-lengths, kind='stable').tolist():
+        length = int(lengths[number])
+        left = next((left for left in range(length, room + 1) if by_room[left]), None)
+        if left is None:
+            row, left = len(rows), room
+            rows.append([])
+        else:
+            row = by_room[left].pop()
+        rows[row].append(number)
+        by_room[left - length].append(row)
+    return rows
 
 
 def window_ranges(words, room):

@@ -1,4 +1,4 @@
-"""Folders of small encoders with random weights, as the Hugging Face hub lays them out, and the peer that reads them."""
+"""Folders of small encoders with random weights, as the Hugging Face hub lays them out, and a peer that reads them."""
 
 import json
 import warnings

@@ -9,7 +9,8 @@ from ms_crf.corpus import read_corpus
 from ms_crf.encoder import exact_gelu, fast_gelu, gelu_tanh
 from ms_crf.encoder_files import EncoderFiles
 from ms_crf.encoding import Reader
-from ms_crf.pieces import Pieces, piece_batch, window_arrays, window_ranges, windows_at_most
+from ms_crf.piece_network import PieceTagger
+from ms_crf.pieces import Pieces, pack, piece_batch, window_arrays, window_ranges, windows_at_most
 from ms_crf.pooling import pool_words
 
 import mindspore as ms
@@ -52,7 +53,7 @@ def check_beside_peer(path, sentences, modes, tolerance=2e-5):
         assert np.abs(Reader(encoder).vectors(encoded) - expected).max() <= tolerance
     if 'pynative' in modes:
         reader = Reader(encoder)
-        reader._read = encoder                                   # what the graph is made of, run as it is
+        reader._read = encoder.packed                                   # what the graph is made of, run as it is
         assert np.abs(reader.vectors(encoded) - expected).max() <= tolerance
     return encoded
 
@@ -128,7 +129,7 @@ def test_berts_of_other_forms_are_those_of_transformers(tmp_path, options, prefi
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
     encoder = load_encoder(files)
     reader = Reader(encoder)
-    reader._read = encoder
+    reader._read = encoder.packed
     close(reader.vectors(encoded), np.concatenate([vectors for vectors, _ in expected]), 2e-6)
 
 
@@ -198,6 +199,31 @@ def test_pooling_is_the_mean_of_each_words_pieces(compiled):
     close(pool(float_tensor(vectors), int_tensor(words), int_tensor(counts)), expected, 1e-6)
 
 
+def test_without_layers_scores_are_those_of_the_mean(compiled):
+    tagger = PieceTagger(3, 4, num_layers=0)
+    vectors = np.random.default_rng(0).normal(size=(4, 2, 3))
+    words, counts = np.array([[0, 0, 2, 3], [0, 1, 1, 1]]).T, np.array([[2, 0, 1], [1, 3, 0]]).T
+
+    @compiled
+    def run(vectors, words, counts):
+        return tagger.emissions_of(vectors, words, counts)
+
+    matrix, bias = tagger.projection.weight.asnumpy(), tagger.projection.bias.asnumpy() + 0.5
+    tagger.projection.bias.set_data(ms.Tensor(bias))
+    means = np.zeros((3, 2, 3))
+    means[0, 0], means[2, 0] = vectors[:2, 0].mean(0), vectors[2, 0]
+    means[0, 1], means[1, 1] = vectors[0, 1], vectors[1:, 1].mean(0)
+    close(run(float_tensor(vectors), int_tensor(words), int_tensor(counts)), means @ matrix.T + bias)
+
+
+def test_windows_are_packed_into_rows():
+    lengths = np.random.default_rng(0).integers(3, 65, 300)
+    rows = pack(lengths, 64)
+    assert sorted(number for row in rows for number in row) == list(range(300))
+    assert max(lengths[row].sum() for row in rows) <= 64
+    assert len(rows) <= 1.05 * lengths.sum() / 64
+
+
 @pytest.mark.parametrize('room,longest_word', [(6, 3), (7, 4), (20, 10), (8, 30), (1, 1)])
 def test_windows_give_each_word_its_widest_context(room, longest_word):
     rng = random.Random(room)
@@ -238,7 +264,7 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
     assert count > 3 * encoded.room and encoded.counts.tolist()[::2] == [2, 2]
     encoder = load_encoder(files)
     reader = Reader(encoder)
-    reader._read = encoder
+    reader._read = encoder.packed
     found = reader.vectors(encoded)
     import torch
     model = peer_of(path).model
