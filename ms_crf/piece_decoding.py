@@ -1,5 +1,7 @@
 """Tagging by a network over an encoder, in compiled graphs of fixed shapes, as `decoding` does it from words."""
 
+import contextlib
+
 from ms_crf import run_folder
 from ms_crf.assembly import load_encoded
 from ms_crf.batches import TaggingShapes
@@ -7,6 +9,10 @@ from ms_crf.decoding import ROWS, GraphDecoder
 from ms_crf.encoding import Reader
 from ms_crf.pieces import Pieces, piece_batch
 from ms_crf.vocabulary import Tags
+
+
+def _unseen(_):
+    return contextlib.nullcontext()
 
 
 class PieceDecoder(GraphDecoder):
@@ -18,11 +24,12 @@ class PieceDecoder(GraphDecoder):
         reader: a `Reader` of its encoder.
         files: `EncoderFiles` of the encoder.
         compiled: as in `GraphDecoder`.
+        reading: `Watcher.reading` of the command, or None.
     """
 
-    def __init__(self, network, vocabulary, reader, files, compiled=None):
+    def __init__(self, network, vocabulary, reader, files, compiled=None, reading=None):
         super().__init__(network, vocabulary, compiled)
-        self.reader, self.files = reader, files
+        self.reader, self.files, self.reading = reader, files, reading or _unseen
         self._shapes = TaggingShapes(ROWS)
 
     @classmethod
@@ -39,7 +46,10 @@ class PieceDecoder(GraphDecoder):
 
     def inputs(self, encoded):
         """As `Decoder.inputs`."""
-        vectors = self.reader.vectors(encoded) if encoded.vectors is None else encoded.vectors
+        vectors = encoded.vectors
+        if vectors is None:
+            with self.reading(len(encoded.windows)) as done:
+                vectors = self.reader.vectors(encoded, done)
         for shape, numbers in self._shapes.plan(encoded.sizes):
             batch = piece_batch(encoded, shape, numbers)
             yield shape, numbers, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)

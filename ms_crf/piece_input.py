@@ -3,6 +3,8 @@
 A frozen encoder reads each sentence once, before the first epoch; a tuned one is part of the step.
 """
 
+import time
+
 from ms_crf import run_folder
 from ms_crf.assembly import build_piece_network, load_encoder
 from ms_crf.batches import plan
@@ -39,12 +41,14 @@ class PieceInput:
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
         self.checksum = files.checksum(with_weights=not self.tuned)
         self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
+        self._reading = watcher.reading
         if not self.tuned:
             self._reader = Reader(load_encoder(files), self.checksum, options.encoder_cache or None)
-            for part in ('train', 'dev'):
-                encoded = self.encoded[part]
-                with watcher.reading(part, len(encoded.windows)) as done:
+            for part, encoded in self.encoded.items():
+                began = time.perf_counter()
+                with self._reading(len(encoded.windows)) as done:
                     encoded.vectors = self._reader.vectors(encoded, done)
+                watcher.say(f'encoded {part}: {len(encoded.windows):,} windows in {time.perf_counter() - began:.1f} s')
 
     def record(self):
         """What config.json says of the model."""
@@ -67,7 +71,7 @@ class PieceInput:
 
     def decoder(self, network, compiled):
         reader, tagger = (Reader(network.encoder), network.tagger) if self.tuned else (self._reader, network)
-        return PieceDecoder(tagger, self.vocabulary, reader, self.files, compiled)
+        return PieceDecoder(tagger, self.vocabulary, reader, self.files, compiled, self._reading)
 
     def plan(self, generator):
         """(shape, sentence numbers) of the batches of an epoch."""

@@ -44,13 +44,11 @@ class Watcher:
         self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
 
     @contextlib.contextmanager
-    def reading(self, part, windows):
-        """Gives a function to be called with the number of windows that were read."""
-        began = time.perf_counter()
-        with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc=f'encoding {part}', disable=None,
+    def reading(self, windows):
+        """Shows how far an encoder is; gives a function to be called with the number of windows that were read."""
+        with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc='encoding', disable=None,
                   dynamic_ncols=True) as bar:
             yield bar.update
-        self.say(f'encoded {part}: {windows:,} windows in {time.perf_counter() - began:.1f} s')
 
     def epoch_begins(self, epoch, epochs, sentences, done):
         self.bar = tqdm(total=sentences, initial=done, unit='sentences', leave=False, mininterval=0.5,
