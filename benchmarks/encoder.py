@@ -27,10 +27,10 @@ ROWS = 32
 
 def ours(files, encoded):
     """A function that gives the vectors of all pieces."""
-    from ms_crf.assembly import load_encoder
+    from ms_crf.assembly import build_encoder
     from ms_crf.encoding import Reader
 
-    reader = Reader(load_encoder(files))
+    reader = Reader(build_encoder(files.sizes, files.weights()))
     return lambda: reader.vectors(encoded)
 
 

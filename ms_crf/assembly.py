@@ -40,13 +40,10 @@ def build_piece_network(options, vocabulary, width, scheme):
     return network
 
 
-def load_encoder(files):
-    """The `Encoder` of `EncoderFiles`, with its weights if they are there."""
-    encoder = Encoder(**files.sizes._asdict())
-    if not files.with_weights:
-        return encoder
-    weights = files.weights()
-    for parameter in encoder.get_parameters():
+def build_encoder(sizes, weights=None):
+    """The `Encoder` of `Sizes`, with what `EncoderFiles.weights` gave, if anything."""
+    encoder = Encoder(**sizes._asdict())
+    for parameter in encoder.get_parameters() if weights else ():
         parameter.set_data(ms.Tensor(weights[parameter.name]))
     return encoder
 
@@ -66,11 +63,11 @@ def load_encoded(folder, options, vocabulary, files, scheme):
     """An `EncodedTagger` likewise, from a run over an encoder with these `EncoderFiles`."""
     tagger = build_piece_network(replace(options, precision='float32'), vocabulary, files.sizes.width, scheme)
     if options.encoder_lr > 0:
-        network = EncodedTagger(load_encoder(files), tagger)
+        network = EncodedTagger(build_encoder(files.sizes), tagger)
         _load_weights(folder, network)
         return network
     _load_weights(folder, tagger)
-    return EncodedTagger(load_encoder(files), tagger)
+    return EncodedTagger(build_encoder(files.sizes, files.weights()), tagger)
 
 
 def _load_weights(folder, network):

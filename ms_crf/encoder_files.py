@@ -7,11 +7,13 @@ needed only here and are imported when they are.
 import hashlib
 import importlib
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import NamedTuple
 
 from ms_crf.corpus import CorpusError
+from ms_crf.pieces import Specials
 
 import numpy as np
 
@@ -48,25 +50,26 @@ class EncoderFiles:
 
     Args:
         path: the folder.
-        with_weights: whether the weights have to be there.
 
     Raises:
         CorpusError: something is missing, damaged or of another form.
     """
 
-    def __init__(self, path, with_weights=True):
-        self.path, self.with_weights = Path(path), with_weights
-        if not self.path.is_dir():
+    def __init__(self, path):
+        self.path = Path(path)
+        if os.path.exists(path) and not os.path.isdir(path):
+            raise CorpusError(path, None, f'expected a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}, got a file')
+        if not os.path.isdir(path):
             raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or {PIECES}) '
                                           'of a BERT or RoBERTa model from the Hugging Face hub into a folder, and '
                                           'name that folder')
         self.sizes = _sizes(self.path / CONFIG)
         self.tokenizer = _tokenizer(self.path)
-        known = self.tokenizer.get_vocab_size()
+        known = 1 + max(self.tokenizer.get_vocab().values())
         if known > self.sizes.vocabulary:
-            raise CorpusError(self.path / CONFIG, None, f'expected "vocab_size" to be at least {known}, as many pieces '
-                                                        f'as the tokenizer knows, got {self.sizes.vocabulary}')
-        if with_weights and not (self.path / WEIGHTS).is_file():
+            raise CorpusError(self.path / CONFIG, None, f'expected "vocab_size" to be at least {known}, one more than '
+                                                        f'the last id of the tokenizer, got {self.sizes.vocabulary}')
+        if not os.path.isfile(self.path / WEIGHTS):
             raise CorpusError(self.path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
                                                          '(not .bin, not in several parts)')
 
@@ -74,25 +77,28 @@ class EncoderFiles:
         """The tensors as float32, in the names of `Encoder`'s parameters."""
         return _weights(self.path / WEIGHTS, self.sizes)
 
-    def checksum(self, with_weights=True):
-        """SHA-256 of what vectors depend on: configuration, tokenizer and weights."""
+    def _names(self):
+        names = [TOKENIZER] if os.path.isfile(self.path / TOKENIZER) else [PIECES, TOKENIZER_CONFIG]
+        return [name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(self.path / name)]
+
+    def checksum(self):
+        """SHA-256 of the files that vectors depend on."""
         digest = hashlib.sha256()
-        digest.update((self.path / CONFIG).read_bytes())
-        digest.update(self.tokenizer.to_str().encode())
-        if with_weights:
-            with open(self.path / WEIGHTS, 'rb') as file:
-                for block in iter(lambda: file.read(1 << 20), b''):
-                    digest.update(block)
+        for name in self._names():
+            try:
+                with open(self.path / name, 'rb') as file:
+                    for block in iter(lambda: file.read(1 << 20), b''):
+                        digest.update(block)
+            except OSError as error:
+                raise CorpusError(self.path / name, None, f'can not be read: {error.strerror}') from None
         return digest.hexdigest()
 
-    def copy(self, path, with_weights=True):
-        """Makes a folder of that name that holds the same; may raise OSError."""
+    def copy(self, path):
+        """Makes a folder of that name that holds the same files; may raise OSError."""
         path = Path(path)
         path.mkdir()
-        shutil.copyfile(self.path / CONFIG, path / CONFIG)
-        (path / TOKENIZER).write_text(self.tokenizer.to_str(), encoding='utf-8')
-        if with_weights:
-            shutil.copyfile(self.path / WEIGHTS, path / WEIGHTS)
+        for name in self._names():
+            shutil.copyfile(self.path / name, path / name)
 
 
 def _object(path):
@@ -100,7 +106,7 @@ def _object(path):
         record = json.loads(path.read_text(encoding='utf-8'))
     except FileNotFoundError:
         raise CorpusError(path, None, 'no such file; expected that of a pretrained encoder') from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise CorpusError(path, None, f'expected JSON: {error}') from None
     if not isinstance(record, dict):
         raise CorpusError(path, None, f'expected a JSON object, got {type(record).__name__}')
@@ -128,7 +134,7 @@ def _sizes(path):
         raise fault('is_decoder', 'false')
     if record.get('embedding_size', record.get('hidden_size')) != record.get('hidden_size'):
         raise fault('embedding_size', 'the same as "hidden_size"')
-    if record.get('hidden_act') not in _ACTIVATIONS:
+    if not isinstance(record.get('hidden_act'), str) or record['hidden_act'] not in _ACTIVATIONS:
         raise fault('hidden_act', f'one of {", ".join(_ACTIVATIONS)}')
     epsilon = record.get('layer_norm_eps', 1e-12)
     if not isinstance(epsilon, float) or not 0 < epsilon < 1:
@@ -148,10 +154,12 @@ def _tokenizer(folder):
     if path.is_file():
         record = _object(path)
         # Words come one by one; where blanks are part of the pieces, each word has one before it, as in running text.
-        steps = record.get('pre_tokenizer') or {}
-        for step in (steps, *(steps.get('pretokenizers') or ())):
-            if step.get('type') == 'ByteLevel':
-                step['add_prefix_space'] = True
+        steps = [record.get('pre_tokenizer')]
+        for step in steps:
+            if isinstance(step, dict):
+                steps += step['pretokenizers'] if isinstance(step.get('pretokenizers'), list) else []
+                if step.get('type') == 'ByteLevel':
+                    step['add_prefix_space'] = True
         text = json.dumps(record)
     elif (folder / PIECES).is_file():
         path = folder / PIECES
@@ -165,15 +173,23 @@ def _tokenizer(folder):
 
 
 def tokenizer_of(text):
-    """A tokenizer of the library from its JSON; raises ValueError if it is none."""
+    """A tokenizer of the library from its JSON; raises ValueError if it is none, or none that serves an encoder."""
+    library = _library('tokenizers')
     try:
-        tokenizer = _library('tokenizers').Tokenizer.from_str(text)
-    except CorpusError:
-        raise
+        tokenizer = library.Tokenizer.from_str(text)
     except Exception as error:                   # the library raises nothing more special
         raise ValueError(f'expected a tokenizer as the library tokenizers reads it: {error}') from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    model = json.loads(text)['model']
+    unknown = model.get('unk_token')
+    if unknown is not None and tokenizer.token_to_id(unknown) is None:
+        raise ValueError(f'expected {unknown}, which stands for unknown pieces, to be one of the pieces')
+    if model.get('type') == 'Unigram' and model.get('unk_id') is None:
+        raise ValueError('expected "unk_id", the piece that stands for unknown ones, got none')
+    if Specials.of(tokenizer) is None:
+        raise ValueError('expected a tokenizer that puts special pieces such as [CLS] and [SEP] around a sentence, '
+                         'by its "post_processor", got none')
     return tokenizer
 
 
@@ -194,38 +210,45 @@ def _of_pieces(path, config):
     for piece in _SPECIAL:
         if piece not in pieces:
             raise CorpusError(path, None, f'expected a line {piece}, got none')
-    options = _object(config) if config.is_file() else {}
     # Without its configuration, a list without capitals is one of lower case.
-    capitals = any(piece != piece.lower() for piece in pieces if not piece.startswith('['))
+    lower = not any(piece != piece.lower() for piece in pieces if not piece.startswith('['))
+    options = {'do_lower_case': lower, 'strip_accents': None, 'tokenize_chinese_chars': True}
+    for key, value in (_object(config) if config.is_file() else {}).items():
+        if key in options and value is not None:
+            if not isinstance(value, bool):
+                raise CorpusError(config, None, f'expected "{key}" to be true or false, got {value!r}')
+            options[key] = value
     made = _library('tokenizers').BertWordPieceTokenizer(
-        {piece: number for number, piece in enumerate(pieces) if piece},
-        lowercase=options.get('do_lower_case', not capitals), strip_accents=options.get('strip_accents'),
-        handle_chinese_chars=options.get('tokenize_chinese_chars', True))
+        {piece: number for number, piece in enumerate(pieces) if piece}, lowercase=options['do_lower_case'],
+        strip_accents=options['strip_accents'], handle_chinese_chars=options['tokenize_chinese_chars'])
     return made.to_str()
 
 
 def _names(sizes):
     """For each parameter of `Encoder`, the tensors that are put together for it, and their shape."""
     width, inner = sizes.width, sizes.inner
+
+    def norm(ours, theirs):
+        yield f'{ours}.gamma', [f'{theirs}.weight'], (width,)
+        yield f'{ours}.beta', [f'{theirs}.bias'], (width,)
+
+    def product(ours, theirs, shape):
+        yield f'{ours}.weight', [f'{name}.weight' for name in theirs], shape
+        yield f'{ours}.bias', [f'{name}.bias' for name in theirs], shape[:1]
+
     yield 'pieces', ['embeddings.word_embeddings.weight'], (sizes.vocabulary, width)
     yield 'positions', ['embeddings.position_embeddings.weight'], (sizes.positions, width)
     yield 'kinds', ['embeddings.token_type_embeddings.weight'], (sizes.kinds, width)
-    norms, products = [('norm', 'embeddings.LayerNorm')], []
+    yield from norm('norm', 'embeddings.LayerNorm')
     for number in range(sizes.layers):
         ours, theirs = f'layers.{number}', f'encoder.layer.{number}'
-        norms += [(f'{ours}.attention_norm', f'{theirs}.attention.output.LayerNorm'),
-                  (f'{ours}.norm', f'{theirs}.output.LayerNorm')]
-        products += [(f'{ours}.attention.inputs',
-                      [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')], (width, width)),
-                     (f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], (width, width)),
-                     (f'{ours}.inner', [f'{theirs}.intermediate.dense'], (inner, width)),
-                     (f'{ours}.outer', [f'{theirs}.output.dense'], (width, inner))]
-    for ours, theirs in norms:
-        for name, other in (('gamma', 'weight'), ('beta', 'bias')):
-            yield f'{ours}.{name}', [f'{theirs}.{other}'], (width,)
-    for ours, theirs, shape in products:
-        yield f'{ours}.weight', [f'{name}.weight' for name in theirs], shape
-        yield f'{ours}.bias', [f'{name}.bias' for name in theirs], shape[:1]
+        looks = [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')]
+        yield from product(f'{ours}.attention.inputs', looks, (width, width))
+        yield from product(f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], (width, width))
+        yield from norm(f'{ours}.attention_norm', f'{theirs}.attention.output.LayerNorm')
+        yield from product(f'{ours}.inner', [f'{theirs}.intermediate.dense'], (inner, width))
+        yield from product(f'{ours}.outer', [f'{theirs}.output.dense'], (width, inner))
+        yield from norm(f'{ours}.norm', f'{theirs}.output.LayerNorm')
 
 
 def _weights(path, sizes):

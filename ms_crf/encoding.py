@@ -1,10 +1,12 @@
 """The vectors of pieces, by an encoder in compiled graphs of fixed shapes; kept in a folder, if one is named."""
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
 
 from ms_crf.corpus import CorpusError
+from ms_crf.environment import VERSION
 from ms_crf.pieces import pack
 
 import mindspore as ms
@@ -27,6 +29,11 @@ class Reader:
     def __init__(self, encoder, checksum='', folder=None):
         self.encoder, self.checksum, self.folder = encoder, checksum, folder and Path(folder)
         self._lengths = set()
+        if self.folder is not None:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CorpusError(folder, None, f'expected a folder to keep vectors in: {error.strerror}') from None
 
         @ms.jit
         def read(ids, windows, positions):
@@ -47,11 +54,11 @@ class Reader:
             for first, vectors in self._read_windows(encoded, done):
                 table[first:first + len(vectors)] = vectors
             return table
-        key = hashlib.sha256(self.checksum.encode())
+        key = hashlib.sha256(f'{self.checksum} {VERSION} {ms.get_context("device_target")}'.encode())
         for array in (encoded.ids, encoded.windows):
             key.update(array.tobytes())
         path = self.folder / f'{key.hexdigest()[:32]}.npy'
-        if not path.exists():
+        if not os.path.exists(path):
             self._keep(path, shape, self._read_windows(encoded, done))
         return _kept(path, shape)
 
@@ -86,18 +93,20 @@ class Reader:
     def _keep(self, path, shape, parts):
         draft = path.with_name(f'.{path.name}.{os.getpid()}')
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             with open(draft, 'wb') as file:
                 np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
                 begin = file.tell()
                 for first, vectors in parts:
                     file.seek(begin + 4 * first * shape[1])
                     file.write(np.ascontiguousarray(vectors, '<f4'))
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(draft, path)
         except OSError as error:
             raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
         finally:
-            draft.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
 
 
 def _kept(path, shape):

@@ -22,6 +22,7 @@ import numpy as np
 from mindspore import nn
 
 FORMAT = 1
+LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
 
 
 def outputs_of(output, num_tags, static=None):
@@ -59,7 +60,7 @@ def export(folder, path, output=PATHS, static=None):
         raise OptionError('--emissions needs a run with --head crf, got softmax: there is nothing to trace back')
     if config['model'] == 'encoder':
         vocabulary = run_folder.read_vocabulary(folder, Tags)
-        files = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
+        files = run_folder.read_encoder(folder, config)
         given = PieceGraphInput(vocabulary, files.tokenizer, files.sizes.longest)
         cell = ServedPieces(load_encoded(folder, options, vocabulary, files, config['scheme']), output)
     else:
@@ -67,6 +68,10 @@ def export(folder, path, output=PATHS, static=None):
         network = load_network(folder, options, vocabulary, config['word_dim'], config['scheme'])
         given = WordGraphInput(vocabulary, network.with_characters)
         cell = (Served if network.with_characters else ServedWithoutCharacters)(network, output)
+    size = sum(4 * parameter.size for parameter in cell.get_parameters())
+    if size > LARGEST:
+        raise CorpusError(folder, None, f'expected a network of at most {LARGEST:,} bytes of weights, which MindSpore '
+                                        f'writes into one graph, got one of {size:,}; tag with the run itself')
     inputs = given.inputs(static)
     path = Path(path)
     draft = path.with_name(f'.{os.getpid()}.{path.name}')

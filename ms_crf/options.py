@@ -1,6 +1,7 @@
 """The options of a training: names, defaults and what they may be, for the command line as for a file."""
 
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 
 
 class OptionError(ValueError):
@@ -113,9 +114,12 @@ class Options:
                 raise OptionError(f'--{dashed(name)} must be even, half for each direction, got {getattr(self, name)}')
         if len(self.column_pair()) != 2:
             raise OptionError(f'--columns must be two numbers like 0,-1, got {self.columns!r}')
-        for name in ('encoder_cache', 'encoder_link'):
-            if self.encoder_lr > 0 and getattr(self, name):
-                raise OptionError(f'--{dashed(name)} is for a frozen encoder; leave it or --encoder-lr away')
+        if self.encoder_lr > 0 and self.encoder_cache:
+            raise OptionError('--encoder-cache is for a frozen encoder; leave it or --encoder-lr away')
+        for name in ('encoder', 'encoder_cache'):
+            path = getattr(self, name)
+            if path and Path(self.save).resolve() in (Path(path).resolve(), *Path(path).resolve().parents):
+                raise OptionError(f'--{dashed(name)} must not lie within --save, got {path}; copy or name it elsewhere')
         for name in ('train', 'dev', 'save'):
             if not getattr(self, name):
                 raise OptionError(f'--{name} must be a name, got nothing')

@@ -36,7 +36,7 @@ class PieceDecoder(GraphDecoder):
     def load(cls, folder, config, compiled=None):
         """As `Decoder.load`."""
         options, vocabulary = run_folder.read_options(folder, config), run_folder.read_vocabulary(folder, Tags)
-        files = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
+        files = run_folder.read_encoder(folder, config)
         network = load_encoded(folder, options, vocabulary, files, config['scheme'])
         return cls(network.tagger, vocabulary, Reader(network.encoder), files, compiled)
 

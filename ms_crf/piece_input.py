@@ -3,10 +3,11 @@
 A frozen encoder reads each sentence once, before the first epoch; a tuned one is part of the step.
 """
 
+import hashlib
 import time
 
 from ms_crf import run_folder
-from ms_crf.assembly import build_piece_network, load_encoder
+from ms_crf.assembly import build_encoder, build_piece_network
 from ms_crf.batches import plan
 from ms_crf.encoding import Reader
 from ms_crf.piece_decoding import PieceDecoder
@@ -14,6 +15,8 @@ from ms_crf.piece_network import EncodedTagger
 from ms_crf.pieces import Pieces, cut_rows, piece_batch, piece_shapes, window_arrays, windows_at_most
 from ms_crf.step import make_plain_step
 from ms_crf.vocabulary import Tags, mostly_characters
+
+import numpy as np
 
 
 class PieceInput:
@@ -39,11 +42,12 @@ class PieceInput:
             *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))
         watcher.say(f'{pieces / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
-        self.checksum = files.checksum(with_weights=not self.tuned)
+        self.checksum, self._weights = files.checksum(), files.weights()
         self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
         self._reading = watcher.reading
         if not self.tuned:
-            self._reader = Reader(load_encoder(files), self.checksum, options.encoder_cache or None)
+            encoder, self._weights = build_encoder(files.sizes, self._weights), None
+            self._reader = Reader(encoder, self.checksum, options.encoder_cache or None)
             for part, encoded in self.encoded.items():
                 began = time.perf_counter()
                 with self._reading(len(encoded.windows)) as done:
@@ -51,19 +55,23 @@ class PieceInput:
                 watcher.say(f'encoded {part}: {len(encoded.windows):,} windows in {time.perf_counter() - began:.1f} s')
 
     def record(self):
-        """What config.json says of the model."""
+        """What config.json says of the model; the text is that of training."""
         folder = str(self.files.path.absolute()) if self.options.encoder_link else run_folder.ENCODER
-        return {'model': 'encoder', 'encoder': {'folder': folder, 'sha256': self.checksum}}
+        text, encoded = hashlib.sha256(), self.encoded['train']
+        for array in (encoded.ids, encoded.words, encoded.lengths, *encoded.tags):
+            text.update(np.asarray(array, np.int32).tobytes())
+        return {'model': 'encoder', 'encoder': {'folder': folder, 'sha256': self.checksum},
+                'text_sha256': text.hexdigest()}
 
     def fill(self, folder):
         """Puts the encoder into a new run directory, unless it is linked to."""
         if not self.options.encoder_link:
-            self.files.copy(folder / run_folder.ENCODER, with_weights=not self.tuned)
+            self.files.copy(folder / run_folder.ENCODER)
 
     def network(self):
         """A new network with its first weights: a `PieceTagger`, or an `EncodedTagger` if the encoder is tuned."""
         tagger = build_piece_network(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
-        return EncodedTagger(load_encoder(self.files), tagger) if self.tuned else tagger
+        return EncodedTagger(build_encoder(self.files.sizes, self._weights), tagger) if self.tuned else tagger
 
     def step(self, network, optimizer, loss_scale):
         """As `WordInput.step`."""

@@ -21,11 +21,15 @@ class Specials(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer):
-        """Those that a tokenizer puts there."""
-        encoding = tokenizer.encode(['a'], is_pretokenized=True)
-        real = np.flatnonzero([word is not None for word in encoding.word_ids])
-        ids = np.array(encoding.ids, np.int32)
-        return cls(ids[:real[0]], ids[real[-1] + 1:])
+        """Those that a tokenizer puts there; None if it puts none."""
+        for word in ('a', '中', *tokenizer.get_vocab()):         # some word that has pieces
+            encoding = tokenizer.encode([word], is_pretokenized=True)
+            real = np.flatnonzero([place is not None for place in encoding.word_ids])
+            if len(real):
+                ids = np.array(encoding.ids, np.int32)
+                found = cls(ids[:real[0]], ids[real[-1] + 1:])
+                return found if found.count else None
+        return None
 
 
 class PieceShape(NamedTuple):
@@ -51,8 +55,7 @@ class Pieces:
         self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
         ids, words, counts = [], [], []
         for first in range(0, len(sentences), CHUNK):
-            for encoding in tokenizer.encode_batch(sentences[first:first + CHUNK], is_pretokenized=True,
-                                                   add_special_tokens=False):
+            for encoding in _encode(tokenizer, sentences[first:first + CHUNK]):
                 ids += encoding.ids
                 words += encoding.word_ids
                 counts.append(len(encoding.ids))
@@ -120,6 +123,14 @@ class Pieces:
             tail = (lengths[:len(numbers)] - len(behind))[:, None] + np.arange(len(behind))
             ids[np.arange(len(numbers))[:, None], tail] = behind
         return ids, lengths
+
+
+def _encode(tokenizer, sentences):
+    try:
+        return tokenizer.encode_batch(sentences, is_pretokenized=True, add_special_tokens=False)
+    except TypeError:                            # the library takes no half of a surrogate pair
+        clean = [[token.encode('utf-8', 'replace').decode() for token in tokens] for tokens in sentences]
+        return tokenizer.encode_batch(clean, is_pretokenized=True, add_special_tokens=False)
 
 
 def pack(lengths, room):

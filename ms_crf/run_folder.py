@@ -78,9 +78,10 @@ def create(path, config, vocabulary, overwrite=False, fill=None):
             remove(path)
         os.replace(draft, path)
     except (OSError, CorpusError) as error:
-        shutil.rmtree(draft, ignore_errors=True)
         reason = getattr(error, 'strerror', None) or str(error)
         raise CorpusError(path, None, f'can not be written: {reason}') from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)                 # if it has not its name by now
 
 
 def check_run(path):
@@ -191,6 +192,8 @@ def read_config(folder):
     if record['model'] == 'encoder' and not (isinstance(encoder, dict) and sorted(encoder) == ['folder', 'sha256']
                                              and all(isinstance(value, str) for value in encoder.values())):
         raise CorpusError(path, None, f'expected "encoder" to have "folder" and "sha256", got {encoder!r}')
+    if record['model'] == 'encoder' and not isinstance(record.get('text_sha256'), str):
+        raise CorpusError(path, None, f'expected "text_sha256" to be text, got {record.get("text_sha256")!r}')
     for name in ('scheme', 'found_scheme'):
         if record.get(name) not in SCHEMES:
             raise CorpusError(path, None, f'expected "{name}" to be one of {", ".join(SCHEMES)}, '
@@ -222,11 +225,14 @@ def read_vocabulary(folder, kind=Vocabulary):
         raise CorpusError(path, None, str(error)) from None
 
 
-def read_encoder(folder, config, with_weights):
+def read_encoder(folder, config):
     """The `EncoderFiles` of a run, and what `read_config` gave of it."""
     path = Path(folder) / config['encoder']['folder']            # which may be one elsewhere
-    files = EncoderFiles(path, with_weights)
-    if files.checksum(with_weights) != config['encoder']['sha256']:
+    if not os.path.isdir(path):
+        raise CorpusError(path, None, f'no such folder; {folder}/{CONFIG} names it as the encoder of the run; '
+                                      'put it back, or name it there anew')
+    files = EncoderFiles(path)
+    if files.checksum() != config['encoder']['sha256']:
         raise CorpusError(path, None, f'expected the encoder that {folder} was trained with, got another or a damaged '
                                       'one; restore it or train again')
     return files

@@ -16,7 +16,7 @@ from ms_crf.options import OptionError, Options, dashed
 
 from tqdm import tqdm
 
-ON_RESUME = ('epochs', 'patience', 'learning_rate')
+ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
 
 
 class Watcher:
@@ -99,8 +99,8 @@ def parser():
     general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
-                         help='go on with a run that was stopped; takes --device, --epochs, --patience and '
-                              '--learning-rate, nothing else')
+                         help='go on with a run that was stopped; takes --device, --epochs, --patience, '
+                              '--learning-rate and --encoder-lr, nothing else')
     general.add_argument('--overwrite', action='store_true', help='delete the run that --save names, if there is one')
     groups = {}
     for entry in fields(Options):
@@ -165,7 +165,12 @@ def _resumed_options(parsed, given):
     if parsed.config or parsed.overwrite or set(given) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
         raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
-    return run_folder.read_options(parsed.resume, run_folder.read_config(parsed.resume), **given)
+    config = run_folder.read_config(parsed.resume)
+    before = run_folder.read_options(parsed.resume, config)
+    if 'encoder_lr' in given and (given['encoder_lr'] > 0) != (before.encoder_lr > 0):
+        raise OptionError(f'--encoder-lr can not be 0 before --resume and more after it, or the other way round; the '
+                          f'run has {before.encoder_lr:g}')
+    return run_folder.read_options(parsed.resume, config, **given)
 
 
 def main(arguments=None):
@@ -214,6 +219,16 @@ def _report(watcher, scores, folder, began):
 
 
 def _train(parsed, options, folder, watcher):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)    # so that nothing half-written is left
+    try:
+        return _train_and_report(parsed, options, folder, watcher)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _train_and_report(parsed, options, folder, watcher):
     from ms_crf import training
     began = time.perf_counter()
     if parsed.resume:
@@ -221,7 +236,8 @@ def _train(parsed, options, folder, watcher):
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
         run = training.start(options, watcher, parsed.overwrite)
-    before = {number: signal.signal(number, watcher.ask_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, watcher.ask_to_stop)
     try:
         scores = run.run()
     except training.Stopped:
@@ -231,11 +247,9 @@ def _train(parsed, options, folder, watcher):
     except training.NotFinite as error:
         watcher.close()
         kept = f'{folder} holds epoch {run.epoch}' if run.epoch else f'{folder} holds no epoch yet'
+        encoder = f' --encoder-lr {options.encoder_lr / 4:g}' if options.encoder_lr > 0 else ''
         print(f'train.py: {error}; {kept}; try --resume {folder} --learning-rate '
-              f'{options.learning_rate / 4:g}', file=sys.stderr)
+              f'{options.learning_rate / 4:g}{encoder}', file=sys.stderr)
         return 2
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     _report(watcher, scores, folder, began)
     return 0

@@ -237,10 +237,11 @@ def resume(folder, options, watcher):
     """Goes on with a run; its files must be what they were."""
     config, encoder = run_folder.read_config(folder), None
     if config['model'] == 'encoder':
-        encoder = run_folder.read_encoder(folder, config, with_weights=options.encoder_lr == 0)
+        encoder = run_folder.read_encoder(folder, config)
     data = Data(options, watcher, encoder)
     known = run_folder.read_json(Path(folder) / run_folder.VOCABULARY)
-    if known != data.input.vocabulary.to_json():
+    record = data.input.record()
+    if known != data.input.vocabulary.to_json() or record != {name: config.get(name) for name in record}:
         raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
                                         'restore them or begin a new run')
     return Training(options, folder, data, watcher)

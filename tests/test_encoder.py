@@ -4,7 +4,7 @@ import json
 import random
 from pathlib import Path
 
-from ms_crf.assembly import load_encoder
+from ms_crf.assembly import build_encoder
 from ms_crf.corpus import read_corpus
 from ms_crf.encoder import exact_gelu, fast_gelu, gelu_tanh
 from ms_crf.encoder_files import EncoderFiles
@@ -43,7 +43,7 @@ def real_sentences():
 def check_beside_peer(path, sentences, modes, tolerance=2e-5):
     """All vectors of all sentences, which have to fit into one window each."""
     files = EncoderFiles(path)
-    encoder = load_encoder(files)
+    encoder = build_encoder(files.sizes, files.weights())
     encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
     assert (np.diff(encoded.windows_of) == 1).all()
     expected = peer_of(path)(sentences)
@@ -127,7 +127,7 @@ def test_berts_of_other_forms_are_those_of_transformers(tmp_path, options, prefi
     files = EncoderFiles(path)
     encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
-    encoder = load_encoder(files)
+    encoder = build_encoder(files.sizes, files.weights())
     reader = Reader(encoder)
     reader._read = encoder.packed
     close(reader.vectors(encoded), np.concatenate([vectors for vectors, _ in expected]), 2e-6)
@@ -138,7 +138,7 @@ def test_gradients_of_the_encoder_are_pytorchs(tmp_path):
     path = make_folder(tmp_path / 'bert')
     model = peer_of(path).model
     files = EncoderFiles(path)
-    encoder = load_encoder(files)
+    encoder = build_encoder(files.sizes, files.weights())
     generator = np.random.default_rng(0)
     ids, lengths = generator.integers(5, 60, (3, 8)), np.array([8, 3, 5])
     live = np.arange(8) < lengths[:, None]
@@ -262,7 +262,7 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
     encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
     first, count = encoded.firsts[1], encoded.counts[1]
     assert count > 3 * encoded.room and encoded.counts.tolist()[::2] == [2, 2]
-    encoder = load_encoder(files)
+    encoder = build_encoder(files.sizes, files.weights())
     reader = Reader(encoder)
     reader._read = encoder.packed
     found = reader.vectors(encoded)

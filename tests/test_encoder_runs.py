@@ -53,9 +53,8 @@ def test_what_a_run_prints_and_leaves(frozen, encoder):
     assert sum(line.startswith('epoch ') for line in lines) == 2
     assert {file.name for file in folder.iterdir()} == {'encoder', 'config.json', 'vocab.json', 'weights.ckpt',
                                                         'state.ckpt', 'metrics.jsonl', 'scores.json'}
-    assert {file.name for file in (folder / 'encoder').iterdir()} == {'config.json', 'model.safetensors',
-                                                                      'tokenizer.json'}
-    assert (folder / 'encoder/model.safetensors').read_bytes() == (encoder / 'model.safetensors').read_bytes()
+    for copied, given in zip(sorted((folder / 'encoder').iterdir()), sorted(encoder.iterdir())):
+        assert copied.name == given.name and copied.read_bytes() == given.read_bytes()
     weights = run_folder.read_tensors(folder / 'weights.ckpt')
     assert 'projection.weight' in weights and not any('encoder' in name for name in weights)
     record = json.loads((folder / 'config.json').read_text())
@@ -119,9 +118,8 @@ def test_infer_scores_as_training_did(frozen, corpora, capsys):
 
 
 def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_path, capsys):
-    """They are not computed again: the encoder's weights could not be read."""
     folder, _ = frozen
-    kept = sorted((folder.parent / 'kept').iterdir())
+    kept = {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()}
     assert len(kept) == 3 and all(file.suffix == '.npy' for file in kept)
     options = train_command.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
                                                  str(folder.parent / 'kept'), '--encoder-link'))
@@ -132,7 +130,7 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     for part in ('train', 'dev'):
         assert isinstance(one.encoded[part].vectors, np.memmap)
         assert one.encoded[part].vectors.tobytes() == plain.encoded[part].vectors.tobytes()
-    assert sorted((folder.parent / 'kept').iterdir()) == kept
+    assert {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()} == kept
     # The run names the folder, and notices that it is another.
     assert not (tmp_path / 'run' / 'encoder').exists()
     record = run_folder.read_config(tmp_path / 'run')
@@ -140,12 +138,15 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     copy = tmp_path / 'copy'
     shutil.copytree(encoder, copy)
     record['encoder']['folder'] = str(copy)
-    assert run_folder.read_encoder(tmp_path / 'run', record, True).path == copy
+    assert run_folder.read_encoder(tmp_path / 'run', record).path == copy
     other = bytearray((copy / 'model.safetensors').read_bytes())
     other[-1] ^= 1
     (copy / 'model.safetensors').write_bytes(other)
     with pytest.raises(CorpusError, match='copy: expected the encoder that .* was trained with, got another or a dam'):
-        run_folder.read_encoder(tmp_path / 'run', record, True)
+        run_folder.read_encoder(tmp_path / 'run', record)
+    shutil.rmtree(copy)
+    with pytest.raises(CorpusError, match='copy: no such folder; .*/config.json names it as the encoder of the run'):
+        run_folder.read_encoder(tmp_path / 'run', record)
     shutil.copytree(folder.parent / 'kept', tmp_path / 'kept')
     for file in (tmp_path / 'kept').iterdir():
         file.write_bytes(file.read_bytes()[:-8])
@@ -171,15 +172,19 @@ class CopyAt(train_command.Watcher):
 
 def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
     options = train_command.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
-    training.start(options, CopyAt(tmp_path / 'run', tmp_path / 'copy')).run()
-    assert sorted(file.name for file in (tmp_path / 'run' / 'encoder').iterdir()) == ['config.json', 'tokenizer.json']
+    training.start(options, train_command.Watcher())             # and then nothing for once
+    run = training.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
+    before = EncoderFiles(encoder).weights()
+    for name, array in before.items():
+        found, = (parameter for parameter in run.network.get_parameters() if parameter.name == f'encoder.{name}')
+        assert (found.asnumpy() == array).all()
+    run.run()
     training.resume(tmp_path / 'copy', options, train_command.Watcher()).run()
     for name in (run_folder.STATE, run_folder.WEIGHTS):
         found, expected = (run_folder.read_tensors(tmp_path / place / name) for place in ('copy', 'run'))
         assert found.keys() == expected.keys()
         for key, array in expected.items():
             assert found[key].tobytes() == array.tobytes(), key
-    before = EncoderFiles(encoder).weights()
     after = run_folder.read_tensors(tmp_path / 'run' / run_folder.WEIGHTS)
     unused = {'positions', 'kinds'}                              # some rows of these are
     for name, array in before.items():
@@ -187,7 +192,6 @@ def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_pat
         assert 0 < moved.max() < 0.02 and (name in unused | {'pieces'} or moved.mean() > 0), name
     tagger = Tagger.load(tmp_path / 'run')
     assert [len(tagged.tags) for tagged in tagger.tag(SENTENCES)] == [len(sentence) for sentence in SENTENCES]
-    assert infer_command.main(['--run', str(tmp_path / 'run'), '--text', 'Xan Yel', '--device', 'CPU']) == 0
 
 
 def without(name):
@@ -217,13 +221,17 @@ QUERY = 'encoder.layer.1.attention.self.query.weight'
     ({'num_attention_heads': 5}, None, 'expected "num_attention_heads" to be a divisor of "hidden_size", 12, got 5'),
     ({'hidden_size': '12'}, None, "expected \"hidden_size\" to be a whole number of at least 1, got '12'"),
     ({'layer_norm_eps': 'x'}, None, 'expected "layer_norm_eps" to be a number between 0 and 1'),
-    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, as many pieces as the tokenizer'),
+    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the last id'),
+    ({'hidden_act': ['gelu']}, None, "\"hidden_act\" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got ["),
+    ({'vocab_size': 10 ** 12}, None, 'expected embeddings.word_embeddings.weight of shape (1000000000000, 12), as'),
+    ({'num_hidden_layers': 10 ** 12}, None, 'expected a tensor encoder.layer.2.attention.self.query.weight, got none'),
     ({'is_decoder': True}, None, 'expected "is_decoder" to be false, got True'),
     ({'embedding_size': 6}, None, 'expected "embedding_size" to be the same as "hidden_size", got 6'),
 ])
 def test_an_encoder_that_does_not_fit(corpora, tmp_path, capsys, config, arrays, message):
     folder = make_folder(tmp_path / 'bert', {**CONFIG, **config}, arrays or tensors())
     check_fault(corpora, tmp_path, capsys, folder, message)
+    check_fault(corpora, tmp_path, capsys, folder, message, '--encoder-lr', '0.001')
 
 
 def check_fault(corpora, tmp_path, capsys, folder, message, *others):
@@ -232,6 +240,12 @@ def check_fault(corpora, tmp_path, capsys, folder, message, *others):
     error = capsys.readouterr().err
     assert error.startswith('train.py: ') and message in error and len(error.splitlines()) == 1, error
     assert sorted(tmp_path.rglob('*')) == before
+
+
+WITHOUT_SPECIALS = json.dumps({
+    'version': '1.0', 'added_tokens': [], 'pre_tokenizer': {'type': 'Whitespace'},
+    'model': {'type': 'WordLevel', 'vocab': {'a': 0, '[UNK]': 1}, 'unk_token': '[UNK]'}}).encode()
+WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
 
 
 @pytest.mark.parametrize('name,content,message', [
@@ -246,6 +260,10 @@ def check_fault(corpora, tmp_path, capsys, folder, message, *others):
     ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a piece a line, in UTF-8: '),
     ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer as the library tokenizers reads it'),
     ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON: '),
+    ('tokenizer.json', b'[' * 100000, 'bert/tokenizer.json: expected JSON: '),
+    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special pieces such as '),
+    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown pieces, to be '),
+    ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),
 ])
 def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):
     folder = make_folder(tmp_path / 'bert')
@@ -258,6 +276,7 @@ def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content,
 
 
 def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
+    check_fault(corpora, tmp_path, capsys, corpora / 'dev.tsv', 'dev.tsv: expected a folder with config.json, model.')
     check_fault(corpora, tmp_path, capsys, 'bert-base-cased', 'bert-base-cased: no such folder; download config.json, '
                 'model.safetensors and tokenizer.json (or vocab.txt) of a BERT or RoBERTa model from the Hugging Face '
                 'hub into a folder, and name that folder')
@@ -269,13 +288,46 @@ def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
     (['--encoder-lstm', '50'], '--encoder-lstm means nothing without --encoder'),
     (['--encoder', 'x', '--encoder-lstm', '0', '--layers', '2'], '--layers means nothing with --encoder-lstm 0'),
     (['--encoder', 'x', '--encoder-lstm', '7'], '--encoder-lstm must be even'),
-    (['--encoder', 'x', '--encoder-lr', '1', '--encoder-link'], '--encoder-link is for a frozen encoder'),
+    (['--encoder', 'x/encoder', '--save', 'x'], '--encoder must not lie within --save, got x/encoder; copy or name it'),
+    (['--encoder', 'x', '--save', 'y', '--encoder-cache', 'y'], '--encoder-cache must not lie within --save, got y'),
     (['--encoder', 'x', '--encoder-lr', '1', '--encoder-cache', 'y'], '--encoder-cache is for a frozen encoder'),
     (['--model', 'hmm', '--encoder', 'x'], '--encoder means nothing to --model hmm'),
 ])
 def test_options_that_mean_nothing(others, message):
     with pytest.raises(OptionError, match=message):
         train_command.options_of(others)
+
+
+def test_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):
+    check_fault(corpora, tmp_path, capsys, encoder, 'dev.tsv: expected a folder to keep vectors in: ',
+                '--encoder-cache', str(corpora / 'dev.tsv'))
+
+
+def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, tmp_path, capsys):
+    folder, _ = frozen
+    shutil.copytree(folder, tmp_path / 'run')
+    shutil.copy(corpora / 'train.tsv', tmp_path / 'train.tsv')
+    record = run_folder.read_config(tmp_path / 'run')
+    record['options'].update(train=str(tmp_path / 'train.tsv'), encoder_cache='')
+    run_folder.write_json(tmp_path / 'run' / 'config.json', record)
+    (tmp_path / 'train.tsv').write_text((corpora / 'train.tsv').read_text().replace('Xan', 'Yel'))
+    for others, message in (([], 'the training files or word vectors are not those that the run began with'),
+                            (['--encoder-lr', '1'], '--encoder-lr can not be 0 before --resume and more after it')):
+        assert train_command.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU', *others]) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.splitlines()) == 1
+
+
+def test_half_a_surrogate_pair_is_tagged(frozen, corpora):
+    encoded = Pieces([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
+    assert encoded.lengths.tolist() == [2, 1] and encoded.words.tolist() == [0, 1, 0]
+
+
+def test_a_network_that_is_too_large_for_a_graph(frozen, tmp_path, monkeypatch):
+    monkeypatch.setattr(mindir, 'LARGEST', 1000)
+    with pytest.raises(CorpusError, match='expected a network of at most 1,000 bytes of weights, which Mind'):
+        mindir.export(frozen[0], tmp_path / 'a.mindir')
+    assert not list(tmp_path.iterdir())
 
 
 def test_libraries_that_are_not_there(corpora, encoder, tmp_path, capsys, monkeypatch):
