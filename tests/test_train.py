@@ -214,7 +214,7 @@ def test_help_shows_groups_and_defaults(capsys):
     (['--config', '{options}'], "options.json: 'hiden' is no option; see --help"),
     (['--resume', '{empty}'], 'config.json: no such file; expected a run made by train.py'),
     (['--resume', '{folder}'], 'config.json: no such file; expected a run made by train.py'),
-    (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, --enc'),
+    (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
 ])
 def test_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arguments, message):
     bad = tmp_path / 'bad'
