@@ -168,6 +168,8 @@ def _tokenizer(folder):
         raise CorpusError(path, None, f'no such file; expected it, or {PIECES}')
     try:
         return tokenizer_of(text)
+    except CorpusError:                          # which is a ValueError too
+        raise
     except ValueError as error:
         raise CorpusError(path, None, str(error)) from None
 

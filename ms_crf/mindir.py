@@ -128,6 +128,8 @@ def _read_record(path):
                                       'export again')
     try:
         given = (PieceGraphInput if 'tokenizer' in record else WordGraphInput).from_json(record)
+    except CorpusError:
+        raise
     except ValueError as error:
         raise CorpusError(name, None, str(error)) from None
     for key, values in (('scheme', SCHEMES), ('found_scheme', SCHEMES), ('output', (PATHS, CONFIDENCES, EMISSIONS))):
