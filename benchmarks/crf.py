@@ -8,13 +8,12 @@ other. The two take turns, so that what else the machine does meets both.
 
 import argparse
 import os
-import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
+from contestants import ask, processor, start, stop
 
 SHAPES = ((32, 32, 9), (32, 128, 9), (1, 128, 9), (32, 128, 32))
 WARM_UP = 30  # calls at the start of each turn: the threads of either framework have gone to sleep by then
@@ -136,23 +135,10 @@ def serve(contestant):
             print(*times, flush=True)
 
 
-def ask(process, *words):
-    process.stdin.write(' '.join(map(str, words)) + '\n')
-    process.stdin.flush()
-    return [float(word) for word in process.stdout.readline().split()]
-
-
 def check_equal(files, shape):
     ours, theirs = (np.load(file) for file in files)
     for name in ours.files:
         np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-3, atol=1e-3, err_msg=f'{name} at {shape}')
-
-
-def processor():
-    info = Path('/proc/cpuinfo')
-    names = [line.split(':')[1].strip() for line in info.read_text().splitlines() if line.startswith('model name')
-             ] if info.exists() else []
-    return names[0] if names else platform.processor()
 
 
 def main():
@@ -170,8 +156,7 @@ def main():
           'medians, spread as 10th to 90th percentile\n')
     print('| (B, L, K) | task | ms_crf ms | pytorch-crf ms | ratio | first call, with compilation, s |')
     print('|---|---|---|---|---|---|')
-    processes = {name: subprocess.Popen([sys.executable, __file__, '--contestant', name], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in CONTESTANTS}
+    processes = {name: start(name) for name in CONTESTANTS}
     with tempfile.TemporaryDirectory() as folder:
         for shape in SHAPES:
             files = [str(Path(folder) / f'{name}.npz') for name in CONTESTANTS]
@@ -187,9 +172,7 @@ def main():
                 print(f'| {shape} | {task} | {ours[0]:.2f} ({ours[1]:.2f}–{ours[2]:.2f}) '
                       f'| {theirs[0]:.2f} ({theirs[1]:.2f}–{theirs[2]:.2f}) | {ours[0] / theirs[0]:.2f} '
                       f'| {f"{first[0]:.1f}" if number == 0 else ""} |', flush=True)
-    for process in processes.values():
-        process.stdin.close()
-        process.wait()
+    stop(processes)
 
 
 if __name__ == '__main__':

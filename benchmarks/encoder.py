@@ -7,7 +7,6 @@ compiled. Each runs in a process of its own; they take turns, all sentences each
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from ms_crf.encoder_files import EncoderFiles  # noqa: E402
 from ms_crf.pieces import Pieces  # noqa: E402
 
 import numpy as np  # noqa: E402
-from crf import ask, processor  # noqa: E402
+from contestants import ask, processor, start, stop  # noqa: E402
 
 ROWS = 32
 
@@ -87,8 +86,7 @@ def main():
     if arguments.contestant:
         serve(arguments.contestant, arguments)
         return
-    processes = {name: subprocess.Popen([sys.executable, __file__, *sys.argv[1:], '--contestant', name], text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in CONTESTANTS}
+    processes = {name: start(name, *sys.argv[1:]) for name in CONTESTANTS}
     with tempfile.TemporaryDirectory() as folder:
         first, tables = {}, []
         for name, process in processes.items():
@@ -102,9 +100,7 @@ def main():
         for name, process in processes.items():
             seconds[name].append(ask(process, 'time')[0])
             time.sleep(0.2)                      # until the threads of this one have stopped spinning
-    for process in processes.values():
-        process.stdin.close()
-        process.wait()
+    stop(processes)
     print(f'{processor()}, {os.cpu_count()} cores; {sentences:.0f} sentences, {pieces:.0f} pieces; {arguments.rounds} '
           f'turns each; largest difference {difference:.1g}\n')
     print('| | sentences/s, median (least–most) | first time, with compilation, s |\n|---|---|---|')

@@ -18,7 +18,7 @@ from ms_crf import HMM  # noqa: E402
 from ms_crf.corpus import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
-from crf import processor  # noqa: E402
+from contestants import processor  # noqa: E402
 
 STATES, SYMBOLS, STEPS = 10, 20, 5
 

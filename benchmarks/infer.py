@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 from ms_crf.corpus import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
-from crf import ask, processor  # noqa: E402
+from contestants import ask, processor, start, stop  # noqa: E402
 
 NAMES = ('run', 'run with confidences', 'MindIR', 'MindIR with confidences', 'PyTorch', 'PyTorch, plain')
 
@@ -78,21 +78,18 @@ def throughput(arguments):
             subprocess.run([sys.executable, '-m', 'ms_crf.export', '--run', arguments.run, '--output',
                             f'{folder}/{name}.mindir', *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         files = {name: f'{folder}/{index}' for index, name in enumerate(NAMES)}
-        command = [sys.executable, __file__, '--run', arguments.run, '--input', arguments.input, '--graphs', folder,
-                   '--warm-up', str(arguments.warm_up)]
+        command = ['--run', arguments.run, '--input', arguments.input, '--graphs', folder, '--warm-up',
+                   str(arguments.warm_up)]
         processes = {}
         for name in NAMES:
-            processes[name] = subprocess.Popen([*command, '--contestant', name, '--leave', files[name]], text=True,
-                                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            processes[name] = start(name, *command, '--leave', files[name])
             processes[name].stdout.readline()                    # it has warmed up
         seconds = {name: [] for name in NAMES}
         for _ in range(arguments.rounds):
             for name, process in processes.items():
                 seconds[name].append(ask(process, 'tag')[0])
                 time.sleep(0.2)                  # until the threads of this one have stopped spinning
-        for process in processes.values():
-            process.stdin.close()
-            process.wait()
+        stop(processes)
         tags = {name: Path(file).read_text(encoding='utf-8').split('\n') for name, file in files.items()}
     print(f'{processor()}, {os.cpu_count()} cores; {count} sentences, {arguments.rounds} rounds\n')
     print('| | sentences/s, median (least–most) | times PyTorch | sentences with other tags |\n|---|---|---|---|')

@@ -7,7 +7,6 @@ compared, for they draw their own random numbers; beside the seconds stands what
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,7 +18,7 @@ from ms_crf.corpora import score_in  # noqa: E402
 from ms_crf.options import Options  # noqa: E402
 
 import numpy as np  # noqa: E402
-from crf import ask, processor  # noqa: E402
+from contestants import ask, processor, start, stop  # noqa: E402
 
 
 class Quiet:
@@ -97,18 +96,14 @@ def main():
         return
     results = {name: [] for name in CONTESTANTS}
     with tempfile.TemporaryDirectory() as folder:
-        processes = {name: subprocess.Popen(
-            [sys.executable, __file__, *sys.argv[1:], '--contestant', name, '--save', f'{folder}/run'], text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE) for name in CONTESTANTS}
+        processes = {name: start(name, *sys.argv[1:], '--save', f'{folder}/run') for name in CONTESTANTS}
         for process in processes.values():
             process.stdout.readline()
         for _ in range(1 + arguments.rounds):
             for name, process in processes.items():
                 results[name].append(ask(process, 'epoch'))
                 time.sleep(0.2)                  # until the threads of this one have stopped spinning
-        for process in processes.values():
-            process.stdin.close()
-            process.wait()
+        stop(processes)
     print(f'{processor()}, {os.cpu_count()} cores; {arguments.rounds} epochs each, in turns\n')
     print('| | s/epoch, median (least–most) | best dev | its test |\n|---|---|---|---|')
     for name, rows in results.items():

@@ -1,0 +1,33 @@
+"""What benchmarks share: contestants in processes of their own, which are asked in turns; the name of the processor."""
+
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+
+def start(name, *arguments):
+    """A process of the benchmark itself that is one of its contestants."""
+    return subprocess.Popen([sys.executable, sys.argv[0], *arguments, '--contestant', name], text=True,
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def ask(process, *words):
+    """Sends a line of words; returns the numbers of the line that comes back."""
+    process.stdin.write(' '.join(map(str, words)) + '\n')
+    process.stdin.flush()
+    return [float(word) for word in process.stdout.readline().split()]
+
+
+def stop(processes):
+    """Ends them, by the end of what they read."""
+    for process in processes.values():
+        process.stdin.close()
+        process.wait()
+
+
+def processor():
+    info = Path('/proc/cpuinfo')
+    names = [line.split(':')[1].strip() for line in info.read_text().splitlines() if line.startswith('model name')
+             ] if info.exists() else []
+    return names[0] if names else platform.processor()
