@@ -234,6 +234,13 @@ def test_an_encoder_that_does_not_fit(corpora, tmp_path, capsys, config, arrays,
     check_fault(corpora, tmp_path, capsys, folder, message, '--encoder-lr', '0.001')
 
 
+def test_weights_of_16_bits(tmp_path):
+    arrays = {name: array.astype(np.float16) for name, array in tensors(prefix='bert.').items()}
+    weights = EncoderFiles(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
+    assert weights['pieces'].dtype == np.float32
+    assert (weights['layers.1.outer.weight'] == arrays['bert.encoder.layer.1.output.dense.weight']).all()
+
+
 def check_fault(corpora, tmp_path, capsys, folder, message, *others):
     before = sorted(tmp_path.rglob('*'))
     assert train_command.main(arguments(corpora, folder, tmp_path / 'run', *others)) == 2
