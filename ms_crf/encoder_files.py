@@ -4,7 +4,6 @@ That is how the Hugging Face hub lays out BERT, RoBERTa and models of their form
 needed only here and are imported when they are.
 """
 
-import hashlib
 import importlib
 import json
 import os
@@ -77,28 +76,17 @@ class EncoderFiles:
         """The tensors as float32, in the names of `Encoder`'s parameters."""
         return _weights(self.path / WEIGHTS, self.sizes)
 
-    def _names(self):
+    def paths(self):
+        """Of the files that vectors depend on."""
         names = [TOKENIZER] if os.path.isfile(self.path / TOKENIZER) else [PIECES, TOKENIZER_CONFIG]
-        return [name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(self.path / name)]
-
-    def checksum(self):
-        """SHA-256 of the files that vectors depend on."""
-        digest = hashlib.sha256()
-        for name in self._names():
-            try:
-                with open(self.path / name, 'rb') as file:
-                    for block in iter(lambda: file.read(1 << 20), b''):
-                        digest.update(block)
-            except OSError as error:
-                raise CorpusError(self.path / name, None, f'can not be read: {error.strerror}') from None
-        return digest.hexdigest()
+        return [self.path / name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(self.path / name)]
 
     def copy(self, path):
         """Makes a folder of that name that holds the same files; may raise OSError."""
         path = Path(path)
         path.mkdir()
-        for name in self._names():
-            shutil.copyfile(self.path / name, path / name)
+        for file in self.paths():
+            shutil.copyfile(file, path / file.name)
 
 
 def _object(path):

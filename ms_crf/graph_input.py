@@ -2,7 +2,7 @@
 
 from ms_crf.batches import PADDING, Encoded
 from ms_crf.encoder_files import tokenizer_of
-from ms_crf.pieces import Pieces, piece_batch, window_arrays, windows_at_most
+from ms_crf.pieces import Pieces, Specials, piece_batch, window_arrays, windows_at_most
 from ms_crf.vocabulary import FIRST, UNKNOWN, Tags, Vocabulary
 
 import numpy as np
@@ -92,7 +92,7 @@ class PieceGraphInput:
 
     def __init__(self, vocabulary, tokenizer, longest):
         self.vocabulary, self.tokenizer, self.longest = vocabulary, tokenizer, longest
-        self.specials = Pieces([], tokenizer, longest).specials
+        self.specials = Specials.of(tokenizer)
 
     def inputs(self, static=None):
         batch, length = static or (None, None)

@@ -1,7 +1,6 @@
 """A trained network as a MindIR graph: written with what a program needs to run it, and run from these two files."""
 
 import contextlib
-import hashlib
 import os
 import sys
 from pathlib import Path
@@ -80,7 +79,8 @@ def export(folder, path, output=PATHS, static=None):
         draft.chmod(0o644)
         outputs = outputs_of(output, len(vocabulary.tags), static)
         record = {
-            'format': FORMAT, 'graph': path.name, 'sha256': _checksum(draft), 'output': output, 'static': static,
+            'format': FORMAT, 'graph': path.name, 'sha256': run_folder.checksum([draft]), 'output': output,
+            'static': static,
             'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
             'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
             'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}
@@ -111,14 +111,6 @@ def _without_standard_error():
         os.close(nowhere)
 
 
-def _checksum(path):
-    digest = hashlib.sha256()
-    with open(path, 'rb') as file:
-        for block in iter(lambda: file.read(1 << 20), b''):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def _read_record(path):
     """The record of a graph and what it is given; raises CorpusError if anything of it is wrong."""
     name = record_of(path)
@@ -147,7 +139,7 @@ def _read_record(path):
         raise CorpusError(name, None, f'expected "inputs" to be {", ".join(inputs)}, got {names}')
     if not Path(path).is_file():
         raise CorpusError(path, None, 'no such file; expected a graph made by ms_crf.export')
-    if _checksum(path) != record.get('sha256'):
+    if run_folder.checksum([path]) != record.get('sha256'):
         raise CorpusError(path, None, f'expected the graph that {name} was written with, got another or a damaged one; '
                                       'copy both files again, or export again')
     return record, given

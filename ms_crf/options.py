@@ -93,17 +93,20 @@ class Options:
     def check_given(self, names):
         """Raises OptionError if one of the options that were named means nothing to the model."""
         for entry in fields(self):
-            of_hmm = entry.name == 'add'
-            of_both = entry.metadata['group'] == 'Files' or entry.name == 'model'
-            if entry.name in names and not of_both and of_hmm != (self.model == 'hmm'):
-                raise OptionError(f'--{dashed(entry.name)} means nothing to --model {self.model}; leave it away')
-            if entry.name in names and self.encoder and entry.name in _OF_WORDS:
-                raise OptionError(f'--{dashed(entry.name)} means nothing with --encoder; leave it away')
-            if entry.name in names and not self.encoder and entry.metadata['group'] == 'Encoder' and (
-                    entry.name != 'encoder'):
-                raise OptionError(f'--{dashed(entry.name)} means nothing without --encoder; leave it away')
-            if entry.name in names and self.encoder and not self.encoder_lstm and entry.name in _OF_LAYERS:
-                raise OptionError(f'--{dashed(entry.name)} means nothing with --encoder-lstm 0; leave it away')
+            name, group = entry.name, entry.metadata['group']
+            if name not in names or group == 'Files' or name == 'model':
+                continue
+            if (name == 'add') != (self.model == 'hmm'):
+                why = f'to --model {self.model}'
+            elif self.encoder and name in _OF_WORDS:
+                why = 'with --encoder'
+            elif not self.encoder and group == 'Encoder' and name != 'encoder':
+                why = 'without --encoder'
+            elif self.encoder and not self.encoder_lstm and name in _OF_LAYERS:
+                why = 'with --encoder-lstm 0'
+            else:
+                continue
+            raise OptionError(f'--{dashed(name)} means nothing {why}; leave it away')
 
     def check(self):
         """Raises OptionError at the first value that can't be."""

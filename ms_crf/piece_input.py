@@ -42,7 +42,7 @@ class PieceInput:
             *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))
         watcher.say(f'{pieces / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
-        self.checksum, self._weights = files.checksum(), files.weights()
+        self.checksum, self._weights = run_folder.checksum(files.paths()), files.weights()
         self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
         self._reading = watcher.reading
         if not self.tuned:
@@ -75,7 +75,7 @@ class PieceInput:
 
     def step(self, network, optimizer, loss_scale):
         """As `WordInput.step`."""
-        return make_plain_step(network, optimizer, 7 if self.tuned else 5, loss_scale)
+        return make_plain_step(network, optimizer, loss_scale)
 
     def decoder(self, network, compiled):
         reader, tagger = (Reader(network.encoder), network.tagger) if self.tuned else (self._reader, network)

@@ -169,7 +169,7 @@ def window_ranges(words, room):
         room: pieces of a window.
     """
     count = len(words)
-    windows = -(-(count - room) // max(room // 2, 1)) + 1
+    windows = windows_at_most(count, room)
     begins = np.round(np.linspace(0, count - room, windows)).astype(np.int64)
     borders = (begins[:-1] + room + begins[1:]) / 2
     edges = np.flatnonzero(np.diff(words)) + 1

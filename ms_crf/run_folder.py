@@ -11,6 +11,7 @@ scores.json    what the best epoch is worth on dev and test
 """
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -225,6 +226,19 @@ def read_vocabulary(folder, kind=Vocabulary):
         raise CorpusError(path, None, str(error)) from None
 
 
+def checksum(paths):
+    """SHA-256 of files, one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, 'rb') as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+    return digest.hexdigest()
+
+
 def read_encoder(folder, config):
     """The `EncoderFiles` of a run, and what `read_config` gave of it."""
     path = Path(folder) / config['encoder']['folder']            # which may be one elsewhere
@@ -232,7 +246,7 @@ def read_encoder(folder, config):
         raise CorpusError(path, None, f'no such folder; {folder}/{CONFIG} names it as the encoder of the run; '
                                       'put it back, or name it there anew')
     files = EncoderFiles(path)
-    if files.checksum() != config['encoder']['sha256']:
+    if checksum(files.paths()) != config['encoder']['sha256']:
         raise CorpusError(path, None, f'expected the encoder that {folder} was trained with, got another or a damaged '
                                       'one; restore it or train again')
     return files

@@ -59,19 +59,19 @@ def make_step(network, optimizer, loss_scale=1.0):
     return step
 
 
-def make_plain_step(network, optimizer, count, loss_scale=1.0):
+def make_plain_step(network, optimizer, loss_scale=1.0):
     """The compiled function of one step of a network without word table.
 
     Args:
         network: a `PieceTagger` or an `EncodedTagger`.
         optimizer: an `Optimizer` of it.
-        count: of the arrays of a batch.
         loss_scale: as in `make_step`.
 
     Returns:
         step(now, *batch, *keep) as of `make_step`; `batch` is what the network takes.
     """
     network.set_train()
+    kept = len(network.widths)
 
     def scaled(batch, keep):
         return network(*batch, keep) * loss_scale
@@ -80,7 +80,7 @@ def make_plain_step(network, optimizer, count, loss_scale=1.0):
 
     @ms.jit
     def step(now, *arrays):
-        loss, weights = value_and_grad(arrays[:count], arrays[count:])
+        loss, weights = value_and_grad(arrays[:-kept], arrays[-kept:])
         if loss_scale != 1.0:
             weights = [weight / loss_scale for weight in weights]
             loss = loss / loss_scale

@@ -45,7 +45,7 @@ class WordInput:
         self._counts = self.encoded['train'].word_counts()
         self._codes = None
 
-    #: what of a run directory is there beside the records
+    #: as of `PieceInput`; here there is nothing to put into a run directory
     fill = None
 
     def record(self):
