@@ -1,0 +1,77 @@
+"""How much memory a process may take, so that what can't fit is refused before any of it is allocated."""
+
+import contextlib
+import os
+from pathlib import Path
+
+_MEMINFO, _CGROUP, _CGROUPS = '/proc/meminfo', '/proc/self/cgroup', '/sys/fs/cgroup'
+_V1, _V2 = 'memory.limit_in_bytes', 'memory.max'
+
+
+def check_memory(size, what):
+    """Refuses what is clearly more than this process can get.
+
+    Args:
+        size: bytes that it takes at the very least; any whole number, so that estimates can't overflow.
+        what: the subject of the message, such as '--hidden 60000'; where a record is at fault, name the record.
+
+    Raises:
+        ValueError: '<what> needs at least 72 GB of memory, and 23 GB are there'; callers make a `CorpusError` or an
+            `OptionError` of it, which is already one.
+    """
+    there = memory_there()
+    if there is not None and size > there:
+        raise ValueError(f'{what} needs at least {gigabytes(size)} of memory, and {gigabytes(there)} are there')
+
+
+def memory_there():
+    """Bytes that this process could take if it were alone: the machine's and its swap space's, or the least of the
+    limits that it runs under (control groups, `ulimit -v`); None where the system says nothing."""
+    swap = _meminfo('SwapTotal:')
+    limits = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):       # Windows has no sysconf
+        limits.append(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') + swap)
+    limits += [limit + swap for limit in _control_groups()]
+    with contextlib.suppress(ImportError):
+        import resource  # which Windows does not have
+        soft = resource.getrlimit(resource.RLIMIT_AS)[0]
+        limits += [soft] * (soft != resource.RLIM_INFINITY)
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
+def gigabytes(size):
+    """Such as '0.31 GB', '4.7 GB', '1,200 GB', for any whole number."""
+    tenths = size // 10 ** 8
+    return f'{tenths // 10:,} GB' if tenths >= 100 else f'{tenths / 10:.1f} GB' if tenths else f'{size / 1e9:.2g} GB'
+
+
+def _meminfo(key):
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(_MEMINFO).read_text().splitlines():
+            if line.startswith(key):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _control_groups():
+    """Limits of this process's control group and of those around it."""
+    try:
+        lines = Path(_CGROUP).read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        number, kinds, place = line.split(':', 2)
+        if number == '0':                                        # version 2
+            top, name = Path(_CGROUPS), _V2
+        elif 'memory' in kinds.split(','):
+            top, name = Path(_CGROUPS, 'memory'), _V1
+        else:
+            continue
+        folder = top / place.lstrip('/')
+        for group in (folder, *folder.parents):
+            with contextlib.suppress(OSError):                   # in a container only its own group is to be seen
+                limit = (group / name).read_text().strip()
+                if limit.isdecimal():                            # 'max' for none
+                    yield int(limit)
+            if group == top:
+                break
