@@ -2,7 +2,7 @@
 
 import sys
 
-from ms_crf.infer_command import main
+from ms_crf.console import enter
 
 if __name__ == '__main__':
-    sys.exit(main())
+    sys.exit(enter('infer.py'))

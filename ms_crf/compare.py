@@ -1,9 +1,15 @@
 """The command line that compares models on the same files: python -m ms_crf.compare --help"""
 
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('ms_crf.compare'))
+
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -112,37 +118,31 @@ def _files(parsed):
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    try:
-        parsed, others = parser().parse_known_args(sys.argv[1:] if arguments is None else arguments)
-        parsed.models = parsed.models.split(',')
-        odd = next((name for name in parsed.models if name not in MODELS), None)
-        if odd is not None:
-            raise OptionError(f'--models must be some of {", ".join(MODELS)}, got {odd!r}')
-        if parsed.seeds < 1:
-            raise OptionError(f'--seeds must be at least 1, got {parsed.seeds}')
-        for name in ('--seed', '--save', '--head', '--model', '--overwrite', '--resume'):
-            if any(text.split('=')[0] == name for text in others):
-                raise OptionError(f'{name} is chosen by the comparison itself; leave it away')
-        # All options of the trainings, before the first of them begins.
-        for name in parsed.models:
-            options = options_of([*MODELS[name], *_files(parsed), *([] if name == 'hmm' else others)])
-        parsed.column_pair = options.column_pair()
-        for place in (parsed.json, parsed.keep):
-            if place and not Path(place).absolute().parent.is_dir():
-                raise CorpusError(place, None, 'can not be written: there is no folder of that name')
-        with tempfile.TemporaryDirectory() as temporary:
-            results = _compare(parsed, others, Path(parsed.keep or temporary))
-        if parsed.json:
-            write_text(Path(parsed.json), json.dumps(results, indent=1) + '\n')
-    except (OptionError, CorpusError) as error:
-        print(f'ms_crf.compare: {error}', file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return console.run('ms_crf.compare', lambda: _main(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(arguments):
+    parsed, others = parser().parse_known_args(arguments)
+    parsed.models = parsed.models.split(',')
+    odd = next((name for name in parsed.models if name not in MODELS), None)
+    if odd is not None:
+        raise OptionError(f'--models must be some of {", ".join(MODELS)}, got {odd!r}')
+    if parsed.seeds < 1:
+        raise OptionError(f'--seeds must be at least 1, got {parsed.seeds}')
+    for name in ('--seed', '--save', '--head', '--model', '--overwrite', '--resume'):
+        if any(text.split('=')[0] == name for text in others):
+            raise OptionError(f'{name} is chosen by the comparison itself; leave it away')
+    # All options of the trainings, before the first of them begins.
+    for name in parsed.models:
+        options = options_of([*MODELS[name], *_files(parsed), *([] if name == 'hmm' else others)])
+    parsed.column_pair = options.column_pair()
+    for place in (parsed.json, parsed.keep):
+        if place and not Path(place).absolute().parent.is_dir():
+            raise CorpusError(place, None, 'can not be written: there is no folder of that name')
+    with tempfile.TemporaryDirectory() as temporary:
+        results = _compare(parsed, others, Path(parsed.keep or temporary))
+    if parsed.json:
+        write_text(Path(parsed.json), json.dumps(results, indent=1) + '\n')
     for line in table(results):
         print(line)
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

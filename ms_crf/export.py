@@ -1,6 +1,12 @@
 """The command line of the export to MindIR: python -m ms_crf.export --help"""
 
 import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('ms_crf.export'))
+
 from pathlib import Path
 
 from ms_crf.arguments import Parser
@@ -31,27 +37,21 @@ def parser():
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    try:
-        parsed = parser().parse_args(sys.argv[1:] if arguments is None else arguments)
-        path = Path(parsed.output)
-        if path.suffix != '.mindir':
-            raise OptionError(f'--output must end in .mindir, got {path}')
-        if not path.absolute().parent.is_dir():
-            raise CorpusError(path, None, 'can not be written: there is no folder of that name')
-        if parsed.static and min(parsed.static) < 1:
-            raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
-        run = parsed.run or newest('runs')
-        choose(parsed.device)
-        from ms_crf import mindir  # here, because it starts MindSpore
-        mindir.export(run, path, parsed.what, parsed.static)
-    except (OptionError, CorpusError) as error:
-        print(f'ms_crf.export: {error}', file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    return console.run('ms_crf.export', lambda: _export(sys.argv[1:] if arguments is None else arguments))
+
+
+def _export(arguments):
+    parsed = parser().parse_args(arguments)
+    path = Path(parsed.output)
+    if path.suffix != '.mindir':
+        raise OptionError(f'--output must end in .mindir, got {path}')
+    if not path.absolute().parent.is_dir():
+        raise CorpusError(path, None, 'can not be written: there is no folder of that name')
+    if parsed.static and min(parsed.static) < 1:
+        raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
+    run = parsed.run or newest('runs')
+    choose(parsed.device)
+    from ms_crf import mindir  # here, because it starts MindSpore
+    mindir.export(run, path, parsed.what, parsed.static)
     print(f'{run} is in {path} and {mindir.record_of(path)}')
     return 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

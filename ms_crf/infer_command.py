@@ -7,10 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
+from ms_crf import console
 from ms_crf.arguments import Parser
 from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
+from ms_crf.files import check_writable, text_writer
 from ms_crf.options import OptionError
 from ms_crf.run_folder import newest, read_config
 from ms_crf.scoring import table, total
@@ -99,10 +101,8 @@ class _Command:
                               '--input, or add --input-format conll')
         if self.name != '-' and not Path(self.name).is_file():
             raise CorpusError(self.name, None, 'no such file')
-        if parsed.output and not Path(parsed.output).absolute().parent.is_dir():
-            raise CorpusError(parsed.output, None, 'can not be written: there is no folder of that name')
-        if parsed.output and Path(parsed.output).is_dir():
-            raise CorpusError(parsed.output, None, 'expected the name of a file to write, got a folder')
+        if parsed.output:
+            check_writable(parsed.output)
         self.interactive = parsed.text is None and self.name == '-' and sys.stdin.isatty() and not parsed.output
         self.scores = []
 
@@ -164,7 +164,8 @@ class _Command:
         print('a sentence a line; an empty line or Ctrl-D ends', file=sys.stderr)
         while True:
             try:
-                text = input('> ')
+                with console.handling(console.interrupt):        # which leaves the terminal as it was
+                    text = input('> ')
             except EOFError:
                 print()
                 return
@@ -182,7 +183,7 @@ def _print(text):
 
 
 def _report(message):
-    print(f'infer.py: {message}', file=sys.stderr, flush=True)
+    console.say(f'infer.py: {message}')
 
 
 def _chunks(items):
@@ -205,35 +206,20 @@ def _output(name, shown):
     if not name:
         yield _print if shown else lambda _: None
         return
-    path = Path(name)
-    draft = path.with_name(f'.{path.name}.{os.getpid()}')
-    try:
-        with open(draft, 'w', encoding='utf-8', errors='backslashreplace', newline='') as file:
-            yield file.write
-        os.replace(draft, path)
-    except OSError as error:
-        raise CorpusError(name, None, f'can not be written: {error.strerror}') from None
-    finally:
-        draft.unlink(missing_ok=True)
+    with text_writer(name) as write:
+        yield write
 
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    try:
-        parsed = parser().parse_args(sys.argv[1:] if arguments is None else arguments)
-        # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
-        sys.stdout.reconfigure(encoding='utf-8', errors='backslashreplace')
-        command = _Command(parsed)
-        command.load()
-        command.run()
-        sys.stdout.flush()
-    except (OptionError, CorpusError) as error:
-        _report(error)
-        return 2
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # Whoever read has had enough. Python would complain when it closes the stream at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    return console.run('infer.py', lambda: _infer(sys.argv[1:] if arguments is None else arguments))
+
+
+def _infer(arguments):
+    parsed = parser().parse_args(arguments)
+    # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
+    sys.stdout.reconfigure(encoding='utf-8', errors='backslashreplace')
+    command = _Command(parsed)
+    command.load()
+    command.run()
     return 0

@@ -4,13 +4,12 @@ import argparse
 import contextlib
 import json
 import shutil
-import signal
 import sys
 import time
 from dataclasses import fields
 
+from ms_crf import console
 from ms_crf.arguments import Parser
-from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError, Options, dashed
 
@@ -28,7 +27,12 @@ class Watcher:
     def say(self, text):
         if self.bar is not None:
             self.bar.clear()
-        print(text, file=self.output, flush=True)
+        try:
+            print(text, file=self.output, flush=True)
+        except OSError as error:                 # training is worth more than what it says
+            if not isinstance(error, BrokenPipeError):
+                console.say(f'train.py: standard output can not be written: {error.strerror}; training goes on')
+            console.silence(self.output)
 
     def corpora(self, corpora):
         for part, sentences in corpora.parts.items():
@@ -74,8 +78,8 @@ class Watcher:
         return self.asked_to_stop
 
     def ask_to_stop(self, *_):
-        if self.asked_to_stop:
-            raise KeyboardInterrupt
+        if self.asked_to_stop:                   # who asks twice does not want to wait for the step and the saving
+            console.leave()
         self.asked_to_stop = True
 
 
@@ -175,27 +179,24 @@ def _resumed_options(parsed, given):
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    watcher = Watcher()
-    folder = None
-    try:
-        parsed, given = read_options(arguments)
-        options = _resumed_options(parsed, given) if parsed.resume else _new_options(parsed, given)
-        folder = parsed.resume or options.save
-        if options.model == 'hmm':
-            return _count(parsed, options, watcher)
-        device = choose(parsed.device)
-        if options.precision == 'mixed' and device == 'CPU':
-            raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
-        return _train(parsed, options, folder, watcher)
-    except (OptionError, CorpusError) as error:
-        watcher.close()
-        print(f'train.py: {error}', file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        watcher.close()
-        print('train.py: stopped', file=sys.stderr)
-        return 130
+    return console.run('train.py', lambda: _main(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(arguments):
+    with contextlib.closing(Watcher()) as watcher:               # a line of error comes below its progress bar
+        return _chosen(arguments, watcher)
+
+
+def _chosen(arguments, watcher):
+    parsed, given = read_options(arguments)
+    options = _resumed_options(parsed, given) if parsed.resume else _new_options(parsed, given)
+    folder = parsed.resume or options.save
+    if options.model == 'hmm':
+        return _count(parsed, options, watcher)
+    device = choose(parsed.device)
+    if options.precision == 'mixed' and device == 'CPU':
+        raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
+    return _train(parsed, options, folder, watcher)
 
 
 def _count(parsed, options, watcher):
@@ -219,16 +220,6 @@ def _report(watcher, scores, folder, began):
 
 
 def _train(parsed, options, folder, watcher):
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGTERM, signal.default_int_handler)    # so that nothing half-written is left
-    try:
-        return _train_and_report(parsed, options, folder, watcher)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _train_and_report(parsed, options, folder, watcher):
     from ms_crf import training
     began = time.perf_counter()
     if parsed.resume:
@@ -236,10 +227,9 @@ def _train_and_report(parsed, options, folder, watcher):
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
         run = training.start(options, watcher, parsed.overwrite)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, watcher.ask_to_stop)
     try:
-        scores = run.run()
+        with console.handling(watcher.ask_to_stop):
+            scores = run.run()
     except training.Stopped:
         watcher.close()
         watcher.say(f'stopped and saved; go on with: python train.py --resume {folder}')

@@ -20,13 +20,13 @@ RINGS = {
         'gradients', 'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'characters', 'softmax', 'layers', 'tagger_model', 'network', 'encoder', 'pooling', 'piece_network',
         'served'},
-    3: {'corpus', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
+    3: {'corpus', 'files', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
         'encoder_files', 'pieces', 'graph_input',
         'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_input', 'hmm_words'},
     4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'encoding', 'piece_decoding',
         'hmm_decoding', 'word_input', 'piece_input', 'training',
         'counting', 'tagger', 'mindir'},
-    5: {'arguments', 'device', 'train_command', 'infer_command', 'export', 'compare'},
+    5: {'arguments', 'console', 'device', 'train_command', 'infer_command', 'export', 'compare'},
 }
 
 

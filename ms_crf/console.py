@@ -1,0 +1,151 @@
+"""How every command speaks and ends: faults in one line, interruptions at once, streams that are closed or full."""
+
+import contextlib
+import importlib
+import io
+import os
+import signal
+import sys
+
+from ms_crf import files
+from ms_crf.corpus import CorpusError
+from ms_crf.options import OptionError
+
+FAULT, INTERRUPTED = 2, 130
+SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
+_COMMANDS = {'train.py': 'train_command', 'infer.py': 'infer_command', 'ms_crf.export': 'export',
+             'ms_crf.compare': 'compare'}
+_program = 'ms_crf'
+
+
+def begin(program):
+    """Makes this process a command: call it before anything that takes long to import.
+
+    From now on Ctrl-C, SIGTERM and SIGHUP end it at once, with one line and status 130; MindSpore, which is
+    interrupted anywhere in a compilation otherwise, would print pages of traces and leave files behind.
+
+    Args:
+        program: the name that its lines begin with.
+    """
+    global _program
+    _program = program
+    _open_streams()
+    for number in SIGNALS:
+        if signal.getsignal(number) != signal.SIG_IGN:           # nohup stays nohup
+            signal.signal(number, leave)
+
+
+def enter(program):
+    """Runs a command from its first moment to its exit status."""
+    begin(program)
+    main = importlib.import_module(f'ms_crf.{_COMMANDS[program]}').main
+    status = main()
+    _let_go()
+    return status
+
+
+def _open_streams():
+    """Gives a closed standard stream a descriptor, so that no file that is opened later takes its place.
+
+    What is written to a closed standard output fails, as it should; a closed standard error swallows it.
+    """
+    for number, name, mode in ((0, 'stdin', os.O_RDONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)                            # takes the lowest number that is free
+            raw = io.FileIO(number, 'r' if number == 0 else 'w', closefd=False)
+            buffer = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
+            setattr(sys, name, io.TextIOWrapper(buffer, 'utf-8', 'backslashreplace', line_buffering=number == 2))
+
+
+def say(text):
+    """A line on standard error; where there is none, nothing."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        print(text, file=sys.stderr, flush=True)
+
+
+def leave(*_):
+    """Ends the process now, whatever it does; a signal's handler. Drafts are removed, one line says so."""
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: os._exit(INTERRUPTED))      # who asks twice does not wait for this
+    files.remove_temporaries()
+    with contextlib.suppress(Exception):         # a stream that is being written to, or is full
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, f'\n{_program}: stopped\n'.encode() if os.isatty(2) else f'{_program}: stopped\n'.encode())
+    os._exit(INTERRUPTED)
+
+
+@contextlib.contextmanager
+def handling(handler):
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; what was ignored before stays so."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        for number, former in before.items():
+            if former != signal.SIG_IGN:
+                signal.signal(number, handler)
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
+
+
+def interrupt(*_):
+    """A signal's handler where Python's own way is safe: waiting for a line, or for another process."""
+    raise KeyboardInterrupt
+
+
+def run(program, action):
+    """Calls `action` and turns what goes wrong by a user's doing into one line.
+
+    Args:
+        program: the name that the line begins with.
+        action: a function without arguments; returns the exit status.
+
+    Returns:
+        The exit status.
+    """
+    try:
+        try:
+            status = action()
+        except SystemExit as asked:              # --help and --version have printed and end so
+            status = asked.code or 0
+        sys.stdout.flush()
+        return status
+    except (OptionError, CorpusError) as error:
+        say(f'{program}: {error}')
+    except KeyboardInterrupt:
+        say(f'{program}: stopped')
+        return INTERRUPTED
+    except BrokenPipeError:                      # whoever read has had enough
+        silence(sys.stdout)
+        return 0
+    except MemoryError:
+        say(f'{program}: not enough memory; close other programs, or use a smaller model or batches')
+    except OSError as error:
+        say(f'{program}: {_place(error)}: {error.strerror or error}')
+        if error.filename is None:
+            silence(sys.stdout)
+    return FAULT
+
+
+def _place(error):
+    return 'standard output can not be written' if error.filename is None else error.filename
+
+
+def silence(stream):
+    """Sends what a stream still holds to nowhere; Python would complain when it closes the stream at its end."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def _let_go():
+    """The last flush, whose failure Python would report in lines of its own."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            silence(stream)

@@ -1,0 +1,168 @@
+"""Files written whole or not at all, and drafts that don't outlive their command."""
+
+import contextlib
+import gzip
+import os
+import shutil
+import stat
+
+from ms_crf.corpus import CorpusError
+
+#: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
+_temporaries = {}
+
+
+def _remove(path):
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+@contextlib.contextmanager
+def temporary(path):
+    """Removes a file or folder, if it is still there, when the block ends or the command is interrupted in it."""
+    path = os.path.abspath(path)
+    _temporaries[path] = os.getpid()
+    try:
+        yield path
+    finally:
+        _remove(path)
+        _temporaries.pop(path, None)
+
+
+def remove_temporaries():
+    """What an interrupted command does before it leaves; a forked child leaves its parent's files alone."""
+    for path, process in list(_temporaries.items()):
+        if process == os.getpid():
+            _remove(path)
+
+
+def is_written_through(path):
+    """Whether writing to this name fills no file of its own: a FIFO, a device, or what /dev/fd and /proc name."""
+    try:
+        kind = os.stat(path).st_mode
+    except OSError:
+        return False
+    folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
+    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or folder.split(os.sep)[1] in ('dev', 'proc')
+
+
+@contextlib.contextmanager
+def faults_named(path, kept='what was there before stays'):
+    """Turns the operating system's refusal to write into a `CorpusError` about `path`."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CorpusError(path, None, f'can not be written: {reason}' + (f'; {kept}' if kept else '')) from None
+
+
+def check_writable(path):
+    """Raises CorpusError unless a file of this name could be written; it is neither made nor changed."""
+    path = os.fspath(path)
+    with faults_named(path, ''):
+        if is_written_through(path):
+            return
+        target = os.path.realpath(path)
+        folder = os.path.dirname(target)
+        if os.path.isdir(target):
+            raise CorpusError(path, None, 'expected the name of a file to write, got a folder')
+        if not os.path.isdir(folder):
+            raise CorpusError(path, None, f'can not be written: there is no folder {folder}')
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise CorpusError(path, None, f'can not be written: {folder} is not a folder that you may write to')
+        if os.path.lexists(target) and not os.access(target, os.W_OK):
+            raise CorpusError(path, None, 'can not be written: the file there may not be changed')
+
+
+def draft_of(path):
+    """A hidden name beside a file or folder, of this process alone, as long as the file system takes names."""
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(folder, os.fsdecode(os.fsencode(f'.{os.getpid()}.{name}')[:200]))
+
+
+@contextlib.contextmanager
+def whole(path):
+    """A name to write to, whose contents `path` gets when the block ends without an error.
+
+    Until then, and after a crash at any moment, `path` is what it was. A symbolic link stays one, a file that is there
+    keeps its mode and owner. What is no file (a FIFO, a device, a pipe under /dev/fd) is not replaced: it is written
+    to directly.
+
+    Raises:
+        CorpusError: the file can't be written. An OSError within the block is the caller's: see `faults_named`.
+    """
+    path = os.fspath(path)
+    if is_written_through(path):
+        yield path
+        return
+    check_writable(path)
+    target = os.path.realpath(path)
+    with temporary(draft_of(target)) as draft:
+        with faults_named(path):
+            _remove(draft)
+            mode = _create(draft, target)
+        yield draft
+        with faults_named(path):
+            os.chmod(draft, mode)
+            _sync(draft)
+            os.replace(draft, target)
+            _sync(os.path.dirname(target))
+
+
+def _create(draft, target):
+    """Makes an empty draft; the mode that the file is to have: that of the file it takes the place of."""
+    number = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    try:
+        mode = os.fstat(number).st_mode
+        with contextlib.suppress(FileNotFoundError):
+            before = os.stat(target)
+            mode = before.st_mode
+            with contextlib.suppress(OSError):                   # only a privileged user may give files away
+                os.fchown(number, before.st_uid, before.st_gid)
+    finally:
+        os.close(number)
+    return stat.S_IMODE(mode)
+
+
+def _sync(path):
+    """Waits until a file, or the names in a folder, are on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError:
+        if not os.path.isdir(path):              # some file systems have no such thing for folders
+            raise
+    finally:
+        os.close(number)
+
+
+@contextlib.contextmanager
+def text_writer(path):
+    """A function that writes text to a file, whole or not at all; compressed if its name ends in .gz."""
+    with whole(path) as draft, contextlib.ExitStack() as stack:
+        opener = gzip.open if os.fspath(path).endswith('.gz') else open
+        with faults_named(path):
+            file = opener(draft, 'wt', encoding='utf-8', errors='backslashreplace', newline='')
+        stack.callback(_close_quietly, file)
+
+        def write(text):
+            with faults_named(path):
+                file.write(text)
+
+        yield write
+        with faults_named(path):
+            file.close()
+
+
+def _close_quietly(file):
+    with contextlib.suppress(OSError):
+        file.close()
+
+
+def write_text(path, text):
+    """Writes a text file, whole or not at all."""
+    with text_writer(path) as write:
+        write(text)

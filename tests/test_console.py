@@ -1,0 +1,115 @@
+"""How commands end, as processes: interrupted at any moment, with streams that are closed or full."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT, SMALL, files
+
+COMMANDS = (['train.py'], ['infer.py'], ['-m', 'ms_crf.export'], ['-m', 'ms_crf.compare'])
+
+
+def start(arguments, **options):
+    return subprocess.Popen([sys.executable, *arguments], cwd=ROOT, text=True,
+                            **{'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, **options})
+
+
+def closed(*numbers):
+    """What a child does before it becomes the command: closes standard streams, as a shell does for `>&-`."""
+    def close():
+        for number in numbers:
+            os.close(number)
+    return close
+
+
+def test_interrupted_while_libraries_are_imported(tmp_path):
+    """The signal comes at the first moment that Python looks for a module of NumPy or MindSpore."""
+    hook = ('import os, signal, sys\n'
+            'class Finder:\n'
+            '    def find_spec(self, name, path=None, target=None):\n'
+            '        if name in (os.environ["AT"],):\n'
+            '            os.kill(os.getpid(), signal.SIGINT)\n'
+            'sys.meta_path.insert(0, Finder())\n')
+    (tmp_path / 'sitecustomize.py').write_text(hook)
+    for at, arguments in (('numpy', ['train.py']), ('mindspore', ['train.py', '--save', str(tmp_path / 'run')]),
+                          ('numpy', ['infer.py', '--text', 'a']), ('numpy', ['-m', 'ms_crf.export']),
+                          ('numpy', ['-m', 'ms_crf.compare'])):
+        process = start(arguments, env={**os.environ, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}', 'AT': at})
+        output, errors = process.communicate(timeout=120)
+        program = arguments[0] if arguments[0] != '-m' else arguments[1]
+        assert (process.returncode, errors) == (130, f'{program}: stopped\n'), (at, arguments, output)
+    assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('signals', [['SIGINT'], ['SIGTERM'], ['SIGHUP']])
+def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signals):
+    """Twice in training: once asks it to save after the step, the second time it leaves at once."""
+    # The hook sends the signals while MindSpore parses the first function of a graph.
+    hook = ('import os, signal, sys\n'
+            'def profile(frame, event, argument):\n'
+            '    if event == "call" and frame.f_code.co_filename.endswith("_extends/parse/parser.py"):\n'
+            '        sys.setprofile(None)\n'
+            '        for name in os.environ["SIGNALS"].split():\n'
+            '            os.kill(os.getpid(), getattr(signal, name))\n'
+            'if "SIGNALS" in os.environ: sys.setprofile(profile)\n')
+    (tmp_path / 'sitecustomize.py').write_text(hook)
+    environment = {**os.environ, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}', 'SIGNALS': ' '.join(signals * 2)}
+    folder = tmp_path / 'work'
+    folder.mkdir()
+    process = start([str(ROOT / 'train.py'), *files(corpora), *SMALL, '--save', str(folder / 'run')], env=environment)
+    output, errors = process.communicate(timeout=120)
+    assert (process.returncode, errors) == (130, 'train.py: stopped\n'), output
+    assert 'Traceback' not in output
+    assert not list(folder.glob('rank_*')) and not list(ROOT.glob('rank_*'))
+
+
+def test_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
+    process = start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
+    assert process.stdout.readline().startswith('train ')
+    process.stdout.close()                                       # as `train.py | head -1` does
+    errors = process.stderr.read()
+    assert (process.wait(120), errors) == (0, '')
+    assert (tmp_path / 'run' / 'scores.json').exists()
+
+
+def test_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp_path):
+    with open('/dev/full', 'w') as full:
+        processes = [
+            start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'full')], stdout=full),
+            start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'closed')], stdout=None,
+                  preexec_fn=closed(0, 1))]
+    for process, name, why in zip(processes, ('full', 'closed'), ('No space left on device', 'Bad file descriptor')):
+        errors = process.communicate(timeout=120)[1]
+        assert (process.returncode, errors) == (
+            0, f'train.py: standard output can not be written: {why}; training goes on\n')
+        assert (tmp_path / name / 'scores.json').exists()
+
+
+@pytest.mark.parametrize('command', COMMANDS)
+def test_help_with_streams_that_are_closed_or_full(command):
+    with open('/dev/full', 'w') as full:
+        for options in ({'stdout': full}, {'stdout': None, 'preexec_fn': closed(1)},
+                        {'stdout': None, 'stderr': None, 'preexec_fn': closed(0, 1, 2)}):
+            process = start([*command, '--help'], **options)
+            errors = process.communicate(timeout=60)[1]
+            assert process.returncode in (0, 2)
+            assert errors is None or not {'Traceback', 'ignored'} & set(errors.split())
+
+
+def test_an_error_with_standard_error_closed_still_has_its_status():
+    assert start(['train.py', '--bogus'], stderr=None, preexec_fn=closed(2)).wait(60) == 2
+
+
+def test_nohup_stays_nohup():
+    """A signal that was ignored when the command began is ignored on."""
+    program = ('from ms_crf import console; import os, signal; console.begin("x")\n'
+               'os.kill(os.getpid(), signal.SIGHUP)\n'
+               'with console.handling(console.interrupt): os.kill(os.getpid(), signal.SIGHUP)\n'
+               'print("still here")')
+    process = start(['-c', program], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    with contextlib.closing(process.stdout):
+        assert process.communicate(timeout=60)[0] == 'still here\n'

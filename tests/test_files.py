@@ -1,0 +1,108 @@
+"""Files that are written whole or not at all: what they replace, what they leave, what they write through."""
+
+import gzip
+import os
+import stat
+import subprocess
+import sys
+
+from ms_crf.corpus import CorpusError
+from ms_crf.files import check_writable, temporary, text_writer, whole, write_text
+
+import pytest
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+def test_a_file_keeps_its_mode_and_a_link_stays_a_link(tmp_path):
+    file, link = tmp_path / 'secret.txt', tmp_path / 'link.txt'
+    file.write_text('before')
+    file.chmod(0o600)
+    link.symlink_to('secret.txt')
+    write_text(link, 'after')
+    assert file.read_text() == 'after' and link.is_symlink()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and names(tmp_path) == ['link.txt', 'secret.txt']
+
+
+def test_a_new_file_has_the_mode_that_open_would_give_it(tmp_path):
+    open(tmp_path / 'plain', 'w').close()
+    write_text(tmp_path / 'new', 'text')
+    assert (tmp_path / 'new').stat().st_mode == (tmp_path / 'plain').stat().st_mode
+
+
+def test_nothing_changes_before_all_is_written(tmp_path):
+    file = tmp_path / 'a.txt'
+    file.write_text('before')
+    with pytest.raises(KeyError), text_writer(file) as write:
+        write('half')
+        raise KeyError
+    assert file.read_text() == 'before' and names(tmp_path) == ['a.txt']
+
+
+def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
+    write_text(tmp_path / 'a.txt.gz', 'zeile\n')
+    with gzip.open(tmp_path / 'a.txt.gz', 'rt') as file:
+        assert file.read() == 'zeile\n'
+
+
+def test_a_fifo_and_a_device_are_written_through(tmp_path):
+    fifo = tmp_path / 'fifo'
+    os.mkfifo(fifo)
+    reader = subprocess.Popen(['cat', str(fifo)], stdout=subprocess.PIPE)
+    write_text(fifo, 'through\n')
+    assert reader.communicate(timeout=30)[0] == b'through\n' and stat.S_ISFIFO(fifo.stat().st_mode)
+    link = tmp_path / 'null'
+    link.symlink_to('/dev/null')                                 # as root, the device itself could be replaced
+    write_text(link, 'gone')
+    assert stat.S_ISCHR(os.stat('/dev/null').st_mode) and link.is_symlink()
+    reading, writing = os.pipe()
+    write_text(f'/dev/fd/{writing}', 'piped')
+    assert os.read(reading, 100) == b'piped'
+    with pytest.raises(CorpusError, match='/dev/full: can not be written: No space left on device'):
+        write_text('/dev/full', 'too much')
+
+
+@pytest.mark.parametrize('name,expected', [
+    ('none/a.txt', 'there is no folder'), ('.', 'got a folder'), ('a' * 300, 'File name too long'),
+])
+def test_what_can_not_be_written(tmp_path, name, expected):
+    path = str(tmp_path / name)
+    with pytest.raises(CorpusError, match=expected):
+        write_text(path, 'text')
+    assert names(tmp_path) == []
+
+
+def test_the_longest_name_that_the_file_system_takes(tmp_path):
+    write_text(tmp_path / ('a' * 255), 'text')
+    assert names(tmp_path) == ['a' * 255]
+
+
+def test_looking_whether_a_file_can_be_written_makes_none(tmp_path):
+    check_writable(tmp_path / 'a.txt')
+    assert names(tmp_path) == []
+
+
+def test_what_an_interrupted_process_leaves(tmp_path):
+    """Every signal ends the command with one line, without its drafts, and with what was there before."""
+    program = ('import sys; from ms_crf import console, files; console.begin("some.py")\n'
+               'import os; top = sys.argv[1]\n'
+               'with files.temporary(top + "/folder") as folder, files.text_writer(top + "/a") as write:\n'
+               '    os.mkdir(folder); write("half"); print("now", flush=True); sys.stdin.read()')
+    (tmp_path / 'a').write_text('before')
+    for number in (2, 15, 1):
+        process = subprocess.Popen([sys.executable, '-c', program, str(tmp_path)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+        assert process.stdout.readline() == 'now\n'
+        process.send_signal(number)
+        assert process.communicate(timeout=30)[1] == 'some.py: stopped\n' and process.returncode == 130
+        assert names(tmp_path) == ['a'] and (tmp_path / 'a').read_text() == 'before'
+
+
+def test_temporary_files_go_at_the_end_of_their_block(tmp_path):
+    with temporary(tmp_path / 'a') as path, whole(tmp_path / 'b') as draft:
+        for name in (path, draft):
+            with open(name, 'w') as file:
+                file.write('text')
+    assert names(tmp_path) == ['b']
