@@ -6,9 +6,22 @@ Everything is computed in logarithms, on many sequences at a time. Shapes: L len
 from itertools import chain
 from typing import NamedTuple
 
-from ms_crf.hmm_batch import Batch, batches
-from ms_crf.hmm_input import check_arrays, check_parallel, check_symbols, join_symbols, several
+from ms_crf.hmm_batch import Batch, batches, top
+from ms_crf.hmm_input import (
+    check_arrays,
+    check_count,
+    check_number,
+    check_pairs,
+    check_parallel,
+    check_states,
+    check_symbols,
+    check_tables,
+    generator_of,
+    join_symbols,
+    several,
+)
 from ms_crf.hmm_words import count_words
+from ms_crf.memory import check_memory
 
 import numpy as np
 
@@ -40,7 +53,7 @@ class HMM:
     def __init__(self, start=None, transition=None, emission=None, end=None, log=False):
         self.states, self.words = None, None
         self.log_start = None
-        if start is not None:
+        if any(array is not None for array in (start, transition, emission, end)):
             self._set(*check_arrays(start, transition, emission, end, log))
 
     def _set(self, log_start, log_transition, log_emission, log_end):
@@ -52,8 +65,8 @@ class HMM:
     def log_prob(self, states):
         """Log probability of state sequences in the plain Markov chain: start and transitions alone."""
         self._check_learned()
-        many, sequences = several(states)
-        chains = [self._indices(sequence) for sequence in sequences]
+        many, sequences = several(states, name='states')
+        chains = [self._indices(sequence, number) for number, sequence in enumerate(sequences)]
         found = [self.log_start[chain[0]] + self.log_transition[chain[:-1], chain[1:]].sum() if len(chain) else 0.0
                  for chain in chains]
         return np.array(found) if many else float(found[0])
@@ -74,15 +87,29 @@ class HMM:
         many, found = self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
         return found if many else found[0]
 
-    def posteriors(self, observations):
-        """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other."""
-        many, found = self._each(observations, lambda batch: list(zip(
-            batch.split(batch.posteriors()), batch.split(batch.pairs(), 1))), (self._nothing(1), self._nothing(2)))
+    def posteriors(self, observations, pairs=True):
+        """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other.
+
+        Args:
+            observations: as everywhere; one that is impossible in the model has no posteriors and raises ValueError.
+            pairs: False for those of states alone, which takes S times less memory.
+        """
+        def work(batch):
+            _check_possible(batch)
+            singles = batch.split(batch.posteriors())
+            return zip(singles, batch.split(batch.pairs(), 1)) if pairs else singles
+
+        many, found = self._each(observations, work, (self._nothing(1), self._nothing(2)) if pairs
+                                 else self._nothing(1), pairs)
         return found if many else found[0]
 
     def viterbi(self, observations):
-        """(best states, log probability of them and the observations); the lowest state of equals, from the end on."""
-        names = None if self.states is None else np.array(self.states, object)
+        """(best states, log probability of them and the observations); the lowest state of equals, from the end on.
+
+        Where the probability is -inf, no states could have given the observations, and those that are named mean
+        nothing.
+        """
+        names = None if self.states is None else np.fromiter(self.states, object, len(self.states))
 
         def work(batch):
             states, scores = batch.viterbi()
@@ -101,14 +128,20 @@ class HMM:
         self._check_learned()
         if self.words is not None:
             raise ValueError('sample needs a model made from arrays: words can not be drawn from classes of shapes')
-        generator = np.random.default_rng(seed)
-        start, transition, emission = (np.exp(logs).cumsum(-1) for logs in (
+        length = check_count(length, 'length', 0)
+        check_memory(32 * length, f'a sample of length {length:,}')
+        generator = generator_of(seed)
+        start, transition, emission = (_sums(logs) for logs in (
             self.log_start, self.log_transition, self.log_emission))
         states, observations = np.zeros((2, length), np.int64)
         row = start
         for place, (first, second) in enumerate(generator.random((length, 2))):
+            if not row[-1] > 0:
+                raise ValueError('sample needs a model with a way on, got one that ends in a state without any')
             states[place] = np.searchsorted(row, first * row[-1], 'right')
             symbols = emission[states[place]]
+            if not symbols[-1] > 0:
+                raise ValueError(f'sample needs a model with symbols in each state, got none in state {states[place]}')
             observations[place] = np.searchsorted(symbols, second * symbols[-1], 'right')
             row = transition[states[place]]
         return states, observations
@@ -127,25 +160,30 @@ class HMM:
             add: above 0.
             states: all tags, in the order of the states; None for those that occur, sorted.
         """
-        if not add > 0:
+        value = check_number(add, 'add')
+        if not value > 0:
             raise ValueError(f'add must be above 0, got {add}')
-        check_parallel(sentences, tags)
-        self.states = sorted({tag for row in tags for tag in row}) if states is None else list(states)
-        numbers = {tag: number for number, tag in enumerate(self.states)}
-        missing = next((tag for row in tags for tag in row if tag not in numbers), None)
-        if missing is not None:
-            raise ValueError(f'states must hold all tags, got none for {missing!r}')
+        sentences, tags = check_parallel(sentences, tags)
+        states, numbers = check_states(states, tags)
         every = [np.array([numbers[tag] for tag in row], np.int64) for row in tags]
+        words = len(set(chain.from_iterable(sentences)))
+        check_tables(len(states), words, 'take fewer tags or words')
         paths = [path for path in every if len(path)]
-        size = len(self.states)
+        size = len(states)
         start = np.bincount([path[0] for path in paths], minlength=size) + add
         end = np.bincount([path[-1] for path in paths], minlength=size) + add
         steps = np.concatenate([path[:-1] * size + path[1:] for path in paths])
         transition = np.bincount(steps, minlength=size * size).reshape(size, size) + add
-        # From each state the sentence ends or goes on.
-        leaving = transition.sum(1) + end
-        self.words, table = count_words(sentences, every, size, add)
-        self._set(np.log(start / start.sum()), np.log(transition / leaving[:, None]), table, np.log(end / leaving))
+        with np.errstate(all='ignore'):
+            # From each state the sentence ends or goes on.
+            leaving = transition.sum(1) + end
+            words, table = count_words(sentences, every, size, add)
+            tables = (np.log(start / start.sum()), np.log(transition / leaving[:, None]), table,
+                      np.log(end / leaving))
+        if not all(np.isfinite(array).all() for array in tables):
+            raise ValueError(f'add must leave every probability above 0, in 64 bits, got {add}')
+        self.states, self.words = states, words
+        self._set(*tables)
         return self
 
     def baum_welch(self, observations, states=None, symbols=None, steps=100, tolerance=1e-4, starts=4, seed=0):
@@ -167,26 +205,37 @@ class HMM:
         """
         if self.words is not None:
             raise ValueError('baum_welch needs symbols, got a model of words; make another with HMM()')
+        steps, starts = check_count(steps, 'steps', 0), check_count(starts, 'starts', 1)
+        tolerance, generator = check_number(tolerance, 'tolerance'), generator_of(seed)
+        symbols = None if symbols is None else check_count(symbols, 'symbols', 1)
+        states = None if states is None else check_count(states, 'states', 1)
         _, sequences = several(observations)
-        known = None if self.log_start is None else self.log_emission.shape[1]
-        sequences = [check_symbols(sequence, number, known or symbols) for number, sequence in enumerate(sequences)]
+        if self.log_start is not None:
+            for name, value, known in (('states', states, len(self.log_start)),
+                                       ('symbols', symbols, self.log_emission.shape[1])):
+                if value not in (None, known):
+                    raise ValueError(f'{name} must be {known} as in the arrays, or None, got {value}')
+            symbols = self.log_emission.shape[1]
+        sequences = [check_symbols(sequence, number, symbols) for number, sequence in enumerate(sequences)]
         if not sum(map(len, sequences)):
             raise ValueError('observations must hold a symbol, got none')
         if self.log_start is not None:
-            if states not in (None, len(self.log_start)):
-                raise ValueError(f'states must be {len(self.log_start)} as in the arrays, or None, got {states}')
             models = [self]
         else:
-            if states is None or states < 1:
-                raise ValueError(f'states must be a number from 1 where there are no arrays, got {states}')
+            if states is None:
+                raise ValueError('states must be a number from 1 where there are no arrays, got None')
             symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
-            generator = np.random.default_rng(seed)
-            models = [_random_model(generator, states, symbols) for _ in range(starts)]
-        found = [_climb(model, sequences, steps, tolerance) for model in models]
-        best = max(range(len(models)), key=lambda index: found[index][0][-1])
-        chosen = models[best]
+            check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
+            models = (_random_model(generator, states, symbols) for _ in range(starts))
+        best, histories = None, []
+        for model in models:
+            history, converged = _climb(model, sequences, steps, tolerance)
+            histories.append(history)
+            if best is None or history[-1] > best[1][-1]:
+                best = model, history, converged
+        chosen = best[0]
         self._set(chosen.log_start, chosen.log_transition, chosen.log_emission, chosen.log_end)
-        return Fit(*found[best], [history for history, _ in found])
+        return Fit(*best[1:], histories)
 
     # Batches
 
@@ -199,10 +248,15 @@ class HMM:
         if self.log_start is None:
             raise ValueError('the model is empty; give it arrays, or call fit or baum_welch first')
 
-    def _indices(self, states):
+    def _indices(self, states, number):
         if self.states is None:
-            return check_symbols(states, 0, len(self.log_start), 'state')
-        return np.array([self.states.index(state) for state in states], np.int64)
+            return check_symbols(states, number, len(self.log_start), 'state')
+        numbers = {state: index for index, state in enumerate(self.states)}
+        for place, state in enumerate(states):
+            if getattr(state, '__hash__', None) is None or state not in numbers:
+                raise ValueError(f'sequence {number} must hold states of the model, got {state!r:.40} at position '
+                                 f'{place}')
+        return np.array([numbers[state] for state in states], np.int64)
 
     def columns_of(self, sequences):
         """The column of each observation in the table of emissions, of all sequences one after the other."""
@@ -220,17 +274,35 @@ class HMM:
             # Where the positions of these sequences are among all.
             places = np.arange(count.sum()) + np.repeat(begins[numbers] - (np.cumsum(count) - count), count)
             chosen = columns[places]
-            yield numbers, Batch(self.log_start, self.log_transition, self.log_end, table[chosen], count), chosen
+            yield numbers, Batch(self.log_start, self.log_transition, self.log_end, table[chosen], count,
+                                 numbers), chosen
 
-    def _each(self, observations, work, empty=None):
+    def _each(self, observations, work, empty, pairs=False):
         """Whether there are several sequences, and what `work` gives for a `Batch`, in their order."""
         self._check_learned()
         many, sequences = several(observations, self.words is not None)
+        if pairs:
+            check_pairs(sequences, len(self.log_start))
         found = [empty] * len(sequences)
-        for numbers, batch, _ in self.batches(sequences):
-            for number, result in zip(numbers.tolist(), work(batch)):
-                found[number] = result
+        with np.errstate(over='ignore'):         # a sum of logarithms below the least number is -inf
+            for numbers, batch, _ in self.batches(sequences):
+                for number, result in zip(numbers.tolist(), work(batch)):
+                    found[number] = result
         return many, found
+
+
+def _check_possible(batch):
+    """Log likelihoods of the batch's sequences (B,); raises ValueError at one that the model can't give."""
+    found = batch.forward_likelihood()
+    if np.isneginf(found).any():
+        raise ValueError(f'sequence {batch.numbers[int(np.isneginf(found).argmax())]} is impossible in the model')
+    return found
+
+
+def _sums(logs):
+    """Probabilities added up along the rows, from logarithms of any size."""
+    largest = top(logs)
+    return np.exp(np.where(np.abs(largest) > 600, logs - largest, logs)).cumsum(-1)
 
 
 # Expectation maximisation
@@ -262,16 +334,14 @@ def _climb(model, sequences, steps, tolerance):
     return history, len(history) > 1 and history[-1] - history[-2] < tolerance
 
 
+@np.errstate(over='ignore')
 def _expect(model, sequences):
     """Log likelihood of all sequences, and expected counts: of first states, of transitions, of symbols."""
     states, symbols = model.log_emission.shape
     value, start = 0.0, np.zeros(states)
     transition, emission = np.zeros((states, states)), np.zeros((states, symbols))
-    for numbers, batch, seen in model.batches(sequences):
-        likelihoods = batch.forward_likelihood()
-        if np.isneginf(likelihoods).any():
-            raise ValueError(f'sequence {numbers[int(np.isneginf(likelihoods).argmax())]} is impossible in the model')
-        value += float(likelihoods.sum())
+    for _, batch, seen in model.batches(sequences):
+        value += float(_check_possible(batch).sum())
         weights = batch.posteriors()
         start += weights[0].sum(0)
         transition += batch.pair_counts()

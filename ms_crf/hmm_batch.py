@@ -41,11 +41,12 @@ class Batch:
         emissions: log probability of what was observed in each state, of all positions one after the other
             (positions, S).
         lengths: of the sequences, none 0, falling.
+        numbers: by which messages name the sequences.
     """
 
-    def __init__(self, log_start, log_transition, log_end, emissions, lengths):
+    def __init__(self, log_start, log_transition, log_end, emissions, lengths, numbers):
         self.log_start, self.log_transition, self.log_end = log_start, log_transition, log_end
-        self.lengths = np.asarray(lengths)
+        self.lengths, self.numbers = np.asarray(lengths), numbers
         self.length, self.size = int(self.lengths[0]), len(log_start)
         self.live = np.arange(self.length)[:, None] < self.lengths                  # (L, B)
         self.active = self.live.sum(1)                                              # sequences that are that long
@@ -111,10 +112,13 @@ class Batch:
         """(L - 1, B, S, S); on padding without meaning."""
         onward = self.emissions[1:] + self.backward()[1:]
         joint = self.forward()[:-1, :, :, None] + self.log_transition + onward[:, :, None, :]
-        flat = joint.reshape(*joint.shape[:2], -1)
-        weights = np.exp(flat - top(flat))
+        weights = joint.reshape(*joint.shape[:2], self.size ** 2)
+        # In place: this is by far the largest array of all.
+        weights -= top(weights)
+        np.exp(weights, out=weights)
         with np.errstate(invalid='ignore'):
-            return (weights / weights.sum(-1, keepdims=True)).reshape(joint.shape)
+            weights /= weights.sum(-1, keepdims=True)
+        return joint
 
     def pair_counts(self):
         """(S, S): how often each state follows each, expected, in all sequences together."""

@@ -1,22 +1,103 @@
 """What a hidden Markov model is given, brought into arrays; and one line about what can't be."""
 
+import math
 from itertools import chain
+from numbers import Integral, Number, Real
+
+from ms_crf.memory import check_memory
 
 import numpy as np
 
 
-def several(sequences, of_words=False):
-    """Whether these are several sequences, and a list of them."""
-    if isinstance(sequences, np.ndarray) and sequences.ndim == 1:
-        return False, [sequences]
-    if isinstance(sequences, str):
-        raise TypeError('expected a sequence or a list of them, got a string; split it')
-    sequences = list(sequences)
-    if of_words:
-        many = not sequences or not isinstance(sequences[0], str)
+def several(sequences, of_words=False, name='observations'):
+    """Whether these are several sequences, and a list of them; each is an array or a list."""
+    if isinstance(sequences, np.ndarray) and sequences.ndim == 1 and sequences.dtype != object:
+        found = False, [sequences]
     else:
-        many = bool(sequences) and np.ndim(sequences[0]) > 0
-    return many, sequences if many else [sequences]
+        items = as_list(sequences, name, 'a sequence or a list of them')
+        many = not _is_item(items[0]) if items else of_words
+        found = many, [item if isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim)
+                       else as_list(item, f'sequence {number}', 'a list')
+                       for number, item in enumerate(items)] if many else [items]
+    if of_words:
+        for number, sequence in enumerate(found[1]):
+            check_tokens(sequence, f'sequence {number}')
+    return found
+
+
+def _is_item(value):
+    """Whether this stands in a sequence and is none itself."""
+    return value is None or isinstance(value, (str, bytes, Number, np.generic)) or getattr(value, 'shape', None) == ()
+
+
+def as_list(values, name, expected):
+    """A list of what an iterable gives; raises TypeError for what is none, and for sets, dicts and strings."""
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f'{name} must be {expected}, got a string; split it')
+    if hasattr(values, '__array__'):             # a tensor of a framework, or an array, which may have no axis
+        values = np.asarray(values)
+    if (not hasattr(values, '__iter__') or isinstance(values, (dict, set, frozenset))
+            or (isinstance(values, np.ndarray) and not values.ndim)):
+        raise TypeError(f'{name} must be {expected}, got {type(values).__name__}')
+    return list(values)
+
+
+def check_tokens(tokens, name):
+    if not set(map(type, tokens)) <= {str}:      # one pass in C for what is right
+        place = next((place for place, token in enumerate(tokens) if not isinstance(token, str)), None)
+        if place is not None:
+            raise TypeError(f'{name} must hold tokens, which are strings, got {type(tokens[place]).__name__} at '
+                            f'position {place}')
+
+
+def check_count(value, name, least, most=None):
+    """A whole number as int; raises TypeError or ValueError with the name of the argument."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
+        raise TypeError(f'{name} must be a whole number, got {type(value).__name__}')
+    if value < least or (most is not None and value > most):
+        raise ValueError(f'{name} must be {least:,} to {most:,}, got {value:,}' if most is not None
+                         else f'{name} must be at least {least}, got {value}')
+    return int(value)
+
+
+def check_number(value, name):
+    """A number as float that is not nan; raises TypeError or ValueError."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f'{name} must be a number, got {type(value).__name__}')
+    try:
+        value = float(value)
+    except OverflowError:
+        raise ValueError(f'{name} must be a number of 64 bits, got one beyond them') from None
+    if math.isnan(value):
+        raise ValueError(f'{name} must be a number, got nan')
+    return value
+
+
+def generator_of(seed):
+    """What numpy.random.default_rng makes of a seed; raises ValueError in words of ours."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise ValueError(f'seed must be a whole number of at least 0, or what numpy.random.default_rng takes, '
+                         f'got {seed!r:.40}') from None
+
+
+def check_tables(states, symbols, advice):
+    """Raises ValueError where tables of so many states and symbols, and what is made on the way, have no place."""
+    try:
+        # A table, its counts, what they become, and the table turned: 8 bytes a number.
+        check_memory(32 * states * (states + symbols), f'a model of {states:,} states and {symbols:,} symbols')
+    except ValueError as error:
+        raise ValueError(f'{error}; {advice}') from None
+
+
+def check_pairs(sequences, states):
+    """Raises ValueError where posteriors of pairs have no place."""
+    count = sum(max(len(sequence) - 1, 0) for sequence in sequences)
+    try:
+        check_memory(8 * count * states ** 2, f'an array of {states:,} x {states:,} pairs at {count:,} positions')
+    except ValueError as error:
+        raise ValueError(f'{error}; ask with pairs=False, or for fewer sequences at a time') from None
 
 
 def join_symbols(sequences, count):
@@ -24,8 +105,8 @@ def join_symbols(sequences, count):
     if all(isinstance(sequence, list) for sequence in sequences):
         joined = list(chain.from_iterable(sequences))
         if set(map(type, joined)) <= {int}:      # at once what would take long one by one
-            array = np.array(joined, np.int64)
-            if not array.size or (array.min() >= 0 and array.max() < count):
+            array = np.array(joined)
+            if array.dtype == np.int64 and array.min() >= 0 and array.max() < count:
                 return array
     checked = [check_symbols(sequence, number, count) for number, sequence in enumerate(sequences)]
     return np.concatenate(checked) if checked else np.zeros(0, np.int64)
@@ -33,11 +114,14 @@ def join_symbols(sequences, count):
 
 def check_symbols(sequence, number, count, name='symbol'):
     """A sequence as an array of int64; raises ValueError at what is no number below `count`."""
-    array = np.asarray(sequence)
+    try:
+        array = np.asarray(sequence)
+    except (ValueError, TypeError, RuntimeError):                # lists of different lengths in it
+        raise ValueError(f'sequence {number} must be {name}s, whole numbers in one row, got nested ones') from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in 'iu'):
         raise ValueError(f'sequence {number} must be {name}s, whole numbers in one row, got '
                          f'{array.dtype} of shape {array.shape}')
-    wrong = (array < 0) | (array >= (array.max(initial=0) + 1 if count is None else count))
+    wrong = (array < 0) | (array >= (1 << 62 if count is None else count)) if array.size else np.zeros(0, bool)
     if wrong.any():
         place = int(wrong.argmax())
         most = '' if count is None else f' to {count - 1}'
@@ -45,17 +129,33 @@ def check_symbols(sequence, number, count, name='symbol'):
     return array.astype(np.int64)
 
 
+def _floats(values, name):
+    """An array of float64; raises TypeError or ValueError where there are others."""
+    if values is None:
+        raise ValueError(f'{name} must be an array, got None; start, transition and emission belong together')
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError):
+        raise ValueError(f'{name} must be an array, got rows of different lengths') from None
+    if array.dtype.kind not in 'fiub':
+        raise TypeError(f'{name} must hold numbers, got {array.dtype} of shape {array.shape}')
+    return array.astype(np.float64)
+
+
 def check_arrays(start, transition, emission, end, log):
     """The four arrays in logarithms; raises ValueError where they don't fit or are no probabilities."""
-    start, transition, emission = (np.asarray(array, np.float64) for array in (start, transition, emission))
+    if not isinstance(log, (bool, np.bool_)):
+        raise TypeError(f'log must be True or False, got {type(log).__name__}')
+    start, transition, emission = (_floats(array, name) for array, name in (
+        (start, 'start'), (transition, 'transition'), (emission, 'emission')))
     states = len(start) if start.ndim == 1 else 0
-    end = np.asarray(end, np.float64) if end is not None else np.full(states, 0.0 if log else 1.0)
+    end = _floats(end, 'end') if end is not None else np.full(states, 0.0 if log else 1.0)
     if not states:
         raise ValueError(f'start must be (states,), got shape {start.shape}')
     expected = {'transition': (transition, (states, states)), 'end': (end, (states,)),
                 'emission': (emission, (states, emission.shape[-1] if emission.ndim == 2 else 'symbols'))}
     for name, (array, shape) in expected.items():
-        if array.shape != shape:
+        if array.shape != shape or not array.size:
             raise ValueError(f'{name} must be {shape} beside start of {states} states, got shape {array.shape}')
     for name, array in (('start', start), ('transition', transition), ('emission', emission), ('end', end)):
         if np.isnan(array).any() or (array == np.inf).any() or (not log and (array < 0).any()):
@@ -71,10 +171,37 @@ def check_arrays(start, transition, emission, end, log):
 
 
 def check_parallel(sentences, tags):
+    """Both as lists of lists; raises TypeError or ValueError where they are none or don't belong together."""
+    sentences = [as_list(tokens, f'sentence {number}', 'a list of tokens')
+                 for number, tokens in enumerate(as_list(sentences, 'sentences', 'a list of lists of tokens'))]
+    tags = [as_list(row, f'tags of sentence {number}', 'a list of tags')
+            for number, row in enumerate(as_list(tags, 'tags', 'a list of lists of tags'))]
     if len(sentences) != len(tags):
         raise ValueError(f'tags must hold a list for each sentence ({len(sentences)}), got {len(tags)}')
     for number, (tokens, row) in enumerate(zip(sentences, tags)):
         if len(tokens) != len(row):
             raise ValueError(f'sentence {number} must have a tag for each token ({len(tokens)}), got {len(row)}')
+        check_tokens(tokens, f'sentence {number}')
     if not any(map(len, tags)):
         raise ValueError('sentences must hold a token, got none')
+    return sentences, tags
+
+
+def check_states(states, tags):
+    """The states of a model in their order, and the number of each; those of the tags, sorted, if `states` is None."""
+    try:
+        present = {tag for row in tags for tag in row}
+        found = sorted(present) if states is None else as_list(states, 'states', 'a list of tags')
+        numbers = {tag: number for number, tag in enumerate(found)}
+        # nan is no key to be found again
+        missing = next((tag for row in tags for tag in row if tag not in numbers or tag != tag), None)
+    except TypeError as error:
+        if 'states must' in str(error):
+            raise
+        kinds = ', '.join(sorted({type(tag).__name__ for row in tags for tag in row}))
+        raise TypeError(f'tags must be strings, or others of one kind that have an order, got {kinds}') from None
+    if missing is not None:
+        raise ValueError(f'states must hold all tags, got none for {missing!r}')
+    if len(numbers) != len(found):
+        raise ValueError(f'states must be distinct, got {len(found)} of which {len(numbers)} are')
+    return found, numbers
