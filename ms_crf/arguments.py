@@ -1,15 +1,103 @@
 """Command lines whose faults are one line, as all others are."""
 
 import argparse
+import json
 
-from ms_crf.options import OptionError
+from ms_crf.options import DIR, FILE, OptionError, brief, check_path, meant
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises OptionError where argparse would print and exit."""
+    """Raises OptionError where argparse would print and exit; checks every FILE and DIR that is named."""
 
     def __init__(self, **options):
         super().__init__(allow_abbrev=False, **options)
+        self.register('type', int, whole_number)
+        self.register('type', float, number)
+
+    def parse_args(self, args=None, namespace=None):
+        """As argparse has it; a misspelt option is answered with the one that was meant."""
+        parsed, strange = self.parse_known_args(args, namespace)
+        if strange:
+            self.refuse(strange, self.names())
+        return parsed
+
+    def parse_known_args(self, args=None, namespace=None):
+        parsed, strange = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            path = getattr(parsed, action.dest, None)
+            if action.metavar in (FILE, DIR) and isinstance(path, str) and path is not action.default:
+                name = max(action.option_strings, key=len)
+                if not path and not getattr(action, 'may_be_empty', False):
+                    raise OptionError(f'{name} must be a name, got nothing')
+                check_path(name, path)
+        return parsed, strange
+
+    def names(self):
+        """All options, as they are written."""
+        return [name for action in self._actions for name in action.option_strings]
+
+    def refuse(self, strange, names):
+        """Raises OptionError for arguments that are no options, whose names are these."""
+        end = meant(strange[0].split('=')[0], names) if strange[0].startswith('-') else '; see --help'
+        raise OptionError(f'unrecognized arguments: {_joined(strange)}{end}')
 
     def error(self, message):
-        raise OptionError(f'{message}; see --help')
+        hint = message.removeprefix('argument ').split(':')[0].split('/')[0]
+        if message.endswith('expected one argument'):
+            raise OptionError(f'{message}; one that begins with - is written {hint}=...')
+        raise OptionError(message if message.endswith('?') else f'{message}; see --help')
+
+    def _check_value(self, action, value):
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, f'invalid choice: {brief(value)} (choose from {", ".join(choices)})'
+                                                 f'{meant(value, choices, "")}')
+
+
+def _joined(arguments):
+    text = ' '.join(arguments)
+    return text if text.isprintable() and len(text) <= 80 else brief(text)
+
+
+def whole_number(text):
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'expected a whole number, got {brief(text)}') from None
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
+
+
+def read_option_file(path):
+    """The JSON object of a file, each of its names once; raises OptionError."""
+    def once(pairs):
+        names = [name for name, _ in pairs]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise OptionError(f'{path}: {brief(twice)} is given twice, expected it once')
+        return dict(pairs)
+
+    def refuse(word):
+        raise OptionError(f'{path}: expected finite numbers, got {word}')
+
+    try:
+        with open(path, encoding='utf-8-sig') as file:
+            return json.load(file, object_pairs_hook=once, parse_constant=refuse)
+    except OSError as error:
+        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
+    except UnicodeDecodeError as error:
+        raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
+    except json.JSONDecodeError as error:
+        raise OptionError(f'{path}:{error.lineno}: expected a JSON object of options, got {error.msg} at column '
+                          f'{error.colno}') from None
+    except RecursionError:
+        raise OptionError(f'{path}: expected a JSON object of options, got one of too many levels') from None
+    except OptionError:
+        raise
+    except ValueError:
+        raise OptionError(f'{path}: expected numbers of a few digits, got one of thousands') from None

@@ -1,13 +1,18 @@
 """The command line of `infer.py`: text in, tags out."""
 
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('infer.py'))
+
 import argparse
 import contextlib
 import os
 import shutil
-import sys
 from pathlib import Path
 
-from ms_crf import console
 from ms_crf.arguments import Parser
 from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import CorpusError

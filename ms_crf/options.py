@@ -1,112 +1,164 @@
 """The options of a training: names, defaults and what they may be, for the command line as for a file."""
 
+import difflib
+import errno
+import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+
+from ms_crf.corpus import is_json
+
+FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
+WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
 
 
 class OptionError(ValueError):
     """An option that can't be, in one line."""
 
 
-def option(default, group, text, choices=None, least=None, most=None):
-    return field(default=default, metadata={'group': group, 'text': text, 'choices': choices, 'least': least,
-                                            'most': most})
+def option(default, group, text, metavar=None, choices=None, least=None, most=None, needs=None, trained=True):
+    """A field of `Options`.
+
+    Args:
+        default: which also says the type.
+        group: of options, under which help shows it.
+        text: of help.
+        metavar: what stands for the value there; FILE and DIR are paths, and are checked as such.
+        choices: what the value may be, if that is a list.
+        least, most: bounds of a number.
+        needs: without what it does nothing: dict of other options to the values of which they must have one; to True
+            or False if they must have any or none; to UNLESS_0 if they must not be 0 where they count.
+        trained: whether it needs a model that is trained.
+    """
+    needs = {**({'model': ('bilstm',)} if trained else {}), **(needs or {})}
+    return field(default=default, metadata={'group': group, 'text': text, 'metavar': metavar, 'choices': choices,
+                                            'least': least, 'most': most, 'needs': needs})
 
 
-# What means nothing with an encoder, and without layers over it.
-_OF_WORDS = ('embeddings', 'word_dim', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'unknown',
-             'word_rate')
-_OF_LAYERS = ('layers', 'dropout_between')
+UNLESS_0 = 'unless 0'
+_OF_WORDS, _OF_ENCODERS, _OF_LAYERS = {'encoder': False}, {'encoder': True}, {'encoder_lstm': UNLESS_0}
+_OF_CHARACTERS = {'char': ('cnn', 'lstm')}
 
 
 @dataclass
 class Options:
     """What `train.py` takes, and config.json keeps."""
 
-    train: str = option('data/train.tsv', 'Files', 'tagged sentences to learn from: columns, or JSON lines (.jsonl)')
-    dev: str = option('data/dev.tsv', 'Files', 'tagged sentences to choose the best epoch by')
+    train: str = option('data/train.tsv', 'Files', 'tagged sentences to learn from: columns, or JSON lines (.jsonl)',
+                        FILE, trained=False)
+    dev: str = option('data/dev.tsv', 'Files', 'tagged sentences to choose the best epoch by', FILE,
+                      trained=False)
     test: str = option('data/test.tsv', 'Files',
-                       'tagged sentences to score the best epoch on; none unless named if --train is named')
-    columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards')
+                       'tagged sentences to score the best epoch on; none unless named if --train is named', FILE,
+                       trained=False)
+    columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards',
+                          'TOKEN,TAG', trained=False)
     scheme: str = option('auto', 'Files', 'tag scheme to train in; auto is that of the files, BIO for IOB1',
-                         choices=('auto', 'BIO', 'BIOES', 'BMES'))
-    save: str = option('runs/sample', 'Files', 'run directory to make')
+                         choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)
+    save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)
 
     model: str = option('bilstm', 'Model', 'bilstm, to be trained, or hmm, a hidden Markov model, which is counted',
-                        choices=('bilstm', 'hmm'))
-    add: float = option(0.1, 'Model', 'of hmm: added to every count', least=1e-9)
-    embeddings: str = option('', 'Model', 'word vectors, word2vec or GloVe text, .gz too; "" for random ones')
-    word_dim: int = option(100, 'Model', 'width of a word vector; --embeddings brings its own', least=1)
-    char: str = option('cnn', 'Model', 'how a word\'s characters are read', choices=('cnn', 'lstm', 'none'))
-    char_dim: int = option(30, 'Model', 'width of a character vector', least=1)
-    char_width: int = option(50, 'Model', 'width of what a word\'s characters become; even', least=2)
+                        choices=('bilstm', 'hmm'), trained=False)
+    add: float = option(0.1, 'Model', 'of hmm: added to every count', 'COUNT', least=1e-9, most=1e6,
+                        needs={'model': ('hmm',)}, trained=False)
+    embeddings: str = option('', 'Model', 'word vectors, word2vec or GloVe text, .gz too; random ones without', FILE,
+                             needs=_OF_WORDS)
+    word_dim: int = option(100, 'Model', 'width of a word vector; --embeddings brings its own', 'N', least=1,
+                           most=WIDEST, needs={**_OF_WORDS, 'embeddings': False})
+    char: str = option('cnn', 'Model', 'how a word\'s characters are read', choices=('cnn', 'lstm', 'none'),
+                       needs=_OF_WORDS)
+    char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST,
+                           needs=_OF_CHARACTERS)
+    char_width: int = option(50, 'Model', 'width of what a word\'s characters become; even', 'N', least=2, most=WIDEST,
+                             needs=_OF_CHARACTERS)
     char_length: int = option(16, 'Model', 'characters that are read; of a longer word the first and the last half',
-                              least=2)
-    hidden: int = option(200, 'Model', 'width of a BiLSTM layer, half for each direction; even', least=2)
-    layers: int = option(1, 'Model', 'number of BiLSTM layers', least=1)
+                              'N', least=2, most=1000, needs=_OF_CHARACTERS)
+    hidden: int = option(200, 'Model', 'width of a BiLSTM layer, half for each direction; even', 'N', least=2,
+                         most=WIDEST, needs=_OF_WORDS)
+    layers: int = option(1, 'Model', 'number of BiLSTM layers', 'N', least=1, most=100, needs=_OF_LAYERS)
     encoder: str = option('', 'Encoder', 'folder of a pretrained BERT or RoBERTa model, whose vectors take the place '
-                          'of word vectors and characters')
-    encoder_lr: float = option(0.0, 'Encoder', 'learning rate of the encoder; 0 keeps it as it is', least=0)
+                          'of word vectors and characters', DIR)
+    encoder_lr: float = option(0.0, 'Encoder', 'learning rate of the encoder; 0 keeps it as it is', 'RATE', least=0,
+                               most=100, needs=_OF_ENCODERS)
     encoder_lstm: int = option(200, 'Encoder', 'width of a BiLSTM layer over the pieces of words, half for each '
-                               'direction; even; 0 for none', least=0)
+                               'direction; even; 0 for none', 'N', least=0, most=WIDEST, needs=_OF_ENCODERS)
     encoder_cache: str = option('', 'Encoder', 'folder to keep a frozen encoder\'s vectors in, for this run and '
-                                'others; "" for memory')
+                                'others; memory without', DIR, needs=_OF_ENCODERS)
     encoder_link: bool = option(False, 'Encoder', 'let the run name the folder of the encoder and its checksum, not '
-                                'hold a copy')
+                                'hold a copy', needs=_OF_ENCODERS)
 
     head: str = option('crf', 'Model', 'how tags are chosen', choices=('crf', 'softmax'))
-    constraints: bool = option(True, 'Model', 'forbid what the tag scheme forbids; of crf')
+    constraints: bool = option(True, 'Model', 'forbid what the tag scheme forbids; of crf', needs={'head': ('crf',)})
 
-    dropout_embedding: float = option(0.5, 'Against overfitting', 'share of the input that is dropped', least=0,
-                                      most=0.95)
+    dropout_embedding: float = option(0.5, 'Against overfitting', 'share of the input that is dropped', 'SHARE',
+                                      least=0, most=0.95)
     dropout_between: float = option(0.5, 'Against overfitting', 'share of each layer\'s output that is dropped',
-                                    least=0, most=0.95)
+                                    'SHARE', least=0, most=0.95, needs=_OF_LAYERS)
     dropout_kind: str = option('locked', 'Against overfitting',
                                'locked: a sentence loses the same at each of its words; free: each word its own',
-                               choices=('locked', 'free'))
+                               choices=('locked', 'free'), needs={('dropout_embedding', 'dropout_between'): True})
     unknown: float = option(0.25, 'Against overfitting',
-                            'Z: a word that occurs n times becomes the unknown word with probability Z / (Z + n)',
-                            least=0)
-    weight_decay: float = option(0.0, 'Against overfitting', 'of adamw and sgd', least=0)
+                            'Z: a word that occurs n times becomes the unknown word with probability Z / (Z + n)', 'Z',
+                            least=0, most=1e9, needs=_OF_WORDS)
+    weight_decay: float = option(0.0, 'Against overfitting', 'of adamw and sgd', 'RATE', least=0, most=100,
+                                 needs={'optimizer': ('adamw', 'sgd')})
     average: float = option(0.998, 'Against overfitting',
                             'decay of the running average of the weights that is scored and saved; 0 for '
-                            'none', least=0, most=0.99999)
+                            'none', 'SHARE', least=0, most=0.99999)
 
-    epochs: int = option(24, 'Training', 'times through the training sentences', least=1)
-    patience: int = option(8, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs',
-                           least=0)
-    batch_size: int = option(32, 'Training', 'sentences of a step', least=1)
+    epochs: int = option(24, 'Training', 'times through the training sentences', 'N', least=1, most=1_000_000)
+    patience: int = option(8, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs', 'N',
+                           least=0, most=1_000_000)
+    batch_size: int = option(32, 'Training', 'sentences of a step', 'N', least=1, most=100_000)
     optimizer: str = option('adam', 'Training', 'kind of update', choices=('adam', 'adamw', 'sgd'))
-    learning_rate: float = option(0.005, 'Training', 'at its highest', least=1e-12)
-    momentum: float = option(0.9, 'Training', 'of sgd', least=0, most=0.9999)
+    learning_rate: float = option(0.005, 'Training', 'at its highest', 'RATE', least=1e-12, most=100)
+    momentum: float = option(0.9, 'Training', 'of sgd', 'SHARE', least=0, most=0.9999, needs={'optimizer': ('sgd',)})
     schedule: str = option('cosine', 'Training', 'how the learning rate falls',
                            choices=('constant', 'inverse', 'cosine'))
-    decay: float = option(0.05, 'Training', 'D of inverse: rate / (1 + D * epochs done)', least=0)
-    warmup: float = option(0.5, 'Training', 'epochs over which the rate rises at first; of cosine', least=0)
-    crf_rate: float = option(5.0, 'Training', 'multiplies the learning rate of the CRF\'s own weights', least=0)
-    word_rate: float = option(1.0, 'Training', 'multiplies that of the word vectors; 0 keeps them as they are', least=0)
-    clip: float = option(5.0, 'Training', 'norm that gradients are cut down to; 0 for no limit', least=0)
+    decay: float = option(0.05, 'Training', 'D of inverse: rate / (1 + D * epochs done)', 'D', least=0, most=1e6,
+                          needs={'schedule': ('inverse',)})
+    warmup: float = option(0.5, 'Training', 'epochs over which the rate rises at first; of cosine', 'EPOCHS', least=0,
+                           most=1e6, needs={'schedule': ('cosine',)})
+    crf_rate: float = option(5.0, 'Training', 'multiplies the learning rate of the CRF\'s own weights', 'FACTOR',
+                             least=0, most=1e6, needs={'head': ('crf',)})
+    word_rate: float = option(1.0, 'Training', 'multiplies that of the word vectors; 0 keeps them as they are',
+                              'FACTOR', least=0, most=1e6, needs=_OF_WORDS)
+    clip: float = option(5.0, 'Training', 'norm that gradients are cut down to; 0 for no limit', 'NORM', least=0,
+                         most=1e9)
     precision: str = option('float32', 'Training', 'mixed: 16 bits in the LSTMs and characters; not on CPU',
                             choices=('float32', 'mixed'))
-    seed: int = option(1, 'Training', 'of everything that is random', least=0, most=2 ** 31 - 1)
+    seed: int = option(1, 'Training', 'of everything that is random', 'N', least=0, most=2 ** 31 - 1)
 
     def check_given(self, names):
-        """Raises OptionError if one of the options that were named means nothing to the model."""
+        """Raises OptionError if one of the options that were named means nothing beside the others."""
         for entry in fields(self):
-            name, group = entry.name, entry.metadata['group']
-            if name not in names or group == 'Files' or name == 'model':
-                continue
-            if (name == 'add') != (self.model == 'hmm'):
-                why = f'to --model {self.model}'
-            elif self.encoder and name in _OF_WORDS:
-                why = 'with --encoder'
-            elif not self.encoder and group == 'Encoder' and name != 'encoder':
-                why = 'without --encoder'
-            elif self.encoder and not self.encoder_lstm and name in _OF_LAYERS:
-                why = 'with --encoder-lstm 0'
-            else:
-                continue
-            raise OptionError(f'--{dashed(name)} means nothing {why}; leave it away')
+            why = self.idle(entry.name) if entry.name in names else None
+            if why:
+                raise OptionError(f'--{dashed(entry.name)} means nothing {why}; leave it away')
+
+    def idle(self, name):
+        """Why an option means nothing beside the others, such as 'with --optimizer adam, only with sgd'; else None."""
+        if name == 'columns' and all(map(is_json, filter(None, (self.train, self.dev, self.test)))):
+            return 'with JSON lines'
+        for others, wanted in _ENTRIES[name].metadata['needs'].items():
+            reasons = [self._unmet(other, wanted) for other in (others if isinstance(others, tuple) else (others,))]
+            if all(reasons):                                     # of several, one is enough
+                return reasons[0]
+        return None
+
+    def _unmet(self, name, wanted):
+        """Why an option is not as another one wants it, or None."""
+        value, shown = getattr(self, name), f'--{dashed(name)}'
+        idle = self.idle(name)                                   # what means nothing has no value
+        if wanted is False:
+            return f'with {shown}' if value and not idle else None
+        if wanted == UNLESS_0:
+            return f'with {shown} 0' if value == 0 and not idle else None
+        if idle:
+            return idle
+        if wanted is True:
+            return None if value else f'with {shown} 0' if value == 0 else f'without {shown}'
+        return None if value in wanted else f'with {shown} {value}, only with {" or ".join(wanted)}'
 
     def check(self):
         """Raises OptionError at the first value that can't be."""
@@ -121,11 +173,9 @@ class Options:
             raise OptionError('--encoder-cache is for a frozen encoder; leave it or --encoder-lr away')
         for name in ('encoder', 'encoder_cache'):
             path = getattr(self, name)
-            if path and Path(self.save).resolve() in (Path(path).resolve(), *Path(path).resolve().parents):
+            real, save = Path(os.path.realpath(path)), Path(os.path.realpath(self.save))
+            if path and save in (real, *real.parents):
                 raise OptionError(f'--{dashed(name)} must not lie within --save, got {path}; copy or name it elsewhere')
-        for name in ('train', 'dev', 'save'):
-            if not getattr(self, name):
-                raise OptionError(f'--{name} must be a name, got nothing')
 
     def column_pair(self):
         """(token, tag) as numbers; () if they are not two."""
@@ -143,12 +193,13 @@ class Options:
         """Options by name from a JSON object; raises OptionError for what is no option."""
         if not isinstance(record, dict):
             raise OptionError(f'{source}: expected a JSON object of options, got {type(record).__name__}')
-        entries = {entry.name: entry for entry in fields(cls)}
         found = {}
         for name, value in record.items():
-            entry = entries.get(name.replace('-', '_'))
+            entry = _ENTRIES.get(name.replace('-', '_'))
             if entry is None:
-                raise OptionError(f'{source}: {name!r} is no option; see --help')
+                raise OptionError(f'{source}: {brief(name)} is no option{meant(name, map(dashed, _ENTRIES))}')
+            if entry.name in found:
+                raise OptionError(f'{source}: {brief(name)} is given twice, expected it once')
             try:
                 _check_value(entry, value)
             except OptionError as error:
@@ -157,21 +208,68 @@ class Options:
         return found
 
 
+_ENTRIES = {entry.name: entry for entry in fields(Options)}
+
+
 def dashed(name):
     return name.replace('_', '-')
 
 
+def brief(value):
+    """A value in a message, in one line of bounded length."""
+    if isinstance(value, int) and value.bit_length() > 100:
+        return f'a number of {int(value.bit_length() * 0.30103) + 1} digits'
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f'{shown[:60]}... ({len(shown):,} characters)'
+
+
+def meant(word, known, otherwise='; see --help'):
+    """The end of a message about a misspelt word: which of the known ones was meant, if that can be told."""
+    by_form = {_plain(name): name for name in known}
+    near = difflib.get_close_matches(_plain(word), by_form, 1, 0.65)
+    return f'; did you mean {by_form[near[0]]}?' if near else otherwise
+
+
+def _plain(name):
+    return name.lower().replace('_', '-').lstrip('-')
+
+
+def check_path(name, path, recorded=False):
+    """Raises OptionError for the name of a file or folder that no file system takes.
+
+    Args:
+        name: of the option, with its dashes.
+        path: text.
+        recorded: whether it will stand in a JSON file, which holds Unicode only.
+    """
+    if '\0' in path:
+        raise OptionError(f'{name} must be a path without NUL characters, got {brief(path)}')
+    try:
+        path.encode('utf-8') if recorded else os.fsencode(path)
+    except UnicodeEncodeError:
+        raise OptionError(f'{name} must be a path in UTF-8, got {brief(path)}') from None
+    try:
+        os.lstat(path)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise OptionError(f'{name} must be a path that the file system takes, got one that is too long: '
+                              f'{brief(path)}') from None
+
+
 def _check_value(entry, value):
-    limits, name = entry.metadata, dashed(entry.name)
+    limits, name = entry.metadata, f'--{dashed(entry.name)}'
     kinds = (int, float) if isinstance(entry.default, float) else type(entry.default)
     if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(entry.default, bool)):
         expected = {str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false'}[type(entry.default)]
-        raise OptionError(f'--{name} must be {expected}, got {value!r}')
-    if limits['choices'] and value not in limits['choices']:
-        raise OptionError(f'--{name} must be one of {", ".join(limits["choices"])}, got {value!r}')
+        raise OptionError(f'{name} must be {expected}, got {brief(value)}')
+    choices = limits['choices']
+    if choices and value not in choices:
+        raise OptionError(f'{name} must be one of {", ".join(choices)}, got {brief(value)}{meant(value, choices, "")}')
     if limits['least'] is not None and not value >= limits['least']:
-        raise OptionError(f'--{name} must be at least {limits["least"]}, got {value}')
+        raise OptionError(f'{name} must be at least {limits["least"]}, got {brief(value)}')
     if limits['most'] is not None and not value <= limits['most']:
-        raise OptionError(f'--{name} must be at most {limits["most"]}, got {value}')
-    if isinstance(value, float) and value == float('inf'):
-        raise OptionError(f'--{name} must be finite, got {value}')
+        raise OptionError(f'{name} must be at most {limits["most"]}, got {brief(value)}')
+    if limits['metavar'] in (FILE, DIR):
+        if not value and entry.name in ('train', 'dev', 'save'):
+            raise OptionError(f'{name} must be a name, got nothing')
+        check_path(name, value, recorded=True)

@@ -1,15 +1,19 @@
 """The command line of `train.py`: options in, progress and scores out."""
 
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('train.py'))
+
 import argparse
 import contextlib
-import json
 import shutil
-import sys
 import time
 from dataclasses import fields
 
-from ms_crf import console
-from ms_crf.arguments import Parser
+from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.options import OptionError, Options, dashed
 
@@ -88,7 +92,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
 
     def _get_help_string(self, action):
-        if action.default in (None, argparse.SUPPRESS) or action.option_strings in (['--resume'], ['--config']):
+        if action.default in (None, '', argparse.SUPPRESS):
             return action.help
         return super()._get_help_string(action)
 
@@ -116,9 +120,9 @@ def parser():
             group.add_argument(f'--{dashed(entry.name)}', action=argparse.BooleanOptionalAction, default=entry.default,
                                help=text)
         else:
-            group.add_argument(f'--{dashed(entry.name)}', type=type(entry.default), default=entry.default,
-                               choices=limits['choices'], help=text,
-                               metavar=None if limits['choices'] else type(entry.default).__name__.upper())
+            added = group.add_argument(f'--{dashed(entry.name)}', type=type(entry.default), default=entry.default,
+                                       choices=limits['choices'], help=text, metavar=limits['metavar'])
+            added.may_be_empty = True                            # `Options` knows which of them may
     return made
 
 
@@ -134,25 +138,18 @@ def read_options(arguments):
     return parsed, given
 
 
-def _read_file(path):
-    try:
-        with open(path, encoding='utf-8') as file:
-            return json.load(file)
-    except OSError as error:
-        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
-    except ValueError as error:
-        raise OptionError(f'{path}: expected a JSON object of options, got {error}') from None
-
-
 def _new_options(parsed, given):
-    named = Options.read(_read_file(parsed.config), parsed.config) if parsed.config else {}
-    named.update(given)
+    named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
+    return checked({**named, **given})
+
+
+def checked(named):
+    """The `Options` with these values, which must have a meaning beside each other."""
     record = {**Options().to_json(), **named}
-    if record['train'] != Options.train:                         # the sample's other files don't belong to it
-        if record['dev'] == Options.dev:
+    if 'train' in named:                                         # the sample's other files don't belong to it
+        if 'dev' not in named:
             raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
-        if record['test'] == Options.test:
-            record['test'] = ''
+        record['test'] = named.get('test', '')
     options = Options(**record)
     options.check()
     options.check_given(named)
@@ -166,7 +163,7 @@ def options_of(arguments):
 
 def _resumed_options(parsed, given):
     from ms_crf import run_folder
-    if parsed.config or parsed.overwrite or set(given) - set(ON_RESUME):
+    if parsed.config is not None or parsed.overwrite or set(given) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
         raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
     config = run_folder.read_config(parsed.resume)
@@ -174,7 +171,9 @@ def _resumed_options(parsed, given):
     if 'encoder_lr' in given and (given['encoder_lr'] > 0) != (before.encoder_lr > 0):
         raise OptionError(f'--encoder-lr can not be 0 before --resume and more after it, or the other way round; the '
                           f'run has {before.encoder_lr:g}')
-    return run_folder.read_options(parsed.resume, config, **given)
+    options = run_folder.read_options(parsed.resume, config, **given)
+    options.check_given(given)
+    return options
 
 
 def main(arguments=None):
@@ -189,7 +188,7 @@ def _main(arguments):
 
 def _chosen(arguments, watcher):
     parsed, given = read_options(arguments)
-    options = _resumed_options(parsed, given) if parsed.resume else _new_options(parsed, given)
+    options = _resumed_options(parsed, given) if parsed.resume is not None else _new_options(parsed, given)
     folder = parsed.resume or options.save
     if options.model == 'hmm':
         return _count(parsed, options, watcher)

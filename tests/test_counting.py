@@ -52,8 +52,8 @@ def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['--model', 'hmm', '--hidden', '20'], '--hidden means nothing to --model hmm; leave it away'),
-    (['--add', '1'], '--add means nothing to --model bilstm'),
+    (['--model', 'hmm', '--hidden', '20'], '--hidden means nothing with --model hmm, only with bilstm; leave it away'),
+    (['--add', '1'], '--add means nothing with --model bilstm'),
     (['--model', 'hmm', '--device', 'GPU'], '--model hmm computes on the CPU, got --device GPU'),
     (['--model', 'hmm', '--add', '0'], '--add must be at least 1e-09, got 0.0')])
 def test_options_that_mean_nothing(arguments, message, tmp_path, capsys):

@@ -298,7 +298,7 @@ def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
     (['--encoder', 'x/encoder', '--save', 'x'], '--encoder must not lie within --save, got x/encoder; copy or name it'),
     (['--encoder', 'x', '--save', 'y', '--encoder-cache', 'y'], '--encoder-cache must not lie within --save, got y'),
     (['--encoder', 'x', '--encoder-lr', '1', '--encoder-cache', 'y'], '--encoder-cache is for a frozen encoder'),
-    (['--model', 'hmm', '--encoder', 'x'], '--encoder means nothing to --model hmm'),
+    (['--model', 'hmm', '--encoder', 'x'], '--encoder means nothing with --model hmm'),
 ])
 def test_options_that_mean_nothing(others, message):
     with pytest.raises(OptionError, match=message):
