@@ -3,6 +3,7 @@
 No sentence is cut or left out. A static graph is compiled once for each bucket.
 """
 
+import threading
 from typing import NamedTuple
 
 from ms_crf.vocabulary import PADDING, UNKNOWN
@@ -253,7 +254,7 @@ class TaggingShapes:
     """
 
     def __init__(self, rows):
-        self.rows, self.lengths = rows, []
+        self.rows, self.lengths, self._lock = rows, [], threading.Lock()
         self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
 
     def plan(self, lengths):
@@ -262,11 +263,13 @@ class TaggingShapes:
         Args:
             lengths: of all sentences.
         """
-        self._learn(lengths)
+        with self._lock:                         # several threads may tag, each after its own plan
+            self._learn(lengths)
+            sizes = self.lengths
         order = np.argsort(lengths, kind='stable')
-        ends = np.searchsorted(lengths[order], self.lengths, 'right').tolist()
+        ends = np.searchsorted(lengths[order], sizes, 'right').tolist()
         first = 0
-        for length, end in zip(self.lengths, ends):
+        for length, end in zip(sizes, ends):
             rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
             left = (end - first) % rows
             if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
@@ -279,7 +282,7 @@ class TaggingShapes:
         longest = int(lengths.max())
         if not self.lengths or longest > self.lengths[-1]:
             # A coarse step, for the next may be a little longer.
-            self.lengths.append(rung(longest, 3))
+            self.lengths = [*self.lengths, rung(longest, 3)]
         counts = np.bincount([rung(length) for length in lengths.tolist()], minlength=len(self._seen))
         counts[:len(self._seen)] += self._seen
         self._seen = counts

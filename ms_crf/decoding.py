@@ -8,6 +8,7 @@ import time
 from ms_crf import run_folder
 from ms_crf.assembly import load_network
 from ms_crf.batches import PADDING, Encoded, TaggingShapes
+from ms_crf.graph_calls import graph_call
 from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
 
 import mindspore as ms
@@ -61,6 +62,7 @@ class GraphDecoder:
     """
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
+    runs_graphs = True
 
     def __init__(self, network, vocabulary, compiled=None):
         self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
@@ -80,16 +82,17 @@ class GraphDecoder:
             (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.along` gives of the first of
             them, and the normaliser (B,).
         """
-        function = self._functions.get((task, count))
-        if function is None:
-            function = self._functions[task, count] = _tagging(self.network, task, count)
         for (length, rows), numbers, arrays in self.inputs(encoded):
-            began = time.perf_counter()
-            arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, arrays))]
-            if (task, count, length) not in self._seen:
+            with graph_call():
+                began = time.perf_counter()
+                function = self._functions.get((task, count))
+                if function is None:
+                    function = self._functions[task, count] = _tagging(self.network, task, count)
+                arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, arrays))]
+                new, seconds = (task, count, length) not in self._seen, time.perf_counter() - began
                 self._seen.add((task, count, length))
-                if self.compiled is not None:
-                    self.compiled(length, rows, time.perf_counter() - began)
+            if new and self.compiled is not None:
+                self.compiled(length, rows, seconds)
             yield numbers, arrays
 
     def tags(self, encoded):
@@ -149,5 +152,7 @@ class Decoder(GraphDecoder):
                 words, spellings = np.full(FORMS, PADDING, np.int32), np.full((FORMS, width), PADDING, np.int32)
                 words[:len(forms)] = encoded.word_of[forms]
                 spellings[:len(forms)] = encoded.spelling_of[forms, :width]
-                found[forms] = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()[:len(forms)]
+                with graph_call():
+                    vectors = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()
+                found[forms] = vectors[:len(forms)]
         return found

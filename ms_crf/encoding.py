@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ms_crf.corpus import CorpusError
 from ms_crf.environment import VERSION
+from ms_crf.graph_calls import graph_call
 from ms_crf.pieces import pack
 
 import mindspore as ms
@@ -70,7 +71,8 @@ class Reader:
             for start in range(0, len(packed), rows):
                 some = [numbers[row] for row in packed[start:start + rows]]
                 *arrays, begins = encoded.packed_batch(some, (rows, length))
-                found = self._read(*map(ms.Tensor, arrays)).asnumpy()
+                with graph_call():
+                    found = self._read(*map(ms.Tensor, arrays)).asnumpy()
                 for number, row, place in begins:
                     begin, _, first, last = encoded.windows[number].tolist()
                     yield first, found[row, place + first - begin:place + last - begin]

@@ -23,6 +23,7 @@ class HMMDecoder:
     """
 
     tasks = frozenset((PATHS, CONFIDENCES))
+    runs_graphs = False
 
     def __init__(self, model):
         self.model, self.vocabulary = model, Tags(model.states, mostly_characters(model.words.words))

@@ -9,10 +9,12 @@ from ms_crf import run_folder
 from ms_crf.assembly import load_encoded, load_network
 from ms_crf.backtrace import post_decode
 from ms_crf.corpus import CorpusError
+from ms_crf.graph_calls import graph_call
 from ms_crf.graph_input import PieceGraphInput, WordGraphInput
 from ms_crf.options import OptionError
 from ms_crf.served import Served, ServedPieces, ServedWithoutCharacters
 from ms_crf.spans import SCHEMES
+from ms_crf.tagger import SentenceError
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.vocabulary import Tags
 
@@ -155,6 +157,8 @@ class MindIRDecoder:
         static: (batch, length) that the graph takes, or None for any.
     """
 
+    runs_graphs = True
+
     def __init__(self, graph, given, output, static):
         self.graph, self.given, self.output, self.static = graph, given, output, static
         self.vocabulary, self.encode = given.vocabulary, given.encode
@@ -181,7 +185,8 @@ class MindIRDecoder:
         for numbers in self._batches(self.given.sizes(encoded)):
             lengths = encoded.lengths[numbers]
             inputs = self.given.arrays(encoded, numbers, self.static)
-            arrays = [tensor.asnumpy() for tensor in self.graph(*(ms.Tensor(inputs[name]) for name in names))]
+            with graph_call():
+                arrays = [tensor.asnumpy() for tensor in self.graph(*(ms.Tensor(inputs[name]) for name in names))]
             if self.output == EMISSIONS:
                 score, history = arrays
                 paths = post_decode(score[:len(numbers)], history[:, :len(numbers)], lengths)
@@ -194,8 +199,9 @@ class MindIRDecoder:
         """Numbers of sentences of similar sizes."""
         rows, longest = self.static or (self.given.rows, None)
         if longest is not None and sizes.max() > longest:
-            raise OptionError(f'the graph takes sentences of up to {longest} {self.given.unit}, got one of '
-                              f'{sizes.max()}; export one without --static, or with a greater length')
+            number = int(np.argmax(sizes > longest))
+            raise SentenceError(number, f'the graph takes sentences of up to {longest} {self.given.unit}, got one of '
+                                        f'{sizes[number]}; export one without --static, or with a greater length')
         order, batch = np.argsort(sizes, kind='stable'), []
         for number in order:
             # The next is at least as long as all before it.

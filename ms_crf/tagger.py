@@ -1,8 +1,11 @@
 """Tags, spans and confidences for sentences, from a run directory or an exported graph."""
 
+import os
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, Optional
 
 from ms_crf import run_folder
+from ms_crf.graph_calls import check_process, graph_load
 from ms_crf.options import OptionError
 from ms_crf.spans import PLAIN, boundaries, split_tag
 from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
@@ -41,8 +44,18 @@ class Tagged(NamedTuple):
     alternatives: tuple = ()                 # n best, the first of them the same as tags
 
 
+class SentenceError(OptionError):
+    """A sentence that the model can't take; `number` is its place, from 0, among those that were given."""
+
+    def __init__(self, number, reason):
+        super().__init__(f'sentence {number}: {reason}')
+        self.number, self.reason = number, reason
+
+
 class Tagger:
-    """Tags sentences; `load` makes one.
+    """Tags sentences; `load` makes one. Threads may share it: they take turns.
+
+    It is copied and pickled as the name of what it was loaded from, which is loaded again.
 
     Args:
         decoder: what tags, a `Decoder` or the like.
@@ -52,6 +65,7 @@ class Tagger:
 
     def __init__(self, decoder, scheme, found_scheme):
         self.scheme, self.found_scheme = scheme, found_scheme
+        self._path = None
         self.tags = decoder.vocabulary.tags
         #: whether the model was trained on single characters, as Chinese text is
         self.of_characters = decoder.vocabulary.of_characters
@@ -77,19 +91,15 @@ class Tagger:
         Raises:
             CorpusError: what is there is damaged, of another version or something else.
         """
-        # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
-        if str(path).endswith('.mindir'):
-            from ms_crf.mindir import MindIRDecoder
-            return cls(*MindIRDecoder.load(path))
-        config = run_folder.read_config(path)
-        if config['model'] == 'hmm':
-            from ms_crf.hmm_decoding import HMMDecoder as Decoder
-        elif config['model'] == 'encoder':
-            from ms_crf.piece_decoding import PieceDecoder as Decoder
-        else:
-            from ms_crf.decoding import Decoder
-        decoder = Decoder.load(path, config, compiled)
-        return cls(decoder, config['scheme'], config['found_scheme'])
+        made = cls(*_load(path, compiled))
+        made._path = os.path.abspath(path)
+        return made
+
+    def __reduce__(self):
+        if self._path is None:
+            raise TypeError('a Tagger is copied and pickled as the name of what Tagger.load was given; this one was '
+                            'made without it')
+        return type(self).load, (self._path,)
 
     @property
     def gives_confidences(self):
@@ -108,7 +118,8 @@ class Tagger:
         """Tags sentences.
 
         Args:
-            sentences: lists of tokens, which are strings; a list may be empty.
+            sentences: lists of tokens, which are strings, or what else gives them one by one: tuples, arrays,
+                generators; a sentence may be empty.
             confidence: whether to compute confidences; None for where the model gives them.
             nbest: how many of the likeliest taggings to give as alternatives.
 
@@ -118,15 +129,29 @@ class Tagger:
         return list(self.stream(sentences, confidence, nbest))
 
     def stream(self, sentences, confidence=None, nbest=0):
-        """As `tag`, for sentences of any number one after the other, in constant memory."""
+        """As `tag`, for sentences of any number one after the other, in constant memory.
+
+        Raises:
+            SentenceError: the model can't take one of them.
+            RuntimeError: the process was forked after its parent had tagged; see `graph_calls`.
+        """
         if isinstance(nbest, bool) or not isinstance(nbest, int) or nbest < 0:
             raise ValueError(f'nbest must be a number, 0 or more, got {nbest!r}')
         confidence = self.gives_confidences if confidence is None else confidence
         self.check(confidence, nbest)
-        for chunk in _chunks(_checked(sentences)):
-            yield from self._tag_chunk(chunk, confidence, nbest)
+        done = 0
+        for chunk in chunks(_checked(sentences)):
+            try:
+                found = self._tag_chunk(chunk, confidence, nbest)
+            except SentenceError as error:       # who decodes has no empty ones
+                filled = [number for number, tokens in enumerate(chunk, done) if tokens]
+                raise SentenceError(filled[error.number], error.reason) from None
+            yield from found
+            done += len(chunk)
 
     def _tag_chunk(self, sentences, confidence, nbest):
+        if self._decoder.runs_graphs:
+            check_process()
         found = [None] * len(sentences)
         filled = [number for number, tokens in enumerate(sentences) if tokens]
         for number, tokens in enumerate(sentences):
@@ -208,24 +233,63 @@ def _empty(confidence, nbest):
     return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
 
 
+def _load(path, compiled):
+    """What `Tagger` is made of."""
+    # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
+    if str(path).endswith('.mindir'):
+        with graph_load():
+            from ms_crf.mindir import MindIRDecoder
+            return MindIRDecoder.load(path)
+    config = run_folder.read_config(path)
+    schemes = config['scheme'], config['found_scheme']
+    if config['model'] == 'hmm':
+        from ms_crf.hmm_decoding import HMMDecoder
+        return HMMDecoder.load(path, config), *schemes
+    with graph_load():
+        if config['model'] == 'encoder':
+            from ms_crf.piece_decoding import PieceDecoder as Decoder
+        else:
+            from ms_crf.decoding import Decoder
+        return Decoder.load(path, config, compiled), *schemes
+
+
 def _checked(sentences):
-    if isinstance(sentences, str):
-        raise TypeError('sentences must be lists of tokens, got a string; split it')
-    for number, tokens in enumerate(sentences):
-        if isinstance(tokens, str) or not all(isinstance(token, str) for token in tokens):
-            raise TypeError(f'sentence {number} must be a list of strings, got {tokens!r:.60}; split it into tokens')
+    """Each sentence as a list of str."""
+    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+        given = 'a string' if isinstance(sentences, str) else repr(sentences)[:60]
+        raise TypeError(f'sentences must be lists of tokens, got {given}; split it')
+    for number, given in enumerate(sentences):
+        # Sets have no order, and of dicts only the keys would be read.
+        ordered = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Set, Mapping))
+        tokens = list(given) if ordered else [given]
+        if not ordered or not all(isinstance(token, str) for token in tokens):
+            raise TypeError(f'sentence {number} must be a list of strings, got {_shown(given, tokens)}; '
+                            'split it into tokens')
         if not all(tokens):
-            raise ValueError(f'sentence {number} must have no empty token, got {tokens!r:.60}')
-        yield list(tokens)
+            raise ValueError(f'sentence {number} must have no empty token, got {_shown(given, tokens)}')
+        yield [str(token) for token in tokens]   # NumPy has strings of its own
 
 
-def _chunks(sentences):
+def _shown(given, tokens):
+    """A sentence in a message: of an iterator what it gave."""
+    return repr(tokens if isinstance(given, Iterator) else given)[:60].replace('\n', ' ')
+
+
+def chunks(items, size=len):
+    """Lists of items, as many as are worth sorting by length: at most CHUNK, and CHUNK_TOKENS tokens or one item.
+
+    Args:
+        items: one after the other; None where more is not there yet, which ends a list.
+        size: a function of an item to its number of tokens.
+    """
     chunk, tokens = [], 0
-    for sentence in sentences:
-        if chunk and (len(chunk) == CHUNK or tokens + len(sentence) > CHUNK_TOKENS):
+    for item in items:
+        more = 0 if item is None else size(item)
+        if chunk and (item is None or len(chunk) == CHUNK or tokens + more > CHUNK_TOKENS):
             yield chunk
             chunk, tokens = [], 0
-        chunk.append(sentence)
-        tokens += len(sentence)
+        if item is not None:
+            chunk.append(item)
+            tokens += more
     if chunk:
         yield chunk
