@@ -1,15 +1,12 @@
-"""How every command speaks and ends: faults in one line, interruptions at once, streams that are closed or full."""
+"""How every command speaks and ends: faults in one line, interruptions at once, streams that are closed or full.
 
-import contextlib
-import importlib
-import io
+It imports little by itself, so that a command listens to Ctrl-C within the first hundredths of a second.
+"""
+
 import os
 import signal
 import sys
-
-from ms_crf import files
-from ms_crf.corpus import CorpusError
-from ms_crf.options import OptionError
+from contextlib import contextmanager, suppress
 
 FAULT, INTERRUPTED = 2, 130
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
@@ -38,6 +35,7 @@ def begin(program):
 def enter(program):
     """Runs a command from its first moment to its exit status."""
     begin(program)
+    import importlib
     main = importlib.import_module(f'ms_crf.{_COMMANDS[program]}').main
     status = main()
     _let_go()
@@ -49,6 +47,7 @@ def _open_streams():
 
     What is written to a closed standard output fails, as it should; a closed standard error swallows it.
     """
+    import io
     for number, name, mode in ((0, 'stdin', os.O_RDONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
         try:
             os.fstat(number)
@@ -61,7 +60,7 @@ def _open_streams():
 
 def say(text):
     """A line on standard error; where there is none, nothing."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
 
 
@@ -69,15 +68,17 @@ def leave(*_):
     """Ends the process now, whatever it does; a signal's handler. Drafts are removed, one line says so."""
     for number in SIGNALS:
         signal.signal(number, lambda *_: os._exit(INTERRUPTED))      # who asks twice does not wait for this
-    files.remove_temporaries()
-    with contextlib.suppress(Exception):         # a stream that is being written to, or is full
+    files = sys.modules.get('ms_crf.files')      # without it nothing has been written yet
+    if files is not None:
+        files.remove_temporaries()
+    with suppress(Exception):         # a stream that is being written to, or is full
         sys.stdout.flush()
-    with contextlib.suppress(OSError):
+    with suppress(OSError):
         os.write(2, f'\n{_program}: stopped\n'.encode() if os.isatty(2) else f'{_program}: stopped\n'.encode())
     os._exit(INTERRUPTED)
 
 
-@contextlib.contextmanager
+@contextmanager
 def handling(handler):
     """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; what was ignored before stays so."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -106,6 +107,8 @@ def run(program, action):
     Returns:
         The exit status.
     """
+    from ms_crf.corpus import CorpusError
+    from ms_crf.options import OptionError
     try:
         try:
             status = action()
@@ -136,7 +139,7 @@ def _place(error):
 
 def silence(stream):
     """Sends what a stream still holds to nowhere; Python would complain when it closes the stream at its end."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
+    with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
