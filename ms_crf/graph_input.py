@@ -117,7 +117,7 @@ class PieceGraphInput:
         return cls(vocabulary, tokenizer_of(record['tokenizer']), record['longest'])
 
     def encode(self, sentences):
-        return Pieces(sentences, self.tokenizer, self.longest)
+        return Pieces(sentences, self.tokenizer, self.longest, specials=self.specials)
 
     def sizes(self, encoded):
         return encoded.sizes

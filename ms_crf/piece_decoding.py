@@ -7,7 +7,7 @@ from ms_crf.assembly import load_encoded
 from ms_crf.batches import TaggingShapes
 from ms_crf.decoding import ROWS, GraphDecoder
 from ms_crf.encoding import Reader
-from ms_crf.pieces import Pieces, piece_batch
+from ms_crf.pieces import Pieces, Specials, piece_batch
 from ms_crf.vocabulary import Tags
 
 
@@ -30,7 +30,7 @@ class PieceDecoder(GraphDecoder):
     def __init__(self, network, vocabulary, reader, files, compiled=None, reading=None):
         super().__init__(network, vocabulary, compiled)
         self.reader, self.files, self.reading = reader, files, reading or _unseen
-        self._shapes = TaggingShapes(ROWS)
+        self._shapes, self._specials = TaggingShapes(ROWS), Specials.of(files.tokenizer)
 
     @classmethod
     def load(cls, folder, config, compiled=None):
@@ -42,7 +42,7 @@ class PieceDecoder(GraphDecoder):
 
     def encode(self, sentences):
         """Lists of tokens, none of them empty, as `run` takes them."""
-        return Pieces(sentences, self.files.tokenizer, self.files.sizes.longest)
+        return Pieces(sentences, self.files.tokenizer, self.files.sizes.longest, specials=self._specials)
 
     def inputs(self, encoded):
         """As `Decoder.inputs`."""

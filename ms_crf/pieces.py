@@ -1,5 +1,6 @@
 """Sentences as pieces of words, in windows that an encoder can take, and in batches of fixed shapes."""
 
+from itertools import chain
 from typing import NamedTuple
 
 from ms_crf.batches import ROOM, bucket_lengths, spread
@@ -22,7 +23,8 @@ class Specials(NamedTuple):
     @classmethod
     def of(cls, tokenizer):
         """Those that a tokenizer puts there; None if it puts none."""
-        for word in ('a', '中', *tokenizer.get_vocab()):         # some word that has pieces
+        # Some word that has pieces; a copy of the whole vocabulary takes 11 ms, and hardly any tokenizer needs it.
+        for word in chain(('a', '中'), _words_of(tokenizer)):
             encoding = tokenizer.encode([word], is_pretokenized=True)
             real = np.flatnonzero([place is not None for place in encoding.word_ids])
             if len(real):
@@ -30,6 +32,10 @@ class Specials(NamedTuple):
                 found = cls(ids[:real[0]], ids[real[-1] + 1:])
                 return found if found.count else None
         return None
+
+
+def _words_of(tokenizer):
+    yield from tokenizer.get_vocab()
 
 
 class PieceShape(NamedTuple):
@@ -47,10 +53,11 @@ class Pieces:
         tokenizer: of the library tokenizers, without what cuts or fills sentences.
         longest: pieces of a window at most, the special ones among them.
         tags: for each sentence the ids of its tags; None where there are none.
+        specials: `Specials.of` the tokenizer, where it is known.
     """
 
-    def __init__(self, sentences, tokenizer, longest, tags=None):
-        self.specials = Specials.of(tokenizer)
+    def __init__(self, sentences, tokenizer, longest, tags=None, specials=None):
+        self.specials = specials or Specials.of(tokenizer)
         self.room = longest - self.specials.count
         self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
         ids, words, counts = [], [], []

@@ -3,22 +3,26 @@
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 from ms_crf.assembly import build_encoder
 from ms_crf.corpus import read_corpus
 from ms_crf.encoder import exact_gelu, fast_gelu, gelu_tanh
 from ms_crf.encoder_files import EncoderFiles
 from ms_crf.encoding import Reader
+from ms_crf.graph_input import PieceGraphInput
+from ms_crf.piece_decoding import PieceDecoder
 from ms_crf.piece_network import PieceTagger
 from ms_crf.pieces import Pieces, pack, piece_batch, window_arrays, window_ranges, windows_at_most
 from ms_crf.pooling import pool_words
+from ms_crf.vocabulary import Tags
 
 import mindspore as ms
 import numpy as np
 import pytest
 
 from conftest import ROOT, close, float_tensor, int_tensor
-from encoders import CONFIG, LETTERS, make_folder, peer_of, tensors
+from encoders import CONFIG, LETTERS, PIECES, make_folder, peer_of, tensors
 
 DATA = ROOT.parent / 'shared' / 'data'
 
@@ -280,3 +284,29 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
     hidden = encoder(int_tensor(ids), int_tensor(lengths)).asnumpy().reshape(-1, 12)
     close((hidden[places] * (batch.pieces >= 0)[:, :, None]), batch.vectors(found))
     assert batch.counts[:3, 0].tolist() == [1, 0, 1] and batch.lengths.tolist() == [3, 2, 12, 0]
+
+
+@pytest.mark.parametrize('known', [True, False])
+def test_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
+    """At most once for a tokenizer, and not at all where the usual letters have pieces."""
+    files, calls = EncoderFiles(make_folder(tmp_path / 'model')), []
+
+    class Watched:
+        def get_vocab(self):
+            calls.append('vocabulary')
+            return files.tokenizer.get_vocab()
+
+        def encode(self, words, **options):
+            return files.tokenizer.encode(words if known else ['' if word in ('a', '中') else word for word in words],
+                                          **options)
+
+        def __getattr__(self, name):
+            return getattr(files.tokenizer, name)
+
+    given = PieceGraphInput(Tags(['O'], False), Watched(), 20)
+    decoder = PieceDecoder(None, given.vocabulary, None, SimpleNamespace(tokenizer=Watched(), sizes=files.sizes))
+    for encode in (given.encode, decoder.encode):
+        for _ in range(3):
+            encoded = encode([['to', 'Xan']])
+            assert [ids.tolist() for ids in encoded.specials] == [[PIECES.index('[CLS]')], [PIECES.index('[SEP]')]]
+    assert len(calls) == (0 if known else 2)
