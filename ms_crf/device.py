@@ -1,16 +1,28 @@
 """Chooses the device, before MindSpore starts."""
 
-from ms_crf import environment
+import subprocess
+import sys
+import tempfile
+
+from ms_crf import console, environment
 from ms_crf.options import OptionError
 
 NAMES = ('auto', 'CPU', 'GPU', 'Ascend')
+SECONDS = 180                  # that a device may take for its first sum; a GPU may have to compile its kernels
+
+# What the wheels of MindSpore 2.10 look for, as far as can be seen without such a device.
+_NEEDS = {
+    'GPU': 'MindSpore 2.10 looks for CUDA 11.6 to 11.8 (through nvcc) and cuDNN 8 beside the driver',
+    'Ascend': 'MindSpore 2.10 looks for CANN 8.2 to 9.1 beside the driver'}
+_TRIAL = 'import sys, mindspore as ms; ms.set_device(sys.argv[1]); ms.Tensor([1.0]).sum().asnumpy()'
 
 
-def choose(name):
+def choose(name, program='ms_crf'):
     """Makes MindSpore compute on a device.
 
     Args:
-        name: 'CPU', 'GPU', 'Ascend', or 'auto' for the first that this machine shows of Ascend, GPU and CPU.
+        name: 'CPU', 'GPU', 'Ascend', or 'auto' for the first that works here of Ascend, GPU and CPU.
+        program: that says so if a device is there and 'auto' can't use it.
 
     Returns:
         The device's name.
@@ -18,18 +30,68 @@ def choose(name):
     Raises:
         OptionError: the device does not work here.
     """
-    if name == 'auto':
-        name = next(device for device in ('Ascend', 'GPU', 'CPU') if environment.present(device))
-    instead = 'use --device CPU, or a machine with its driver and the MindSpore for it'
+    if name != 'auto':
+        return _use(name)
+    for device in ('Ascend', 'GPU'):
+        if environment.present(device):
+            reason = _unusable(device)
+            if reason is None:
+                return _use(device)
+            console.say(f'{program}: {device} found, but {reason}; {_NEEDS[device]}; computing on the CPU')
+    return _use('CPU')
+
+
+def _use(name):
     if not environment.present(name):
-        raise OptionError(f'--device {name} does not work here: this machine shows no {name} device; {instead}')
+        raise _refusal(name, f'this machine shows no {name} device')
     environment.prepare(name)
     import mindspore as ms  # here, because it reads its environment when it starts
+    if not _supported(name):
+        raise _refusal(name, 'this MindSpore does not find what it needs for it')
     try:
-        if ms.get_context('device_target') != name:      # MindSpore refuses it once it has computed
-            ms.set_device(name)
-        ms.Tensor([1.0]).sum().asnumpy()
+        with environment.quiet():
+            if ms.get_context('device_target') != name:  # MindSpore refuses it once it has computed
+                ms.set_device(name)
+            ms.Tensor([1.0]).sum().asnumpy()
     except Exception as error:                   # what is raised differs from device to device
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise OptionError(f'--device {name} does not work here: {reason[:160]}; {instead}') from None
+        raise _refusal(name, _first_line(str(error)) or type(error).__name__) from None
     return name
+
+
+def _refusal(name, reason):
+    needs = f'; {_NEEDS[name]}; this program has not been tried there' if name in _NEEDS else ''
+    return OptionError(f'--device {name} does not work here: {reason}{needs}; '
+                       + ('use --device CPU, or install these' if needs else 'see what MindSpore needs'))
+
+
+def _supported(name):
+    """Whether MindSpore has loaded its part for a device, which it tries when it is imported."""
+    from mindspore import hal
+    with environment.quiet():
+        return hal.is_available(name)
+
+
+def _unusable(device):
+    """Why a device that is there can't be used, or None.
+
+    It is tried in a process of its own, for one in which a device has failed may not compute any more.
+    """
+    environment.prepare(device)
+    if not _supported(device):
+        return 'this MindSpore does not find what it needs for it'
+    try:
+        with tempfile.TemporaryDirectory() as folder, console.handling(console.interrupt):
+            tried = subprocess.run([sys.executable, '-c', _TRIAL, device], cwd=folder, capture_output=True, text=True,
+                                   errors='replace', stdin=subprocess.DEVNULL, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return f'it has computed nothing within {SECONDS} s'
+    if tried.returncode == 0:
+        return None
+    raised = [line.partition(': ') for line in tried.stderr.splitlines()]
+    reason = next((rest for kind, _, rest in raised if kind.endswith('Error') and ' ' not in kind), '')
+    return _first_line(reason) or f'a sum on it ended with status {tried.returncode}'
+
+
+def _first_line(text):
+    line = next((line.strip() for line in text.splitlines() if line.strip()), '')
+    return line if len(line) <= 160 else f'{line[:160]}...'

@@ -1,7 +1,10 @@
 """Sets MindSpore's environment variables; imported before MindSpore is, and only here."""
 
+import contextlib
 import glob
+import logging
 import os
+import sys
 
 VERSION = '0.1.0'
 
@@ -34,3 +37,20 @@ def prepare(device=None):
         os.environ[_BLOCKING] = '1'
     else:
         os.environ.pop(_BLOCKING, None)
+
+
+@contextlib.contextmanager
+def quiet():
+    """Keeps MindSpore from logging what it raises: from C++ on standard error, from Python by its logger."""
+    before = logging.root.manager.disable
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

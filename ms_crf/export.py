@@ -50,7 +50,7 @@ def _export(arguments):
     if parsed.static and min(parsed.static) < 1:
         raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
     run = parsed.run or newest('runs')
-    choose(parsed.device)
+    choose(parsed.device, 'ms_crf.export')
     from ms_crf import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
     print(f'{run} is in {path} and {mindir.record_of(path)}')

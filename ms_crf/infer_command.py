@@ -114,7 +114,7 @@ class _Command:
     def load(self):
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         if self.parsed.mindir or read_config(path)['model'] != 'hmm':        # which needs no MindSpore
-            choose(self.parsed.device)
+            choose(self.parsed.device, 'infer.py')
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)

@@ -192,7 +192,7 @@ def _chosen(arguments, watcher):
     folder = parsed.resume or options.save
     if options.model == 'hmm':
         return _count(parsed, options, watcher)
-    device = choose(parsed.device)
+    device = choose(parsed.device, 'train.py')
     if options.precision == 'mixed' and device == 'CPU':
         raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
     return _train(parsed, options, folder, watcher)

@@ -209,18 +209,6 @@ def test_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arg
     assert sorted(tmp_path.rglob('*')) == before
 
 
-@pytest.mark.parametrize('device', ['GPU', 'Ascend'])
-def test_a_device_that_is_not_here(device):
-    from ms_crf import environment
-    if environment.present(device):
-        pytest.skip(f'this machine has a {device}')
-    result = subprocess.run([sys.executable, 'train.py', '--device', device], cwd=ROOT, capture_output=True, text=True,
-                            timeout=60)
-    assert result.returncode == 2
-    assert result.stderr == (f'train.py: --device {device} does not work here: this machine shows no {device} device; '
-                             'use --device CPU, or a machine with its driver and the MindSpore for it\n')
-
-
 def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     """Damaged state, missing tensors, other corpora: named, and nothing is written."""
     folder = tmp_path / 'run'
