@@ -64,7 +64,8 @@ def peer(options):
         seconds = time.perf_counter() - began
         model.eval()
         predicted = {part: peer_tagger.tag(model, words.encoded[part], vocabulary.tags) for part in ('dev', 'test')}
-        return seconds, *(main_score(corpora, score_in(corpora.found, corpora.gold[part], predicted[part]))
+        return seconds, *(main_score(corpora, score_in(corpora.found, corpora.gold[part], predicted[part],
+                                                 corpora.scheme))
                           for part in predicted)
     return epoch
 

@@ -65,7 +65,8 @@ def measure(folder, path, columns):
     found = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
     seconds = time.perf_counter() - began
     scheme = tagger.found_scheme
-    result = score_in(scheme, [gold_in(scheme, sentence.tags, path, sentence.line) for sentence in sentences], found)
+    gold = [gold_in(scheme, sentence.tags, path, sentence.line, tagger.scheme) for sentence in sentences]
+    result = score_in(scheme, gold, found, tagger.scheme)
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
             'accuracy': result.accuracy, 'ill_formed': ill_formed(found, tagger.scheme),
             'sentences_per_second': len(tokens) / seconds}

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from ms_crf.corpus import CorpusError, is_json, read_corpus
-from ms_crf.scoring import score
+from ms_crf.scoring import percent, score, table, total
 from ms_crf.spans import (
     PLAIN,
     SchemeError,
@@ -22,7 +22,7 @@ class Corpora(NamedTuple):
     """Train, dev and test under one scheme."""
 
     parts: dict        # 'train', 'dev', 'test' (where given): list of `Sentence`, tags in the scheme of training
-    gold: dict         # the same parts: lists of tags in the scheme of the files (BIO for IOB1)
+    gold: dict         # the same parts: lists of tags that predictions are scored against, see `score_in`
     found: str         # the scheme of the files
     scheme: str        # the scheme of training
     tags: list         # all tags of training
@@ -42,8 +42,7 @@ def load(paths, scheme='auto', columns=(0, -1)):
     """
     files = {part: read_corpus(path, columns) for part, path in paths.items()}
     found = _recognise(paths, files)
-    home = _home(found)
-    target = home if scheme == 'auto' else scheme
+    target = home(found) if scheme == 'auto' else scheme
     if PLAIN in (found, target) and target != found:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
                                                 f'got {found} tags; leave --scheme away')
@@ -55,7 +54,8 @@ def load(paths, scheme='auto', columns=(0, -1)):
         return Corpora(files, gold, found, target, tags, repaired)
     parts = {part: [sentence._replace(tags=convert(sentence.tags, target)) for sentence in sentences]
              for part, sentences in files.items()}
-    gold = {part: [convert(sentence.tags, home) for sentence in sentences] for part, sentences in files.items()}
+    gold = {part: [sentence.tags if as_they_stand(found, target) else convert(sentence.tags, home(found))
+                   for sentence in sentences] for part, sentences in files.items()}
     return Corpora(parts, gold, found, target, _all_tags(files['train'], target), repaired)
 
 
@@ -64,30 +64,89 @@ def convert(tags, scheme):
     return tags_of(spans_of(tags), len(tags), scheme)
 
 
-def score_in(scheme, gold, predicted):
-    """Scores predictions of any span scheme against gold tags in `scheme` (BIO for IOB1)."""
-    if scheme == PLAIN:
-        return score(gold, predicted, PLAIN)
-    home = _home(scheme)
-    return score(gold, [convert(tags, home) for tags in predicted], home)
+def as_they_stand(found, trained):
+    """Whether the tags of a model are compared with gold tags as both stand, in one scheme.
+
+    Otherwise the spans of both are written in one scheme first, that of the files (BIO for IOB1): accuracy counts tags.
+
+    Args:
+        found: the scheme of the files.
+        trained: the scheme that the model was trained in.
+    """
+    return found == trained
 
 
-def gold_in(scheme, tags, path, line):
-    """Tags of a sentence at that line of a file as `score_in` wants them: in `scheme`, BIO for IOB1."""
+def score_in(found, gold, predicted, trained):
+    """Scores predictions of a model.
+
+    Args:
+        found: the scheme of the files that the model was trained on.
+        gold: lists of tags: as they stand, or in the scheme that `home` names, as `as_they_stand` says.
+        predicted: lists of tags in the scheme `trained`.
+        trained: the scheme that the model was trained in.
+    """
+    if not as_they_stand(found, trained):
+        predicted = [convert(tags, home(found)) for tags in predicted]
+    return score(gold, predicted, home(found))
+
+
+def gold_in(scheme, tags, path, line, trained):
+    """Tags of a sentence at that line of a file as `score_in` wants them.
+
+    Args:
+        scheme: of the files that the model was trained on.
+        tags: of the sentence; of any scheme of spans, or plain ones.
+        path, line: where it begins.
+        trained: the scheme that the model was trained in.
+
+    Raises:
+        CorpusError: the tags are of no scheme of spans, but those of the model are.
+    """
     if scheme == PLAIN:
         return tags
     odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
     if odd is not None:
-        raise CorpusError(path, line, f"expected 'O' or tags of spans like {_home(scheme)} has them, got {odd!r} in "
+        raise CorpusError(path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got {odd!r} in "
                                       'the sentence that begins here')
     try:
         recognise_scheme([tags])
     except SchemeError as error:
         raise CorpusError(path, line, f'{error} in the sentence that begins here') from None
-    return convert(tags, _home(scheme))
+    return tags if as_they_stand(scheme, trained) else convert(tags, home(scheme))
 
 
-def _home(scheme):
+class Scores:
+    """What a model is worth on sentences that come bit by bit.
+
+    Args:
+        found, trained: as of `score_in`.
+        path: of the file whose tags are gold.
+    """
+
+    def __init__(self, found, trained, path):
+        self.found, self.trained, self.path = found, trained, path
+        self.result, self._otherwise = total([]), 0
+
+    def add(self, lines, gold, predicted):
+        """Takes sentences: the line on which each begins, its tags in the file, and those of the model."""
+        known = [gold_in(self.found, tags, self.path, line, self.trained) for line, tags in zip(lines, gold)]
+        self.result = total([self.result, score_in(self.found, known, predicted, self.trained)])
+        if self.found != PLAIN and as_they_stand(self.found, self.trained):
+            gold, predicted = ([convert(tags, home(self.found)) for tags in rows] for rows in (gold, predicted))
+        self._otherwise += sum(one == other for row, found in zip(gold, predicted) for one, other in zip(row, found))
+
+    def lines(self):
+        """The table of conlleval, and the accuracy counted the other way where that is another one."""
+        lines = table(self.result)
+        if self._otherwise != self.result.correct_tokens:
+            other = (f'of the same spans, all written in {home(self.found)}' if as_they_stand(self.found, self.trained)
+                     else 'of the tags as they stand, in schemes of their own')
+            lines.append(f'accuracy {other}: {percent(self._otherwise, self.result.tokens):.2f}%')
+        return lines
+
+
+def home(scheme):
+    """The scheme that tags of a corpus are scored in."""
     return 'BIO' if scheme == 'IOB1' else scheme
 
 

@@ -37,7 +37,8 @@ def run(options, watcher, overwrite=False):
     for part in ('dev', 'test'):
         if part in corpora.parts:
             found = tagger.tag([sentence.tokens for sentence in corpora.parts[part]], confidence=False)
-            result = score_in(corpora.found, corpora.gold[part], [tagged.tags for tagged in found])
+            result = score_in(corpora.found, corpora.gold[part], [tagged.tags for tagged in found],
+                              corpora.scheme)
             scores[part] = {**as_record(result), 'table': table(result)}
     folder = Path(options.save)
     run_folder.write_text(folder / run_folder.METRICS, json.dumps(

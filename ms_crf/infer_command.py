@@ -14,13 +14,12 @@ import shutil
 from pathlib import Path
 
 from ms_crf.arguments import Parser
-from ms_crf.corpora import gold_in, score_in
+from ms_crf.corpora import Scores
 from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
 from ms_crf.files import check_writable, text_writer
 from ms_crf.options import OptionError
 from ms_crf.run_folder import newest, read_config
-from ms_crf.scoring import table, total
 from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
 from ms_crf.text_input import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
 from ms_crf.text_output import Writer
@@ -109,7 +108,7 @@ class _Command:
         if parsed.output:
             check_writable(parsed.output)
         self.interactive = parsed.text is None and self.name == '-' and sys.stdin.isatty() and not parsed.output
-        self.scores = []
+        self.scores = None
 
     def load(self):
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
@@ -138,11 +137,10 @@ class _Command:
             for chunk in _chunks(items):
                 self._tag(chunk, write)
                 bar.update(len(chunk))
-            if self.parsed.score and not (self.scores and self.scores[0].tokens):
+            if self.parsed.score and not (self.scores and self.scores.result.tokens):
                 raise CorpusError(self._input_name(), None, 'expected tagged sentences, got none')
-        for result in self.scores:
-            for line in table(result):
-                print(line)
+        for line in self.scores.lines() if self.scores else ():
+            print(line)
 
     def _input_name(self):
         return 'standard input' if self.name == '-' else self.name
@@ -158,10 +156,9 @@ class _Command:
         write(''.join(self.writer.lines(item, tagged) for item, tagged in zip(items, found)))
 
     def _score(self, items, found):
-        scheme = self.tagger.found_scheme
-        gold = [gold_in(scheme, item.gold, self._input_name(), item.line) for item in items]
-        result = score_in(scheme, gold, [tagged.tags for tagged in found])
-        self.scores = [total([*self.scores, result])]
+        if self.scores is None:
+            self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self._input_name())
+        self.scores.add([item.line for item in items], [item.gold for item in items], [tagged.tags for tagged in found])
 
     def _talk(self):
         with contextlib.suppress(ImportError):

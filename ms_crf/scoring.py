@@ -46,7 +46,7 @@ def score(gold, predicted, scheme, strict=False):
     Args:
         gold, predicted: lists of lists of tags, of the same lengths.
         scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` 'IOB1' as well.
-        strict: count only spans that are well-formed under the scheme; otherwise conlleval's rules.
+        strict: count only spans that are well-formed under the scheme; otherwise those of `spans_of`.
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
@@ -101,11 +101,17 @@ def table(result):
     spans = result.spans
     lines = [f'processed {result.tokens} tokens with {spans.gold} phrases; found: {spans.predicted} phrases; '
              f'correct: {spans.correct}.',
-             f'accuracy: {result.accuracy:7.2%}; {_rates(spans)}']
+             f'accuracy: {percent(result.correct_tokens, result.tokens):6.2f}%; {_rates(spans)}']
     lines += [f'{kind:>17}: {_rates(counts)}  {counts.predicted}' for kind, counts in result.by_type.items() if kind]
     return lines
 
 
+def percent(part, whole):
+    """In the order in which conlleval computes it, on which the last digit of a tie depends: 23 of 160 is 14.38."""
+    return 100 * part / whole if whole else 0.0
+
+
 def _rates(counts):
-    return (f'precision: {counts.precision:7.2%}; recall: {counts.recall:7.2%}; '
-            f'FB1: {100 * counts.f1:6.2f}')
+    precision, recall = percent(counts.correct, counts.predicted), percent(counts.correct, counts.gold)
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return f'precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}'

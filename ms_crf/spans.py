@@ -97,8 +97,10 @@ def boundaries(tags):
 
 
 def spans_of(tags):
-    """Spans by the rules of conlleval, which make the best of ill-formed tags: any change of type or prefix
-    that can begin a span does. M counts as I.
+    """Spans, whatever the tags are: any change of type or prefix that can begin a span does.
+
+    For B, I and O these are the rules of conlleval. That script knows no S and M, and takes E for the inside of a span
+    unless E or I comes after it; here M counts as I, E ends a span, and S is one.
     """
     spans, first, before = [], None, ('O', '')
     for position, tag in enumerate([*tags, 'O']):

@@ -148,7 +148,7 @@ class Training:
         """`Score` of the network that is scored on 'dev' or 'test'."""
         corpora = self.data.corpora
         predicted = self.decoder.tags(self.input.encoded[part])
-        return score_in(corpora.found, corpora.gold[part], predicted)
+        return score_in(corpora.found, corpora.gold[part], predicted, corpora.scheme)
 
     def run_epoch(self):
         options, sentences = self.options, len(self.data.corpora.parts['train'])

@@ -208,7 +208,7 @@ def test_a_corpus_in_other_schemes(tmp_path):
     found = load(paths, 'BIOES')
     assert found.parts['train'][0].tags == ['B-X', 'E-X', 'O', 'S-Y'] and found.gold['dev'] == [['B-X', 'B-X']]
     assert len(found.tags) == 9
-    scored = score_in('IOB1', found.gold['dev'], [['B-X', 'E-X']])
+    scored = score_in('IOB1', found.gold['dev'], [['B-X', 'E-X']], 'BIOES')
     assert scored.spans[:] == (0, 1, 2) and scored.accuracy == 0.5
 
 
