@@ -13,6 +13,7 @@ from ms_crf.encoding import Reader
 from ms_crf.piece_decoding import PieceDecoder
 from ms_crf.piece_network import EncodedTagger
 from ms_crf.pieces import Pieces, cut_rows, piece_batch, piece_shapes, window_arrays, windows_at_most
+from ms_crf.sizes import check_pieces
 from ms_crf.step import make_plain_step
 from ms_crf.vocabulary import Tags, mostly_characters
 
@@ -42,8 +43,9 @@ class PieceInput:
             *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))
         watcher.say(f'{pieces / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
-        self.checksum, self._weights = run_folder.checksum(files.paths()), files.weights()
         self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
+        check_pieces(options, files.sizes, len(corpora.tags), self._shapes, pieces)
+        self.checksum, self._weights = run_folder.checksum(files.paths()), files.weights()
         self._reading = watcher.reading
         if not self.tuned:
             encoder, self._weights = build_encoder(files.sizes, self._weights), None

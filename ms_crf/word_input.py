@@ -6,6 +6,7 @@ from ms_crf.assembly import build_network
 from ms_crf.batches import Batcher, Encoded, cut_by_forms, make_batch, plan
 from ms_crf.decoding import Decoder
 from ms_crf.schedules import replaced
+from ms_crf.sizes import check_words
 from ms_crf.step import make_step
 from ms_crf.vocabulary import Vocabulary
 from ms_crf.word_vectors import WAYS, read_vectors
@@ -37,11 +38,12 @@ class WordInput:
                         f'({len(ways) / len(distinct):.1%}): {counts}')
         self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], corpora.tags, vectors,
                                         options.char_length)
-        self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
         self.encoded = {
             part: Encoded(tokens[part], self.vocabulary, [sentence.tags for sentence in sentences])
             for part, sentences in corpora.parts.items()}
         self._batcher = Batcher(self.encoded['train'], options.batch_size)
+        check_words(options, self.vocabulary, self.word_dim, self._batcher.shapes)
+        self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
         self._counts = self.encoded['train'].word_counts()
         self._codes = None
 

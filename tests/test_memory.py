@@ -4,11 +4,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import memory
+from ms_crf import memory, sizes, train_command
+from ms_crf.assembly import build_network
+from ms_crf.options import Options
+from ms_crf.vocabulary import Vocabulary
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, SMALL, files
 
 
 def test_memory_that_is_there():
@@ -56,3 +59,48 @@ def test_a_machine_that_says_nothing(monkeypatch):
 def test_figures():
     assert [memory.gigabytes(size) for size in (310_000_000, 4_700_000_000, 23_999_999_999, 10 ** 15, 10 ** 40, 4096)
             ] == ['0.3 GB', '4.7 GB', '23 GB', '1,000,000 GB', f'{10 ** 31:,} GB', '4.1e-06 GB']
+
+
+@pytest.mark.parametrize('changes', [{}, {'char': 'lstm', 'layers': 3}, {'char': 'none', 'head': 'softmax'},
+                                     {'hidden': 10, 'char_width': 4, 'constraints': False}])
+def test_weights_are_counted_as_they_are(changes):
+    options = Options(**{'hidden': 8, 'char_dim': 3, 'char_width': 6, **changes})
+    vocabulary = Vocabulary(['on', 'to'], list('ont'), ['O', 'B-X', 'I-X'], 16)
+    network = build_network(options, vocabulary, 5, 'BIO')
+    read = options.char != 'none'
+    layers = sizes.layer_weights(5 + options.char_width * read, options.hidden, options.layers, 3, options.head)
+    found = sum(parameter.size for parameter in network.trainable_params())
+    assert found == vocabulary.num_words * 5 + layers + (
+        sizes.character_weights(options, vocabulary.num_characters) if read else 0)
+
+
+@pytest.mark.parametrize('arguments,named', [
+    ('--hidden 60000', '--hidden 60000'), ('--hidden 20000 --layers 90', '--hidden 20000 and --layers 90'),
+    ('--word-dim 65536', '--word-dim 65536'), ('--char-width 65536 --char-dim 9000', '--char-dim 9000 and --char-width '
+                                                                                    '65536'),
+    ('--char lstm --char-width 65000', '--char-width 65000'), ('--layers 100 --hidden 200', '--layers 100'),
+    ('--batch-size 100000 --hidden 1000', '--hidden 1000 and --batch-size 100000'), ('--epochs 2', 'these files')])
+def test_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arguments, named):
+    monkeypatch.setattr(memory, 'memory_there', lambda: 10 ** (3 if 'epochs' in arguments else 7))
+    folder = tmp_path / 'run'
+    assert train_command.main([*files(corpora), *SMALL, '--save', str(folder), *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f'train.py: a training with {named} needs at least ') and len(error.splitlines()) == 1
+    assert ' GB of memory, and ' in error and not list(tmp_path.iterdir())
+
+
+def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
+    """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
+    resource = pytest.importorskip('resource')
+    program = ('import resource, sys\nfrom ms_crf import memory, sizes, train_command\n'
+               'asked = []\nsizes.check_memory = lambda size, what: asked.append(size)\n'
+               'sys.exit(train_command.main(sys.argv[1:]) or print("peak", asked[0], resource.getrusage('
+               'resource.RUSAGE_SELF).ru_maxrss))')
+    found = []
+    for hidden in ('6', '1500'):
+        result = subprocess.run([sys.executable, '-c', program, *files(corpora), *SMALL, '--epochs', '1', '--hidden',
+                                 hidden, '--save', str(tmp_path / hidden)], cwd=ROOT, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        found.append([int(word) for word in result.stdout.splitlines()[-1].split()[1:]])
+    unit = 1 if sys.platform == 'darwin' else 1024
+    assert resource and 5e7 < found[1][0] - found[0][0] <= (found[1][1] - found[0][1]) * unit

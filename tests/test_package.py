@@ -23,7 +23,7 @@ RINGS = {
     3: {'corpus', 'files', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
         'encoder_files', 'pieces', 'graph_input', 'graph_calls',
         'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_input', 'hmm_words'},
-    4: {'options', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'encoding', 'piece_decoding',
+    4: {'options', 'sizes', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'encoding', 'piece_decoding',
         'hmm_decoding', 'word_input', 'piece_input', 'training',
         'counting', 'tagger', 'mindir'},
     5: {'arguments', 'console', 'device', 'train_command', 'infer_command', 'export', 'compare'},
