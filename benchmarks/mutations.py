@@ -4,12 +4,12 @@ import json
 import random
 
 NUMBERS = [*'-1 0 1 2 1e308 1e309 NaN -Infinity 4294967297 1000000000 0.5 -0 true null'.split(), '9' * 5000]
-VALUES = [None, True, False, -1, 0, 1, 2, 7, 10 ** 9, 10 ** 12, 10 ** 19, 2 ** 63, 0.5, 1e300, float('nan'), float('inf'),
-          '', 'O', 'B-PER', 'B', 'x' * 5000, '\ud800', 'a\tb', 'a\nb', 'a\0b', '../..', '/dev/null',
+VALUES = [None, True, False, -1, 0, 1, 2, 7, 10 ** 9, 10 ** 12, 10 ** 19, 2 ** 63, 0.5, 1e300, float('nan'),
+          float('inf'), '', 'O', 'B-PER', 'B', 'x' * 5000, '\ud800', 'a\tb', 'a\nb', 'a\0b', '../..', '/dev/null',
           [], {}, [[]], [None], ['O', 'O'], {'a': 1}, [1, 2]]
 PIECES = [b'\0', b'\t', b'\n', b'\n\n', b'\r', b'\r\n', b' ', b'\xff', b'\xc3', b'\xed\xa0\x80', b'\xef\xbb\xbf',
-          b'\xe3\x80\x80', b'\xc2\xa0', b'\xe2\x80\xa8', b'# text = a b\n', b'-DOCSTART-\n', b'O', b'B-PER', b'I-', b'-',
-          b'"', b'[', b'{', b'}', b']', b',', b':', b'[' * 5000, b'{"a":' * 3000, b'0' * 3000, b'x' * 100_000]
+          b'\xe3\x80\x80', b'\xc2\xa0', b'\xe2\x80\xa8', b'# text = a b\n', b'-DOCSTART-\n', b'O', b'B-PER', b'I-',
+          b'-', b'"', b'[', b'{', b'}', b']', b',', b':', b'[' * 5000, b'{"a":' * 3000, b'0' * 3000, b'x' * 100_000]
 
 
 def bytes_of(rng, data):

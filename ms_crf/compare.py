@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ms_crf.arguments import Parser
 from ms_crf.corpora import gold_in, score_in
-from ms_crf.corpus import CorpusError, read_corpus
-from ms_crf.options import OptionError
+from ms_crf.corpus import read_corpus
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.run_folder import write_text
 from ms_crf.spans import PLAIN, spans_of, strict_spans_of
 from ms_crf.train_command import options_of

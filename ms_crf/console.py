@@ -107,8 +107,7 @@ def run(program, action):
     Returns:
         The exit status.
     """
-    from ms_crf.corpus import CorpusError
-    from ms_crf.options import OptionError
+    from ms_crf.errors import CorpusError, OptionError
     try:
         try:
             status = action()

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from ms_crf.corpus import CorpusError, is_json, read_corpus
+from ms_crf.corpus import is_json, read_corpus
+from ms_crf.errors import CorpusError
 from ms_crf.scoring import percent, score, table, total
 from ms_crf.spans import (
     PLAIN,

@@ -5,12 +5,7 @@ import json
 import zlib
 from typing import NamedTuple
 
-
-class CorpusError(ValueError):
-    """A fault in a file, in one line: where, what was expected, what came."""
-
-    def __init__(self, path, line, message):
-        super().__init__(f'{path}:{line}: {message}' if line else f'{path}: {message}')
+from ms_crf.errors import CorpusError
 
 
 class Sentence(NamedTuple):

@@ -5,7 +5,7 @@ import sys
 import tempfile
 
 from ms_crf import console, environment
-from ms_crf.options import OptionError
+from ms_crf.errors import OptionError
 
 NAMES = ('auto', 'CPU', 'GPU', 'Ascend')
 SECONDS = 180                  # that a device may take for its first sum; a GPU may have to compile its kernels

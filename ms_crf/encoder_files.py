@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from ms_crf.corpus import CorpusError
+from ms_crf.errors import CorpusError
 from ms_crf.pieces import Specials
 
 import numpy as np

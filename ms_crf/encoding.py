@@ -5,8 +5,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from ms_crf.corpus import CorpusError
 from ms_crf.environment import VERSION
+from ms_crf.errors import CorpusError
 from ms_crf.graph_calls import graph_call
 from ms_crf.pieces import pack
 

@@ -10,9 +10,8 @@ if __name__ == '__main__':       # before anything that takes long to import: fr
 from pathlib import Path
 
 from ms_crf.arguments import Parser
-from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
-from ms_crf.options import OptionError
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.run_folder import newest
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 

@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 
-from ms_crf.corpus import CorpusError
+from ms_crf.errors import CorpusError
 
 #: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
 _temporaries = {}

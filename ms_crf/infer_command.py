@@ -15,10 +15,9 @@ from pathlib import Path
 
 from ms_crf.arguments import Parser
 from ms_crf.corpora import Scores
-from ms_crf.corpus import CorpusError
 from ms_crf.device import NAMES, choose
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import check_writable, text_writer
-from ms_crf.options import OptionError
 from ms_crf.run_folder import newest, read_config
 from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
 from ms_crf.text_input import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read

@@ -8,10 +8,9 @@ from pathlib import Path
 from ms_crf import run_folder
 from ms_crf.assembly import load_encoded, load_network
 from ms_crf.backtrace import post_decode
-from ms_crf.corpus import CorpusError
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.graph_calls import graph_call
 from ms_crf.graph_input import PieceGraphInput, WordGraphInput
-from ms_crf.options import OptionError
 from ms_crf.served import Served, ServedPieces, ServedWithoutCharacters
 from ms_crf.spans import SCHEMES
 from ms_crf.tagger import SentenceError

@@ -7,13 +7,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from ms_crf.corpus import is_json
+from ms_crf.errors import OptionError
 
 FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
-
-
-class OptionError(ValueError):
-    """An option that can't be, in one line."""
 
 
 def option(default, group, text, metavar=None, choices=None, least=None, most=None, needs=None, trained=True):

@@ -20,11 +20,11 @@ import stat
 import zipfile
 from pathlib import Path
 
-from ms_crf.corpus import CorpusError
 from ms_crf.encoder_files import EncoderFiles
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.hmm import HMM
 from ms_crf.hmm_words import Words
-from ms_crf.options import OptionError, Options
+from ms_crf.options import Options
 from ms_crf.spans import SCHEMES
 from ms_crf.vocabulary import Vocabulary
 

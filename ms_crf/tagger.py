@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, Optional
 
 from ms_crf import run_folder
+from ms_crf.errors import OptionError
 from ms_crf.graph_calls import check_process, graph_load
-from ms_crf.options import OptionError
 from ms_crf.spans import PLAIN, boundaries, split_tag
 from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
 

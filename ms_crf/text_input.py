@@ -6,7 +6,8 @@ import select
 import sys
 from typing import NamedTuple, Optional
 
-from ms_crf.corpus import CorpusError, blocks, byte_lines, cells_of, decode, json_object, tokens_and_tags
+from ms_crf.corpus import blocks, byte_lines, cells_of, decode, json_object, tokens_and_tags
+from ms_crf.errors import CorpusError
 
 TEXT, CONLL, JSON = FORMATS = ('text', 'conll', 'json')
 _COLUMN_FILES = ('.tsv', '.conll', '.conllu', '.col', '.bio', '.iob', '.iob2', '.bioes', '.bmes')

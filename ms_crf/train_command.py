@@ -15,7 +15,8 @@ from dataclasses import fields
 
 from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
-from ms_crf.options import OptionError, Options, dashed
+from ms_crf.errors import OptionError
+from ms_crf.options import Options, dashed
 
 from tqdm import tqdm
 

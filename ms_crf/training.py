@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ms_crf import run_folder
 from ms_crf.corpora import load, score_in
-from ms_crf.corpus import CorpusError
 from ms_crf.encoder_files import EncoderFiles
+from ms_crf.errors import CorpusError
 from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.piece_input import PieceInput
 from ms_crf.schedules import dropout, rate_at

@@ -1,6 +1,7 @@
 """Word vectors from a text file in the format of word2vec or GloVe."""
 
-from ms_crf.corpus import CorpusError, numbered_lines
+from ms_crf.corpus import numbered_lines
+from ms_crf.errors import CorpusError
 
 import numpy as np
 

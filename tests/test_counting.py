@@ -5,8 +5,7 @@ import subprocess
 import sys
 
 from ms_crf import Tagger, run_folder, train_command
-from ms_crf.corpus import CorpusError
-from ms_crf.options import OptionError
+from ms_crf.errors import CorpusError, OptionError
 
 import numpy as np
 import pytest

@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 from ms_crf import Tagger, allowed_transitions, infer_command, mindir, run_folder, train_command, training
-from ms_crf.corpus import CorpusError
 from ms_crf.encoder_files import EncoderFiles
-from ms_crf.options import OptionError
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.pieces import Pieces
 
 import numpy as np

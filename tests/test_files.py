@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 
-from ms_crf.corpus import CorpusError
+from ms_crf.errors import CorpusError
 from ms_crf.files import check_writable, temporary, text_writer, whole, write_text
 
 import pytest

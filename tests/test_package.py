@@ -15,7 +15,7 @@ PACKAGE = Path(ms_crf.__file__).parent
 
 # Rings of the house: a room may import from its own ring and from inner ones.
 RINGS = {
-    0: {'__init__', 'environment', 'memory'},
+    0: {'__init__', 'errors', 'environment', 'memory'},
     1: {'tasks', 'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior',
         'gradients', 'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
     2: {'bilstm', 'characters', 'softmax', 'layers', 'tagger_model', 'network', 'encoder', 'pooling', 'piece_network',

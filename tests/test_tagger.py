@@ -9,7 +9,7 @@ from ms_crf import Tagger, mindir, run_folder
 from ms_crf.assembly import build_network
 from ms_crf.batches import Encoded
 from ms_crf.constraints import allowed_transitions
-from ms_crf.corpus import CorpusError
+from ms_crf.errors import CorpusError
 from ms_crf.options import OptionError, Options
 from ms_crf.spans import spans_of
 from ms_crf.tagger import CHUNK

@@ -16,7 +16,7 @@ from ms_crf.batches import (
     plan,
 )
 from ms_crf.corpora import load, score_in
-from ms_crf.corpus import CorpusError
+from ms_crf.errors import CorpusError
 from ms_crf.schedules import dropout, rate_at, replaced
 from ms_crf.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.word_vectors import read_vectors

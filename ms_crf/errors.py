@@ -1,0 +1,27 @@
+"""What a user did that can't be: one line, whatever the file or the option holds."""
+
+LONGEST = 400              # characters of a message; of a longer one the middle is left out
+
+
+def one_line(text):
+    """A message as one line of a length that can be read: line ends and other controls are shown as escapes."""
+    if not text.isprintable():
+        text = ''.join(character if character.isprintable() else character.encode('unicode_escape').decode('ascii')
+                       for character in text)
+    if len(text) > LONGEST:
+        text = f'{text[:LONGEST // 2]} … {text[-LONGEST // 2:]}'
+    return text
+
+
+class CorpusError(ValueError):
+    """A fault in a file, in one line: where, what was expected, what came."""
+
+    def __init__(self, path, line, message):
+        super().__init__(one_line(f'{path}:{line}: ' if line else f'{path}: ') + one_line(message))
+
+
+class OptionError(ValueError):
+    """An option that can't be, in one line."""
+
+    def __init__(self, message):
+        super().__init__(one_line(message))
