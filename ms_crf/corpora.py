@@ -162,7 +162,9 @@ def _recognise(paths, files):
 
 def _line_of(path, sentence, position):
     """The line of a token; of JSON lines that of its sentence."""
-    return sentence.line if is_json(path) else sentence.line + position
+    if is_json(path):
+        return sentence.line
+    return sentence.lines[position] if sentence.lines else sentence.line + position
 
 
 def _kind(tag, scheme):

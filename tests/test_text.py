@@ -28,7 +28,7 @@ def write(folder, text, name='corpus.tsv'):
 ], ids=['tabs', 'blanks', 'windows', 'conll', 'comments'])
 def test_columns(tmp_path, text):
     sentences = read_corpus(write(tmp_path, text))
-    assert [(tokens, tags) for tokens, tags, _ in sentences] == [
+    assert [(tokens, tags) for tokens, tags, *_ in sentences] == [
         (['EU', 'rejects'], ['B-ORG', 'O']), (['Peter'], ['B-PER'])]
 
 
@@ -48,7 +48,7 @@ def test_json_lines(tmp_path):
     rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'id': 1}, {'tokens': [], 'tags': []},
             {'tokens': ['d'], 'tags': ['I']}]
     file = write(tmp_path, '\n\n'.join(map(json.dumps, rows)), 'corpus.jsonl')
-    assert read_corpus(file) == [(['a b', 'c'], ['O', 'B'], 1), (['d'], ['I'], 5)]
+    assert read_corpus(file) == [(['a b', 'c'], ['O', 'B'], 1, ()), (['d'], ['I'], 5, ())]
 
 
 @pytest.mark.parametrize('text,name,message', [
