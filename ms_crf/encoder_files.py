@@ -64,7 +64,7 @@ class EncoderFiles:
                                           'name that folder')
         self.sizes = _sizes(self.path / CONFIG)
         self.tokenizer = _tokenizer(self.path)
-        known = 1 + max(self.tokenizer.get_vocab().values())
+        known = 1 + last_id(self.tokenizer)
         if known > self.sizes.vocabulary:
             raise CorpusError(self.path / CONFIG, None, f'expected "vocab_size" to be at least {known}, one more than '
                                                         f'the last id of the tokenizer, got {self.sizes.vocabulary}')
@@ -181,6 +181,12 @@ def tokenizer_of(text):
         raise ValueError('expected a tokenizer that puts special pieces such as [CLS] and [SEP] around a sentence, '
                          'by its "post_processor", got none')
     return tokenizer
+
+
+def last_id(tokenizer):
+    """The greatest id that a tokenizer gives."""
+    before, behind = Specials.of(tokenizer)
+    return max(*tokenizer.get_vocab().values(), *before.tolist(), *behind.tolist(), 0)
 
 
 def _library(name):

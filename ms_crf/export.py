@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ms_crf.arguments import Parser
 from ms_crf.device import NAMES, choose
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf.errors import OptionError
+from ms_crf.graph_record import check_target, record_of
 from ms_crf.run_folder import newest
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 
@@ -44,13 +45,12 @@ def _export(arguments):
     path = Path(parsed.output)
     if path.suffix != '.mindir':
         raise OptionError(f'--output must end in .mindir, got {path}')
-    if not path.absolute().parent.is_dir():
-        raise CorpusError(path, None, 'can not be written: there is no folder of that name')
+    check_target(path)
     if parsed.static and min(parsed.static) < 1:
         raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
     run = parsed.run or newest('runs')
     choose(parsed.device, 'ms_crf.export')
     from ms_crf import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
-    print(f'{run} is in {path} and {mindir.record_of(path)}')
+    print(f'{run} is in {path} and {record_of(path)}')
     return 0

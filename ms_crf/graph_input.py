@@ -1,11 +1,30 @@
 """What an exported graph is given: names and shapes of its inputs, and their arrays from sentences."""
 
 from ms_crf.batches import PADDING, Encoded
-from ms_crf.encoder_files import tokenizer_of
+from ms_crf.encoder_files import last_id, tokenizer_of
 from ms_crf.pieces import Pieces, Specials, piece_batch, window_arrays, windows_at_most
 from ms_crf.vocabulary import FIRST, UNKNOWN, Tags, Vocabulary
 
 import numpy as np
+
+
+def check_tags(record):
+    """Raises ValueError unless there are tags, and all of them can be written."""
+    tags = record.get('tags')
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise ValueError('expected tags to be a list of strings')
+    if not tags:
+        raise ValueError('expected tags to hold at least one, got none')
+    wrong = next((tag for tag in tags if not tag or tag.encode('utf-8', 'replace').decode() != tag), None)
+    if wrong is not None:
+        raise ValueError(f'expected tags that are not empty, of characters that can be written, got {ascii(wrong):.40}')
+
+
+def check_number(record, key, least):
+    """Raises ValueError unless there is a whole number that a tensor's size can be."""
+    value = record.get(key)
+    if type(value) is not int or not least <= value < 1 << 31:
+        raise ValueError(f'expected {key} to be a whole number from {least} to {(1 << 31) - 1}, got {str(value)[:40]}')
 
 
 class WordGraphInput:
@@ -36,6 +55,13 @@ class WordGraphInput:
             del inputs['spellings']
         return inputs
 
+    def tables(self):
+        """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly)."""
+        tables = [('.word_table', 'ids of words', self.vocabulary.num_words, True)]
+        if self.with_characters:
+            tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
+        return tables
+
     def to_json(self):
         """What another program needs to make ids of words, and tags of what comes out."""
         return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
@@ -44,6 +70,11 @@ class WordGraphInput:
     def from_json(cls, record):
         """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
         keys = ('words', 'characters', 'tags', 'char_length')
+        check_tags(record)
+        check_number(record, 'char_length', 1)
+        for key, number in (('padding_id', PADDING), ('unknown_id', UNKNOWN), ('first_id', FIRST)):
+            if record.get(key, number) != number:
+                raise ValueError(f'expected {key} to be {number}, got {record[key]!r:.40}')
         vocabulary = Vocabulary.from_json({key: record.get(key) for key in keys})
         inputs = record.get('inputs')
         names = [entry.get('name') for entry in inputs if isinstance(entry, dict)] if isinstance(inputs, list) else []
@@ -105,16 +136,26 @@ class PieceGraphInput:
         room = self.longest - self.specials.count
         return batch * windows_at_most(length, room), min(length, room) + self.specials.count
 
+    def tables(self):
+        return [('.pieces', 'pieces', last_id(self.tokenizer) + 1, False),
+                ('.positions', 'positions', self.longest, False)]
+
     def to_json(self):
         return {**self.vocabulary.to_json(), 'longest': self.longest, 'before_ids': self.specials.before.tolist(),
                 'behind_ids': self.specials.behind.tolist(), 'tokenizer': self.tokenizer.to_str()}
 
     @classmethod
     def from_json(cls, record):
+        check_tags(record)
+        check_number(record, 'longest', 8)
         vocabulary = Tags.from_json({key: record.get(key) for key in ('tags', 'of_characters')})
-        if not isinstance(record.get('longest'), int) or record['longest'] < 8:
-            raise ValueError(f'expected longest to be a whole number of at least 8, got {record.get("longest")!r}')
-        return cls(vocabulary, tokenizer_of(record['tokenizer']), record['longest'])
+        if not isinstance(record['tokenizer'], str):
+            raise ValueError(f'expected tokenizer to be text, got {type(record["tokenizer"]).__name__}')
+        given = cls(vocabulary, tokenizer_of(record['tokenizer']), record['longest'])
+        for key, ids in (('before_ids', given.specials.before), ('behind_ids', given.specials.behind)):
+            if record.get(key, ids.tolist()) != ids.tolist():
+                raise ValueError(f'expected {key} to be {ids.tolist()}, as the tokenizer has them')
+        return given
 
     def encode(self, sentences):
         return Pieces(sentences, self.tokenizer, self.longest, specials=self.specials)

@@ -9,10 +9,20 @@ from ms_crf import run_folder
 from ms_crf.assembly import load_encoded, load_network
 from ms_crf.backtrace import post_decode
 from ms_crf.errors import CorpusError, OptionError
+from ms_crf.files import draft_of, faults_named, temporary
 from ms_crf.graph_calls import graph_call
 from ms_crf.graph_input import PieceGraphInput, WordGraphInput
+from ms_crf.graph_record import (
+    FORMAT,
+    check_against,
+    check_room,
+    check_target,
+    outputs_of,
+    read_record,
+    record_of,
+    replace_pair,
+)
 from ms_crf.served import Served, ServedPieces, ServedWithoutCharacters
-from ms_crf.spans import SCHEMES
 from ms_crf.tagger import SentenceError
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.vocabulary import Tags
@@ -21,21 +31,7 @@ import mindspore as ms
 import numpy as np
 from mindspore import nn
 
-FORMAT = 1
 LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
-
-
-def outputs_of(output, num_tags, static=None):
-    """Names, types and shapes of the graph's outputs."""
-    batch, length = static or (None, None)
-    before = length - 1 if static else None
-    paths = {'paths': ('int32', (batch, length)), 'scores': ('float32', (batch,))}
-    return {
-        PATHS: paths,
-        CONFIDENCES: {**paths, 'posteriors': ('float32', (batch, length)),
-                      'given_before': ('float32', (batch, length, num_tags))},
-        EMISSIONS: {'score': ('float32', (batch, num_tags)), 'history': ('int64', (before, batch, num_tags))},
-    }[output]
 
 
 def _placeholders(inputs):
@@ -51,7 +47,11 @@ def export(folder, path, output=PATHS, static=None):
         path: of the graph; ends in .mindir.
         output: 'paths', 'confidences' or 'emissions'; see `Served`.
         static: (batch, length) for a graph of these alone, or None for any.
+
+    Raises:
+        CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
+    check_target(path)
     config = run_folder.read_config(folder)
     if config['model'] == 'hmm':
         raise CorpusError(folder, None, 'expected a run of --model bilstm, got hmm, which is no graph')
@@ -72,30 +72,29 @@ def export(folder, path, output=PATHS, static=None):
     if size > LARGEST:
         raise CorpusError(folder, None, f'expected a network of at most {LARGEST:,} bytes of weights, which MindSpore '
                                         f'writes into one graph, got one of {size:,}; tag with the run itself')
-    inputs = given.inputs(static)
-    path = Path(path)
-    draft = path.with_name(f'.{os.getpid()}.{path.name}')
-    try:
-        ms.export(cell, *_placeholders(inputs), file_name=str(draft), file_format='MINDIR')
-        draft.chmod(0o644)
-        outputs = outputs_of(output, len(vocabulary.tags), static)
-        record = {
-            'format': FORMAT, 'graph': path.name, 'sha256': run_folder.checksum([draft]), 'output': output,
-            'static': static,
-            'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
-            'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
-            'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}
-        os.replace(draft, path)
-        run_folder.write_json(record_of(path), record)
-    except OSError as error:
-        raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
-    finally:
-        draft.unlink(missing_ok=True)
+    if static:
+        try:
+            check_room(given, static, f'--static {" ".join(map(str, static))}')
+        except ValueError as error:
+            raise OptionError(str(error)) from None
+    inputs, outputs = given.inputs(static), outputs_of(output, len(vocabulary.tags), static)
+    record = {
+        'format': FORMAT, 'graph': Path(path).name, 'output': output, 'static': static,
+        'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
+        'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
+        'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}
+    # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
+    with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
+        with faults_named(path):
+            try:
+                ms.export(cell, *_placeholders(inputs), file_name=draft, file_format='MINDIR')
+            except RuntimeError as error:                        # what MindSpore makes of a full disk
+                raise CorpusError(path, None, f'can not be written: {_first_line(error)}') from None
+        replace_pair(path, draft, record)
 
 
-def record_of(path):
-    """Name of the record beside a graph."""
-    return Path(path).with_suffix('.json')
+def _first_line(error):
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 @contextlib.contextmanager
@@ -110,40 +109,6 @@ def _without_standard_error():
         os.dup2(kept, 2)
         os.close(kept)
         os.close(nowhere)
-
-
-def _read_record(path):
-    """The record of a graph and what it is given; raises CorpusError if anything of it is wrong."""
-    name = record_of(path)
-    record = run_folder.read_json(name)
-    if not isinstance(record, dict) or record.get('format') != FORMAT:
-        raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
-                                      'export again')
-    try:
-        given = (PieceGraphInput if 'tokenizer' in record else WordGraphInput).from_json(record)
-    except CorpusError:
-        raise
-    except ValueError as error:
-        raise CorpusError(name, None, str(error)) from None
-    for key, values in (('scheme', SCHEMES), ('found_scheme', SCHEMES), ('output', (PATHS, CONFIDENCES, EMISSIONS))):
-        if record.get(key) not in values:
-            raise CorpusError(name, None, f'expected "{key}" to be one of {", ".join(values)}, '
-                                          f'got {record.get(key)!r}')
-    static = record.get('static')
-    if static is not None and not (isinstance(static, list) and len(static) == 2
-                                   and all(isinstance(size, int) and size > 0 for size in static)):
-        raise CorpusError(name, None, f'expected "static" to be batch and length or null, got {static!r}')
-    inputs, found = given.inputs(static), record.get('inputs')
-    names = [entry.get('name') if isinstance(entry, dict) else None
-             for entry in found] if isinstance(found, list) else None
-    if names != list(inputs):
-        raise CorpusError(name, None, f'expected "inputs" to be {", ".join(inputs)}, got {names}')
-    if not Path(path).is_file():
-        raise CorpusError(path, None, 'no such file; expected a graph made by ms_crf.export')
-    if run_folder.checksum([path]) != record.get('sha256'):
-        raise CorpusError(path, None, f'expected the graph that {name} was written with, got another or a damaged one; '
-                                      'copy both files again, or export again')
-    return record, given
 
 
 class MindIRDecoder:
@@ -166,13 +131,15 @@ class MindIRDecoder:
     @classmethod
     def load(cls, path):
         """(decoder, scheme, found_scheme) from a graph and its record."""
-        record, given = _read_record(path)
+        record, given = read_record(path)
         try:
             with _without_standard_error():
                 graph = nn.GraphCell(ms.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
-            first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise CorpusError(path, None, f'expected a MindIR graph that MindSpore can load: {first}') from None
+            raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '
+                                          f'{_first_line(error)}') from None
+        shapes = {name: parameter.shape for name, parameter in graph.parameters_dict().items()}
+        check_against(record_of(path), given, shapes, record['scheme'])
         if record['static'] is None:
             graph.set_inputs(*_placeholders(given.inputs()))
         decoder = cls(graph, given, record['output'], record['static'])

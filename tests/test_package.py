@@ -25,7 +25,7 @@ RINGS = {
         'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_input', 'hmm_words'},
     4: {'options', 'sizes', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'encoding', 'piece_decoding',
         'hmm_decoding', 'word_input', 'piece_input', 'training',
-        'counting', 'tagger', 'mindir'},
+        'counting', 'tagger', 'graph_record', 'mindir'},
     5: {'arguments', 'console', 'device', 'train_command', 'infer_command', 'export', 'compare'},
 }
 
