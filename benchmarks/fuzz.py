@@ -41,6 +41,7 @@ from ms_crf import (  # noqa: E402
 )
 
 import numpy as np  # noqa: E402
+import safetensors.numpy  # noqa: E402
 from mutations import bytes_of, record_of, value_of  # noqa: E402
 
 SECONDS, MEMORY = 60, 4 << 30
@@ -50,6 +51,28 @@ OURS = (corpus.CorpusError, options.OptionError)
 
 class Failure(Exception):
     """A case that ended badly."""
+
+
+def _encoder():
+    """The files of a tiny pretrained encoder, by name."""
+    config = {
+        'model_type': 'bert', 'vocab_size': 14, 'hidden_size': 4, 'num_hidden_layers': 1, 'num_attention_heads': 2,
+        'intermediate_size': 8, 'max_position_embeddings': 16, 'type_vocab_size': 2, 'hidden_act': 'gelu',
+        'layer_norm_eps': 1e-12}
+    layer = 'encoder.layer.0.'
+    shapes = {'embeddings.word_embeddings.weight': (14, 4), 'embeddings.position_embeddings.weight': (16, 4),
+              'embeddings.token_type_embeddings.weight': (2, 4)}
+    dense = {f'{layer}attention.self.{name}': (4, 4) for name in ('query', 'key', 'value')}
+    dense.update({f'{layer}attention.output.dense': (4, 4), f'{layer}intermediate.dense': (8, 4),
+                  f'{layer}output.dense': (4, 8)})
+    for name in ('embeddings.LayerNorm', f'{layer}attention.output.LayerNorm', f'{layer}output.LayerNorm'):
+        shapes.update({f'{name}.weight': (4,), f'{name}.bias': (4,)})
+    for name, shape in dense.items():
+        shapes.update({f'{name}.weight': shape, f'{name}.bias': shape[:1]})
+    tensors = safetensors.numpy.save({name: np.zeros(shape, np.float32) for name, shape in shapes.items()})
+    pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', *'abcdefgh', '##a', '##b']
+    return {'config.json': json.dumps(config).encode(), 'model.safetensors': tensors,
+            'vocab.txt': '\n'.join(pieces).encode()}
 
 
 class Fuzz:
@@ -96,6 +119,7 @@ class Fuzz:
             self.call_tagger,
             self.call_post_decode,
         ]
+        self.encoder = _encoder()
         self.tagger = Tagger.load(self.runs['hmm'])
 
     def _made(self, *arguments):
@@ -140,7 +164,8 @@ class Fuzz:
         word_vectors.read_vectors(self._file(rng.choice(['v.txt', 'v.gz']), data), self.words)
 
     def read_options(self, rng):
-        path = self._file('options.json', record_of(rng, options.Options().to_json()))
+        some = rng.sample(sorted(options.Options().to_json().items()), 3)
+        path = self._file('options.json', record_of(rng, {'train': 'a', 'dev': 'b', 'hidden': 6, **dict(some)}))
         from ms_crf.train_command import options_of
 
         options_of(['--config', path])
@@ -185,30 +210,11 @@ class Fuzz:
         folder = self.folder / 'case' / 'encoder'
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', *'abcdefgh', '##a', '##b']
-        config = {
-            'model_type': rng.choice(['bert', 'roberta']),
-            'vocab_size': 14,
-            'hidden_size': 4,
-            'num_hidden_layers': 1,
-            'num_attention_heads': 2,
-            'intermediate_size': 8,
-            'max_position_embeddings': 16,
-            'type_vocab_size': 2,
-            'hidden_act': 'gelu',
-            'layer_norm_eps': 1e-12,
-            'pad_token_id': 0,
-        }
-        header = json.dumps(
-            {'embeddings.word_embeddings.weight': {'dtype': 'F32', 'shape': [14, 4], 'data_offsets': [0, 224]}}
-        ).encode()
-        tensors = len(header).to_bytes(8, 'little') + header + bytes(224)
-        damaged = rng.randrange(3)
-        (folder / 'config.json').write_bytes(record_of(rng, config) if damaged == 0 else json.dumps(config).encode())
-        (folder / 'vocab.txt').write_bytes(
-            bytes_of(rng, '\n'.join(pieces).encode()) if damaged == 1 else '\n'.join(pieces).encode()
-        )
-        (folder / 'model.safetensors').write_bytes(bytes_of(rng, tensors) if damaged == 2 else tensors)
+        damaged = rng.choice([*self.encoder, None])
+        for name, data in self.encoder.items():
+            if name == damaged:
+                data = record_of(rng, json.loads(data)) if name == 'config.json' else bytes_of(rng, data)
+            (folder / name).write_bytes(data)
         encoder_files.EncoderFiles(folder).weights()
 
     # Functions: what a program hands to them by mistake

@@ -1,5 +1,6 @@
 """Damage to files and values: bytes that flip, lines that move, JSON that holds what can't be."""
 
+import copy
 import json
 import random
 
@@ -52,9 +53,9 @@ def record_of(rng, record):
         elif kind == 1 and isinstance(holder, dict):
             holder[rng.choice(['', 'x', str(key).upper(), '\ud800', str(key) + ' '])] = holder.pop(key)
         elif kind == 2 and isinstance(holder, list):
-            holder.insert(rng.randint(0, len(holder)), rng.choice([*holder, *VALUES]))
+            holder.insert(rng.randint(0, len(holder)), copy.deepcopy(rng.choice([*holder, *VALUES])))
         else:
-            holder[key] = rng.choice(VALUES)
+            holder[key] = copy.deepcopy(rng.choice(VALUES))
     text = json.dumps(record, ensure_ascii=rng.random() < 0.5)
     if rng.random() < 0.15:  # a number that Python itself does not write
         places = [place for place, character in enumerate(text) if character in '0123456789']

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from ms_crf.errors import brief
+
 import numpy as np
 
 
@@ -30,12 +32,12 @@ def _split(scheme, tags):
     parts = []
     for index, tag in enumerate(tags):
         if not isinstance(tag, str):
-            raise TypeError(f'tags must be strings, got {tag!r} at {index}')
+            raise TypeError(f'tags must be strings, got {brief(tag)} at {index}')
         prefix, dash, kind = tag.partition('-')
         well_formed = prefix in tuple(_PREFIXES[scheme]) and (not dash if prefix == 'O' else bool(kind) == bool(dash))
         if not well_formed:
             expected = ', '.join(p if p == 'O' else f'{p}-TYPE' for p in _PREFIXES[scheme])
-            raise ValueError(f'tags must be {expected} (or without types) under {scheme}, got {tag!r} at {index}')
+            raise ValueError(f'tags must be {expected} (or without types) under {scheme}, got {brief(tag)} at {index}')
         parts.append((prefix, kind))
     return parts
 
@@ -51,15 +53,15 @@ def allowed_transitions(scheme, tags):
         Constraints: transitions (K, K), start (K,), end (K,), True for allowed.
     """
     if not isinstance(scheme, str) or scheme not in _INSIDE:
-        raise ValueError(f'scheme must be one of {", ".join(_INSIDE)}, got {scheme!r}')
+        raise ValueError(f'scheme must be one of {", ".join(_INSIDE)}, got {brief(scheme)}')
     if isinstance(tags, str) or not hasattr(tags, '__iter__'):
-        raise TypeError(f'tags must be a sequence of strings, got {tags!r}')
+        raise TypeError(f'tags must be a sequence of strings, got {brief(tags)}')
     tags = list(tags)
     if not tags:
         raise ValueError('tags must hold at least one tag, got none')
     repeated = sorted({str(tag) for tag in tags if tags.count(tag) > 1})
     if repeated:
-        raise ValueError(f'tags must be different from each other, got {repeated[0]!r} more than once')
+        raise ValueError(f'tags must be different from each other, got {brief(repeated[0])} more than once')
     parts = _split(scheme, tags)
     start = np.array([prefix in _OPENING[scheme] for prefix, _ in parts])
     end = np.array([prefix in _CLOSING[scheme] for prefix, _ in parts])

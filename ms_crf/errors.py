@@ -13,6 +13,17 @@ def one_line(text):
     return text
 
 
+def brief(value):
+    """A value in a message, in one line of bounded length."""
+    if isinstance(value, int) and value.bit_length() > 100:
+        return f'a number of {int(value.bit_length() * 0.30103) + 1} digits'
+    try:
+        shown = repr(value)
+    except ValueError:                           # a number of thousands of digits somewhere in it
+        return f'a {type(value).__name__} that can not be shown'
+    return one_line(shown if len(shown) <= 80 else f'{shown[:60]}... ({len(shown):,} characters)')
+
+
 class CorpusError(ValueError):
     """A fault in a file, in one line: where, what was expected, what came."""
 

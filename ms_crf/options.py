@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from ms_crf.corpus import is_json
-from ms_crf.errors import OptionError
+from ms_crf.errors import OptionError, brief
 
 FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
@@ -211,14 +211,6 @@ _ENTRIES = {entry.name: entry for entry in fields(Options)}
 
 def dashed(name):
     return name.replace('_', '-')
-
-
-def brief(value):
-    """A value in a message, in one line of bounded length."""
-    if isinstance(value, int) and value.bit_length() > 100:
-        return f'a number of {int(value.bit_length() * 0.30103) + 1} digits'
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f'{shown[:60]}... ({len(shown):,} characters)'
 
 
 def meant(word, known, otherwise='; see --help'):

@@ -1,6 +1,6 @@
 """Messages are one line of a length that can be read, whatever stands in the file or the option."""
 
-from ms_crf.errors import LONGEST, CorpusError, OptionError
+from ms_crf.errors import LONGEST, CorpusError, OptionError, brief
 
 import pytest
 
@@ -20,3 +20,11 @@ def test_a_long_message_keeps_both_ends():
     message = str(CorpusError('file', None, f'expected a word, got {"x" * 9999}; leave it away'))
     assert message.startswith('file: expected a word, got x') and message.endswith('x; leave it away')
     assert len(message) < LONGEST + 20
+
+
+@pytest.mark.parametrize('value,shown', [
+    ('B-PER', "'B-PER'"), ('a\ud800', r"'a\ud800'"), (10 ** 5000, 'a number of 5001 digits'),
+    ([10 ** 5000], 'a list that can not be shown'), ('x' * 9999, f"'{'x' * 59}... (10,001 characters)"),
+], ids=['text', 'surrogate', 'number', 'numbers', 'long'])
+def test_a_value_is_shown_in_brief(value, shown):
+    assert brief(value) == shown
