@@ -1,18 +1,91 @@
 """Bases of our cells that keep off what MindSpore 2.10 would do to them."""
 
+import functools
 import sys
+
+import mindspore as ms
+from mindspore._c_expression import MixedPrecisionType
+from mindspore.common.api import _pynative_executor
+from mindspore.rewrite.common import namespace
+from mindspore.train.amp import AmpDecorator, AmpLevel, create_amp_strategy
+
+_NO_CASTS = (AmpLevel.AmpO0, ms.float16, [], [])
+_STRATEGY = create_amp_strategy(*_NO_CASTS)
+_NOT_COMPUTING = ('bprop', 'extend_repr')     # a graph reads `bprop` as it is
+
+
+def in_float32(function):
+    """The function, in which nothing is cast to 16 bits, whatever mixed precision its surroundings have.
+
+    A graph reads the strategy from the function. PyNative mode has a stack of strategies, and one of types that
+    cells were set to, to which operators cast their inputs.
+    """
+    @functools.wraps(function)
+    def run(*arguments, **named):
+        _pynative_executor.set_mixed_precision_type(MixedPrecisionType.FP32)
+        try:
+            with AmpDecorator(*_NO_CASTS):
+                return function(*arguments, **named)
+        finally:
+            _pynative_executor.set_mixed_precision_type(MixedPrecisionType.NOTSET, False)
+
+    function.amp_strategy = run.amp_strategy = _STRATEGY
+    return run
 
 
 class InFloat32:
-    """A cell that stays in float32 under `to_float` and mixed precision, which would cast its inputs to 16 bits.
+    """A cell that stays in float32 under every kind of mixed precision, which would cast its inputs to 16 bits.
 
     Sums over paths and the scores of what is forbidden don't fit there.
     """
 
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        for name, value in list(vars(cls).items()):
+            if callable(value) and not name.startswith('_') and name not in _NOT_COMPUTING:
+                setattr(cls, name, in_float32(value))
+
+    @property
+    def amp_strategy(self):
+        """What a graph takes for the cell, whatever level its surroundings have."""
+        return _STRATEGY
+
+    @amp_strategy.setter
+    def amp_strategy(self, strategy):
+        """Level 'auto' of the cell itself changes nothing either."""
+
     def add_flags(self, **flags):
-        if flags.get('fp16') or flags.get('bf16'):
-            flags.update(fp16=False, bf16=False, fp32=True)
-        return super().add_flags(**flags)
+        return super().add_flags(**_in_32_bits(flags))
+
+    def add_flags_recursive(self, **flags):
+        return super().add_flags_recursive(**_in_32_bits(flags))
+
+    def to_float(self, dst_type):
+        # A cell of a black list is set to float32, and what comes out of it is cast to 16 bits.
+        if dst_type == ms.float32 and _called_by_black_list():
+            raise ValueError(f'black_list must not hold {type(self).__name__}, whose results would be cast to 16 bits; '
+                             'leave it out: the cell stays in float32 by itself')
+        return super().to_float(dst_type)
+
+    def name_cells(self):
+        # Each of the cells within would be set to 16 bits one by one.
+        return {} if _called_by_black_list() else super().name_cells()
+
+
+def _in_32_bits(flags):
+    if flags.get('fp16') or flags.get('bf16'):
+        return {**flags, 'fp16': False, 'bf16': False, 'fp32': True}
+    return flags
+
+
+def _called_by_black_list():
+    """Whether what calls us was called by MindSpore's walk through the cells for level O2 and black lists."""
+    return sys._getframe(2).f_code.co_name == '_auto_black_list'
+
+
+# Level O1 and white lists write the classes of all cells anew, which then lack the names of their modules;
+# a cell of this list is left as it is.
+namespace._subtree_black_list.append(InFloat32)
 
 
 class CompilableMethods:

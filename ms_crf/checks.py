@@ -11,28 +11,44 @@ INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UIn
 REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
 
 
+def check_count(name, value, least=1):
+    """A whole number, of Python or NumPy, but no bool."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f'{name} must be an int, got {type(value).__name__}')
+    if value < least:
+        raise ValueError(f'{name} must be at least {least}, got {value}')
+
+
+def check_width(name, value):
+    """Of what has two directions."""
+    check_count(name, value)
+    if value < 2 or value % 2:
+        raise ValueError(f'{name} must be even and at least 2, half for each direction, got {value}')
+
+
 def check_num_tags(num_tags):
-    if isinstance(num_tags, bool) or not isinstance(num_tags, (int, np.integer)):
-        raise TypeError(f'num_tags must be an int, got {type(num_tags).__name__}')
-    if num_tags < 1:
-        raise ValueError(f'num_tags must be at least 1, got {num_tags}')
+    check_count('num_tags', num_tags)
 
 
 def check_batch_first(batch_first):
-    if not isinstance(batch_first, bool):
+    if not isinstance(batch_first, (bool, np.bool_)):
         raise TypeError(f'batch_first must be True or False, got {type(batch_first).__name__}')
 
 
 def check_reduction(reduction):
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')
 
 
 def check_n(n):
-    if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f'n must be an int, got {type(n).__name__}')
-    if n < 1:
-        raise ValueError(f'n must be at least 1, got {n}')
+    check_count('n', n)
+
+
+def check_shape_is_known(name, shape):
+    """A method that is compiled for one shape at a time."""
+    if None in shape or -1 in shape:
+        raise ValueError(f'{name} needs emissions of a known shape, got {shape}; it has no graph for any shape, '
+                         'so compile it for each shape, without dynamic=1, set_inputs or export of any shape')
 
 
 def check_types(emissions, tags=None, seq_length=None):

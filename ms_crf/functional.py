@@ -4,6 +4,7 @@ Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which a
 """
 
 from ms_crf import masks
+from ms_crf.cells import in_float32
 from ms_crf.checks import check_function, check_lengths_argument
 from ms_crf.gradients import LogNormalizer, value_of
 from ms_crf.inputs import describe
@@ -70,6 +71,7 @@ def _check_and_prepare(emissions, mask, trans, start_trans, end_trans):
     return _from_mask(emissions, mask)
 
 
+@in_float32
 def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans):
     """Score (B,) of the given tags; 0 for rows of length 0.
 
@@ -91,6 +93,7 @@ def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans
     return path_score(emissions, lengths, marked, counts, *_in_float32(trans, start_trans, end_trans))
 
 
+@in_float32
 def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
     """Log (B,) of the sum of exp(score) over all paths; 0 for rows of length 0.
 
@@ -103,6 +106,7 @@ def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
     return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans)))
 
 
+@in_float32
 def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
     """Score (B, K) of the best path ending in each tag, and history (L - 1, B, K), as `post_decode` takes them.
 
