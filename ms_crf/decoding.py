@@ -15,6 +15,7 @@ import mindspore as ms
 import numpy as np
 
 ROWS = 64                  # sentences of a batch; with more, what the LSTMs work on leaves the processor's cache
+FEW = 8                    # best paths of each sentence for which a batch has that many
 FORMS = 512                # that are read at a time
 
 
@@ -66,7 +67,7 @@ class GraphDecoder:
 
     def __init__(self, network, vocabulary, compiled=None):
         self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
-        self._functions, self._seen = {}, set()
+        self._functions, self._seen, self._shapes = {}, set(), {}
 
     def run(self, encoded, task=PATHS, count=1):
         """Tags sentences, batch by batch.
@@ -74,7 +75,7 @@ class GraphDecoder:
         Args:
             encoded: sentences as `encode` gives them.
             task: 'paths', 'confidences' or 'nbest'.
-            count: how many best paths.
+            count: how many best paths; fewer come where the longest sentence of a batch has fewer.
 
         Yields:
             numbers of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
@@ -82,18 +83,24 @@ class GraphDecoder:
             (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.along` gives of the first of
             them, and the normaliser (B,).
         """
-        for (length, rows), numbers, arrays in self.inputs(encoded):
+        rows = max(1, min(ROWS, ROWS * FEW // count))             # the more paths, the fewer sentences at a time
+        for (length, rows), numbers, arrays in self.inputs(encoded, rows):
             with graph_call():
                 began = time.perf_counter()
-                function = self._functions.get((task, count))
+                most = min(count, len(self.vocabulary.tags) ** length)
+                function = self._functions.get((task, most))
                 if function is None:
-                    function = self._functions[task, count] = _tagging(self.network, task, count)
+                    function = self._functions[task, most] = _tagging(self.network, task, most)
                 arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, arrays))]
-                new, seconds = (task, count, length) not in self._seen, time.perf_counter() - began
-                self._seen.add((task, count, length))
+                new, seconds = (task, most, length) not in self._seen, time.perf_counter() - began
+                self._seen.add((task, most, length))
             if new and self.compiled is not None:
                 self.compiled(length, rows, seconds)
             yield numbers, arrays
+
+    def plan(self, lengths, rows):
+        """What `TaggingShapes.plan` gives for batches of so many rows."""
+        return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
 
     def tags(self, encoded):
         """Lists of tags for all sentences, in their order."""
@@ -115,7 +122,7 @@ class Decoder(GraphDecoder):
 
     def __init__(self, network, vocabulary, compiled=None):
         super().__init__(network, vocabulary, compiled)
-        self._shapes, self._read = TaggingShapes(ROWS), _reading(network)
+        self._read = _reading(network)
 
     @classmethod
     def load(cls, folder, config, compiled=None):
@@ -129,10 +136,15 @@ class Decoder(GraphDecoder):
         """Lists of tokens, none of them empty, as `run` takes them."""
         return Encoded(sentences, self.vocabulary)
 
-    def inputs(self, encoded):
-        """(length, rows), numbers of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
+    def inputs(self, encoded, at_most):
+        """(length, rows), numbers of the sentences, and arrays of each batch: lengths, what `emissions_of` takes.
+
+        Args:
+            encoded: what `encode` gave.
+            at_most: sentences of a batch.
+        """
         vectors = self._vectors(encoded)
-        for (length, rows), numbers in self._shapes.plan(encoded.lengths):
+        for (length, rows), numbers in self.plan(encoded.lengths, at_most):
             lengths = np.zeros(rows, np.int32)
             lengths[:len(numbers)] = encoded.lengths[numbers]
             tokens = np.concatenate([encoded.tokens[number] for number in numbers])

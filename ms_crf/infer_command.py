@@ -16,10 +16,11 @@ from pathlib import Path
 from ms_crf.arguments import Parser
 from ms_crf.corpora import Scores
 from ms_crf.device import NAMES, choose
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
 from ms_crf.run_folder import newest, read_config
 from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
+from ms_crf.tasks import MOST_NBEST
 from ms_crf.text_input import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
 from ms_crf.text_output import Writer
 
@@ -89,8 +90,8 @@ class _Command:
             raise OptionError('--run and --mindir name two models, expected one of them')
         if parsed.text is not None and parsed.input:
             raise OptionError('--text and --input name two inputs, expected one of them')
-        if parsed.nbest < 0:
-            raise OptionError(f'--nbest must be at least 0, got {parsed.nbest}')
+        if not 0 <= parsed.nbest <= MOST_NBEST:
+            raise OptionError(f'--nbest must be from 0 to {MOST_NBEST}, got {brief(parsed.nbest)}')
         self.format = parsed.format or TEXT
         if parsed.nbest and self.format != JSON:
             raise OptionError(f'--nbest needs --format json, got {self.format}')

@@ -4,8 +4,7 @@ import contextlib
 
 from ms_crf import run_folder
 from ms_crf.assembly import load_encoded
-from ms_crf.batches import TaggingShapes
-from ms_crf.decoding import ROWS, GraphDecoder
+from ms_crf.decoding import GraphDecoder
 from ms_crf.encoding import Reader
 from ms_crf.pieces import Pieces, Specials, piece_batch
 from ms_crf.vocabulary import Tags
@@ -30,7 +29,7 @@ class PieceDecoder(GraphDecoder):
     def __init__(self, network, vocabulary, reader, files, compiled=None, reading=None):
         super().__init__(network, vocabulary, compiled)
         self.reader, self.files, self.reading = reader, files, reading or _unseen
-        self._shapes, self._specials = TaggingShapes(ROWS), Specials.of(files.tokenizer)
+        self._specials = Specials.of(files.tokenizer)
 
     @classmethod
     def load(cls, folder, config, compiled=None):
@@ -44,12 +43,12 @@ class PieceDecoder(GraphDecoder):
         """Lists of tokens, none of them empty, as `run` takes them."""
         return Pieces(sentences, self.files.tokenizer, self.files.sizes.longest, specials=self._specials)
 
-    def inputs(self, encoded):
+    def inputs(self, encoded, at_most):
         """As `Decoder.inputs`."""
         vectors = encoded.vectors
         if vectors is None:
             with self.reading(len(encoded.windows)) as done:
                 vectors = self.reader.vectors(encoded, done)
-        for shape, numbers in self._shapes.plan(encoded.sizes):
+        for shape, numbers in self.plan(encoded.sizes, at_most):
             batch = piece_batch(encoded, shape, numbers)
             yield shape, numbers, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)

@@ -8,7 +8,7 @@ from ms_crf import run_folder
 from ms_crf.errors import OptionError
 from ms_crf.graph_calls import check_process, graph_load
 from ms_crf.spans import PLAIN, boundaries, split_tag
-from ms_crf.tasks import CONFIDENCES, NBEST, PATHS
+from ms_crf.tasks import CONFIDENCES, MOST_NBEST, NBEST, PATHS
 
 import numpy as np
 
@@ -121,7 +121,8 @@ class Tagger:
             sentences: lists of tokens, which are strings, or what else gives them one by one: tuples, arrays,
                 generators; a sentence may be empty.
             confidence: whether to compute confidences; None for where the model gives them.
-            nbest: how many of the likeliest taggings to give as alternatives.
+            nbest: how many of the likeliest taggings to give as alternatives, 1,000 at most; a sentence gets no
+                more than it has.
 
         Returns:
             A list with a `Tagged` for each sentence.
@@ -135,8 +136,8 @@ class Tagger:
             SentenceError: the model can't take one of them.
             RuntimeError: the process was forked after its parent had tagged; see `graph_calls`.
         """
-        if isinstance(nbest, bool) or not isinstance(nbest, int) or nbest < 0:
-            raise ValueError(f'nbest must be a number, 0 or more, got {nbest!r}')
+        if isinstance(nbest, bool) or not isinstance(nbest, (int, np.integer)) or not 0 <= nbest <= MOST_NBEST:
+            raise ValueError(f'nbest must be a whole number from 0 to {MOST_NBEST}, got {nbest!r:.30}')
         confidence = self.gives_confidences if confidence is None else confidence
         self.check(confidence, nbest)
         done = 0

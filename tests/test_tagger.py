@@ -116,6 +116,23 @@ def test_confidences_are_posteriors(runs, scheme, options):
         assert tagged.alternatives[0].tags == tagged.tags
 
 
+@pytest.mark.parametrize('n', [np.int64(200), 1000])
+def test_no_more_taggings_than_there_are(runs, n):
+    run = runs(char='none')
+    for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=n), rows_of(run, 'BIO')):
+        if row is None:
+            continue
+        weights = np.exp(row.ranked() - row.log_normalizer())[:n]
+        assert [other.confidence for other in tagged.alternatives] == pytest.approx(weights, rel=1e-4, abs=1e-12)
+        assert len({tuple(other.tags) for other in tagged.alternatives}) == len(weights)
+
+
+@pytest.mark.parametrize('n', [-1, 1001, True, 2.0, '2', None])
+def test_faults_of_nbest(runs, n):
+    with pytest.raises(ValueError, match='nbest must be a whole number from 0 to 1000, got'):
+        Tagger.load(runs(char='none')).tag(SENTENCES, nbest=n)
+
+
 @pytest.mark.parametrize('options', [{}, {'char': 'none'}])
 def test_confidences_of_a_graph(runs, options):
     run = runs(**options)
