@@ -19,7 +19,9 @@ class Parser(argparse.ArgumentParser):
         """As argparse has it; a misspelt option is answered with the one that was meant."""
         parsed, strange = self.parse_known_args(args, namespace)
         if strange:
-            self.refuse(strange, self.names())
+            names = [name for action in self._actions for name in action.option_strings]
+            end = meant(strange[0].split('=')[0], names) if strange[0].startswith('-') else '; see --help'
+            raise OptionError(f'unrecognized arguments: {_joined(strange)}{end}')
         return parsed
 
     def parse_known_args(self, args=None, namespace=None):
@@ -33,14 +35,16 @@ class Parser(argparse.ArgumentParser):
                 check_path(name, path)
         return parsed, strange
 
-    def names(self):
-        """All options, as they are written."""
-        return [name for action in self._actions for name in action.option_strings]
-
-    def refuse(self, strange, names):
-        """Raises OptionError for arguments that are no options, whose names are these."""
-        end = meant(strange[0].split('=')[0], names) if strange[0].startswith('-') else '; see --help'
-        raise OptionError(f'unrecognized arguments: {_joined(strange)}{end}')
+    def given(self, args):
+        """Values by name of what a command line names; nothing of what it leaves at its default."""
+        defaults = [(action, action.default) for action in self._actions]
+        try:
+            for action in self._actions:
+                action.default = argparse.SUPPRESS
+            return vars(self.parse_args(args))
+        finally:
+            for action, default in defaults:
+                action.default = default
 
     def error(self, message):
         hint = message.removeprefix('argument ').split(':')[0].split('/')[0]

@@ -7,22 +7,30 @@ from ms_crf import console
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
     sys.exit(console.enter('ms_crf.compare'))
 
+import contextlib
 import json
+import os
+import signal
 import statistics
 import subprocess
 import tempfile
 import time
+from dataclasses import fields
 from pathlib import Path
 
-from ms_crf.arguments import Parser
+from ms_crf import files
+from ms_crf.arguments import Parser, read_option_file
 from ms_crf.corpora import gold_in, score_in
 from ms_crf.corpus import read_corpus
+from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError
-from ms_crf.run_folder import write_text
+from ms_crf.options import Options, dashed, meant
 from ms_crf.spans import PLAIN, spans_of, strict_spans_of
-from ms_crf.train_command import options_of
+from ms_crf.train_command import add_options
 
-MODELS = {'hmm': ['--model', 'hmm'], 'softmax': ['--head', 'softmax'], 'crf': ['--head', 'crf']}
+MODELS = {'hmm': {'model': 'hmm'}, 'softmax': {'head': 'softmax'}, 'crf': {'head': 'crf'}}
+CHOSEN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
+MOST_SEEDS = 1000
 COLUMNS = ('precision', 'recall', 'f1', 'accuracy', 'ill_formed', 'train_seconds', 'sentences_per_second')
 HEADS = ('P', 'R', 'F1', 'accuracy', 'ill-formed spans', 'training s', 'sentences/s')
 
@@ -31,27 +39,56 @@ def parser():
     made = Parser(prog='ms_crf.compare',
                   description='Trains several models on the same files and prints a table of what they are worth on '
                               'test. All other options are those of train.py, for the models that have them.')
-    for part in ('train', 'dev', 'test'):
-        made.add_argument(f'--{part}', required=True, metavar='FILE', help='as of train.py')
     made.add_argument('--models', default='hmm,softmax,crf', help='some of hmm, softmax, crf (default: %(default)s)')
-    made.add_argument('--seeds', type=int, default=3, help='runs of each model that has chance in it (default: 3)')
-    made.add_argument('--columns', default='0,-1', help='as of train.py (default: %(default)s)')
-    made.add_argument('--scheme', default='auto', help='as of train.py (default: %(default)s)')
+    made.add_argument('--seeds', type=int, default=3, metavar='N',
+                      help='runs of each model that has chance in it (default: 3)')
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
+    made.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: %(default)s)')
+    made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
+    add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
     return made
 
 
-def _train(arguments, folder):
-    """Trains in a process of its own, which shows its progress on standard error; seconds."""
-    began = time.perf_counter()
-    program = 'import sys; from ms_crf.train_command import main; sys.exit(main())'
-    status = subprocess.run([sys.executable, '-c', program, *arguments, '--save', folder], stdout=sys.stderr).returncode
-    if status == 130:
-        raise KeyboardInterrupt
-    if status:
-        raise OptionError('training failed, see above')
-    return time.perf_counter() - began
+class _Training:
+    """A training in a process of its own, which shows its progress on standard error.
+
+    It is in a session of its own, so that Ctrl-C reaches it only from here, once.
+
+    Args:
+        arguments: of train.py.
+        gently: whether it is to save when it is stopped, not to end at once.
+    """
+
+    def __init__(self, arguments, gently):
+        self.arguments, self.gently, self.process, self.asked = arguments, gently, None, 0
+
+    def run(self):
+        """Seconds from its start to its end; raises OptionError if it fails, KeyboardInterrupt if it was stopped."""
+        began = time.perf_counter()
+        package = str(Path(__file__).resolve().parents[1])
+        paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
+        with console.handling(self._stop):
+            self.process = subprocess.Popen([sys.executable, '-m', 'ms_crf.train_command', *self.arguments],
+                                            stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True,
+                                            env={**os.environ, 'PYTHONPATH': paths})
+            if self.asked:                                       # before there was a process to be told
+                self._tell()
+            status = self.process.wait()
+        if self.asked or status == console.INTERRUPTED:
+            raise KeyboardInterrupt
+        if status:
+            ended = f'by signal {-status}' if status < 0 else f'with status {status}'
+            raise OptionError(f'a training ended {ended}, see above; the table has what was done before')
+        return time.perf_counter() - began
+
+    def _stop(self, *_):
+        self.asked += 1
+        if self.process is not None:
+            self._tell()
+
+    def _tell(self):
+        self.process.send_signal(signal.SIGTERM if self.gently and self.asked == 1 else signal.SIGKILL)
 
 
 def measure(folder, path, columns):
@@ -99,22 +136,106 @@ def table(results):
     return lines
 
 
-def _compare(parsed, others, folder):
-    results = {}
-    for name in parsed.models:
-        results[name] = []
-        for seed in range(1, 1 + (1 if name == 'hmm' else parsed.seeds)):
-            print(f'{name}, seed {seed} of {parsed.seeds}' if name != 'hmm' else name, file=sys.stderr, flush=True)
-            run = str(folder / f'{name}-{seed}')
-            own = [] if name == 'hmm' else ['--seed', str(seed), *others]
-            seconds = _train([*MODELS[name], *_files(parsed), *own], run)
-            results[name].append({'seed': seed, **measure(run, parsed.test, parsed.column_pair),
-                                  'train_seconds': seconds})
-    return results
+def _settings(models, named, folder):
+    """For each model those of the options that mean something to it; raises OptionError for what means nothing to any.
+
+    Args:
+        models: names of `MODELS`.
+        named: options that were named, and their values.
+        folder: where the runs will be.
+    """
+    settings, reasons = {}, {}
+    for model in models:
+        options = Options(**{**named, **MODELS[model], 'save': os.path.join(folder, f'{model}-1')})
+        options.check()
+        idle = {name: why for name in named if (why := options.idle(name))}
+        reasons.update(idle)
+        settings[model] = {name: value for name, value in named.items() if name not in idle}
+    for name in named:
+        if not any(name in setting for setting in settings.values()):
+            raise OptionError(f'--{dashed(name)} means nothing to {" and ".join(models)}, {reasons[name]}; leave it '
+                              'away')
+    return settings
 
 
-def _files(parsed):
-    return [f'--{name}={getattr(parsed, name)}' for name in ('train', 'dev', 'test', 'columns', 'scheme')]
+def _arguments(settings):
+    """Options as a command line."""
+    for name, value in settings.items():
+        if isinstance(value, bool):
+            yield f'--{"" if value else "no-"}{dashed(name)}'
+        else:
+            yield f'--{dashed(name)}={value}'
+
+
+class _Comparison:
+    """All runs, one after the other.
+
+    Args:
+        parsed: the command line.
+        settings: of each model, as `_settings` gives them.
+    """
+
+    def __init__(self, parsed, settings):
+        self.parsed, self.settings, self.results = parsed, settings, {}
+        self.runs = [(model, seed) for model in settings
+                     for seed in range(1, 1 + (1 if model == 'hmm' else parsed.seeds))]
+
+    def check_places(self):
+        """Raises CorpusError if the figures or the runs could not be written."""
+        if self.parsed.json is not None:
+            files.check_writable(self.parsed.json)
+        if self.parsed.keep is None:
+            return
+        folder = Path(self.parsed.keep)
+        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+        if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+            raise CorpusError(folder, None, f'can not be written: {there} is not a folder that you may write to')
+        for model, seed in self.runs:
+            if os.path.lexists(folder / f'{model}-{seed}'):
+                raise CorpusError(folder / f'{model}-{seed}', None, 'expected no run there yet, got something; choose '
+                                                                    'another --keep or delete it')
+
+    def run(self):
+        """Trains and measures; whatever ends it, what has been measured by then is written and printed."""
+        with self._folder() as folder, console.handling(self._leave):
+            try:
+                for model, seed in self.runs:
+                    named = model if model == 'hmm' else f'{model}, seed {seed} of {self.parsed.seeds}'
+                    console.say(named)
+                    self._add(model, seed, str(Path(folder) / f'{model}-{seed}'))
+            finally:
+                self.report()
+
+    def _folder(self):
+        if self.parsed.keep is not None:
+            return contextlib.nullcontext(self.parsed.keep)
+        return files.temporary(tempfile.mkdtemp(prefix='ms_crf-'))
+
+    def _add(self, model, seed, run):
+        settings = self.settings[model]
+        own = [] if model == 'hmm' else [f'--seed={seed}', f'--device={self.parsed.device}']
+        gently = self.parsed.keep is not None or 'encoder_cache' in settings
+        seconds = _Training([*_arguments({**settings, **MODELS[model]}), *own, f'--save={run}'], gently).run()
+        columns = Options(**settings).column_pair()
+        figures = measure(run, settings['test'], columns)
+        self.results.setdefault(model, []).append({'seed': seed, **figures, 'train_seconds': seconds})
+
+    def report(self):
+        """Writes and prints what there is so far."""
+        if not self.results:
+            return
+        try:
+            if self.parsed.json is not None:
+                files.write_text(self.parsed.json, json.dumps(self.results, indent=1) + '\n')
+        finally:
+            for line in table(self.results):
+                print(line)
+
+    def _leave(self, *_):
+        """A signal's handler while this process itself computes, in which MindSpore must not be interrupted."""
+        with contextlib.suppress(Exception):
+            self.report()
+        console.leave()
 
 
 def main(arguments=None):
@@ -123,27 +244,46 @@ def main(arguments=None):
 
 
 def _main(arguments):
-    parsed, others = parser().parse_known_args(arguments)
-    parsed.models = parsed.models.split(',')
-    odd = next((name for name in parsed.models if name not in MODELS), None)
-    if odd is not None:
-        raise OptionError(f'--models must be some of {", ".join(MODELS)}, got {odd!r}')
-    if parsed.seeds < 1:
-        raise OptionError(f'--seeds must be at least 1, got {parsed.seeds}')
-    for name in ('--seed', '--save', '--head', '--model', '--overwrite', '--resume'):
-        if any(text.split('=')[0] == name for text in others):
-            raise OptionError(f'{name} is chosen by the comparison itself; leave it away')
-    # All options of the trainings, before the first of them begins.
-    for name in parsed.models:
-        options = options_of([*MODELS[name], *_files(parsed), *([] if name == 'hmm' else others)])
-    parsed.column_pair = options.column_pair()
-    for place in (parsed.json, parsed.keep):
-        if place and not Path(place).absolute().parent.is_dir():
-            raise CorpusError(place, None, 'can not be written: there is no folder of that name')
-    with tempfile.TemporaryDirectory() as temporary:
-        results = _compare(parsed, others, Path(parsed.keep or temporary))
-    if parsed.json:
-        write_text(Path(parsed.json), json.dumps(results, indent=1) + '\n')
-    for line in table(results):
-        print(line)
+    for name in CHOSEN:
+        if any(text.split('=')[0] == f'--{name}' for text in arguments):
+            raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
+    made = parser()
+    parsed, given = made.parse_args(arguments), made.given(arguments)
+    models = _models(parsed.models)
+    if not 1 <= parsed.seeds <= MOST_SEEDS:
+        raise OptionError(f'--seeds must be at {"least 1" if parsed.seeds < 1 else f"most {MOST_SEEDS}"}, got '
+                          f'{parsed.seeds}')
+    settings = _settings(models, _named(parsed.config, given), parsed.keep or tempfile.gettempdir())
+    comparison = _Comparison(parsed, settings)
+    comparison.check_places()
+    if models != ['hmm']:
+        parsed.device = choose(parsed.device, 'ms_crf.compare')
+    elif 'seeds' in given or ('device' in given and parsed.device not in ('auto', 'CPU')):
+        name = 'seeds' if 'seeds' in given else 'device'
+        raise OptionError(f'--{name} means nothing to hmm, which is counted once, on the CPU; leave it away')
+    comparison.run()
     return 0
+
+
+def _models(text):
+    models = text.split(',')
+    for model in models:
+        if model not in MODELS:
+            raise OptionError(f'--models must be some of {", ".join(MODELS)}, got {model!r}{meant(model, MODELS, "")}')
+        if models.count(model) > 1:
+            raise OptionError(f'--models must name each model once, got {model} {models.count(model)} times')
+    return models
+
+
+def _named(config, given):
+    """The options of trainings that were named, in a file or on the command line."""
+    named = Options.read(read_option_file(config), config) if config is not None else {}
+    for name in CHOSEN:
+        if name in named:
+            raise OptionError(f'{config}: {name!r} is chosen by the comparison itself; leave it away')
+    names = [entry.name for entry in fields(Options)]
+    named.update((name, value) for name, value in given.items() if name in names)
+    missing = [f'--{name}' for name in ('train', 'dev', 'test') if not named.get(name)]
+    if missing:
+        raise OptionError(f'the following arguments are required: {", ".join(missing)}; see --help')
+    return named

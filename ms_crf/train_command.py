@@ -111,32 +111,33 @@ def parser():
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
                               '--learning-rate and --encoder-lr, nothing else')
     general.add_argument('--overwrite', action='store_true', help='delete the run that --save names, if there is one')
+    add_options(made)
+    return made
+
+
+def add_options(made, shown=None):
+    """Adds all `Options` to a parser; help shows those with these names only, if there are any."""
     groups = {}
     for entry in fields(Options):
-        limits = entry.metadata
-        group = groups.get(limits['group']) or groups.setdefault(limits['group'],
-                                                                  made.add_argument_group(limits['group']))
-        text = limits['text'].replace('%', '%%')
+        limits, name = entry.metadata, f'--{dashed(entry.name)}'
+        if limits['group'] not in groups:
+            groups[limits['group']] = made.add_argument_group(limits['group'])
+        group, text = groups[limits['group']], limits['text'].replace('%', '%%')
+        if shown is not None and entry.name not in shown:
+            text = argparse.SUPPRESS
         if isinstance(entry.default, bool):
-            group.add_argument(f'--{dashed(entry.name)}', action=argparse.BooleanOptionalAction, default=entry.default,
-                               help=text)
+            group.add_argument(name, action=argparse.BooleanOptionalAction, default=entry.default, help=text)
         else:
-            added = group.add_argument(f'--{dashed(entry.name)}', type=type(entry.default), default=entry.default,
+            added = group.add_argument(name, type=type(entry.default), default=entry.default,
                                        choices=limits['choices'], help=text, metavar=limits['metavar'])
             added.may_be_empty = True                            # `Options` knows which of them may
-    return made
 
 
 def read_options(arguments):
     """All arguments of a command line, and of the `Options` those that it names."""
     made = parser()
-    parsed = made.parse_args(arguments)
-    silent = parser()
-    for action in silent._actions:
-        action.default = argparse.SUPPRESS
     names = {entry.name for entry in fields(Options)}
-    given = {name: value for name, value in vars(silent.parse_args(arguments)).items() if name in names}
-    return parsed, given
+    return made.parse_args(arguments), {name: value for name, value in made.given(arguments).items() if name in names}
 
 
 def _new_options(parsed, given):
