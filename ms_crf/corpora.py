@@ -1,5 +1,6 @@
 """The corpora of one training: read, their scheme recognised, their tags brought into the scheme of training."""
 
+from collections import Counter
 from typing import NamedTuple
 
 from ms_crf.corpus import is_json, read_corpus
@@ -28,6 +29,7 @@ class Corpora(NamedTuple):
     scheme: str        # the scheme of training
     tags: list         # all tags of training
     repaired: list     # (path, number of sentences, line of the first) where tags broke the scheme
+    unknown: list      # (path, line and tag of the first, counts by tag or type) where there are some that train lacks
 
 
 def load(paths, scheme='auto', columns=(0, -1)):
@@ -47,17 +49,17 @@ def load(paths, scheme='auto', columns=(0, -1)):
     if PLAIN in (found, target) and target != found:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
                                                 f'got {found} tags; leave --scheme away')
-    _check_types(paths, files, found)
     repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], found))]
     if found == PLAIN:
         tags = sorted({tag for sentence in files['train'] for tag in sentence.tags})
         gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
-        return Corpora(files, gold, found, target, tags, repaired)
+        return Corpora(files, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
     parts = {part: [sentence._replace(tags=convert(sentence.tags, target)) for sentence in sentences]
              for part, sentences in files.items()}
     gold = {part: [sentence.tags if as_they_stand(found, target) else convert(sentence.tags, home(found))
                    for sentence in sentences] for part, sentences in files.items()}
-    return Corpora(parts, gold, found, target, _all_tags(files['train'], target), repaired)
+    tags = _all_tags(files['train'], target)
+    return Corpora(parts, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
 
 
 def convert(tags, scheme):
@@ -167,19 +169,23 @@ def _line_of(path, sentence, position):
     return sentence.lines[position] if sentence.lines else sentence.line + position
 
 
-def _kind(tag, scheme):
-    return tag if scheme == PLAIN else split_tag(tag)[1]
-
-
-def _check_types(paths, files, scheme):
-    """What is to be found in dev and test must occur in train."""
-    known = {_kind(tag, scheme) for sentence in files['train'] for tag in sentence.tags}
+def _unknown(paths, files, scheme, tags):
+    """What dev and test have and no model of these tags can find: entries of `Corpora.unknown`."""
+    known = {_kind(tag, scheme) for tag in tags}
+    found = []
     for part, sentences in files.items():
-        for sentence in sentences:
-            for position, tag in enumerate(sentence.tags):
-                if _kind(tag, scheme) not in known and tag != 'O':
-                    line = _line_of(paths[part], sentence, position)
-                    raise CorpusError(paths[part], line, f'expected tags that {paths["train"]} has, got {tag!r}')
+        lacking = [(sentence, position, tag) for sentence in sentences for position, tag in enumerate(sentence.tags)
+                   if _kind(tag, scheme) not in known]
+        if lacking:
+            sentence, position, tag = lacking[0]
+            counts = Counter(_kind(tag, scheme)[1] or tag for _, _, tag in lacking)
+            found.append((paths[part], _line_of(paths[part], sentence, position), tag, counts))
+    return found
+
+
+def _kind(tag, scheme):
+    """What of a tag a model has to know: the type of a span, or that there is none; of plain tags the tag."""
+    return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
 
 
 def _ill_formed(path, sentences, scheme):

@@ -17,7 +17,7 @@ def option(default, group, text, metavar=None, choices=None, least=None, most=No
     """A field of `Options`.
 
     Args:
-        default: which also says the type.
+        default: None where it follows from others.
         group: of options, under which help shows it.
         text: of help.
         metavar: what stands for the value there; FILE and DIR are paths, and are checked as such.
@@ -104,19 +104,21 @@ class Options:
                             'decay of the running average of the weights that is scored and saved; 0 for '
                             'none', 'SHARE', least=0, most=0.99999)
 
-    epochs: int = option(24, 'Training', 'times through the training sentences', 'N', least=1, most=1_000_000)
-    patience: int = option(8, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs', 'N',
-                           least=0, most=1_000_000)
+    # Without a value of their own: see `course_of`.
+    epochs: int = option(None, 'Training', 'times through the training sentences (default: 24, or as many as 600 steps '
+                         'take)', 'N', least=1, most=1_000_000)
+    patience: int = option(None, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs '
+                           '(default: 8, or as many as 200 steps take)', 'N', least=0, most=1_000_000)
     batch_size: int = option(32, 'Training', 'sentences of a step', 'N', least=1, most=100_000)
     optimizer: str = option('adam', 'Training', 'kind of update', choices=('adam', 'adamw', 'sgd'))
     learning_rate: float = option(0.005, 'Training', 'at its highest', 'RATE', least=1e-12, most=100)
     momentum: float = option(0.9, 'Training', 'of sgd', 'SHARE', least=0, most=0.9999, needs={'optimizer': ('sgd',)})
     schedule: str = option('cosine', 'Training', 'how the learning rate falls',
                            choices=('constant', 'inverse', 'cosine'))
-    decay: float = option(0.05, 'Training', 'D of inverse: rate / (1 + D * epochs done)', 'D', least=0, most=1e6,
-                          needs={'schedule': ('inverse',)})
-    warmup: float = option(0.5, 'Training', 'epochs over which the rate rises at first; of cosine', 'EPOCHS', least=0,
-                           most=1e6, needs={'schedule': ('cosine',)})
+    decay: float = option(None, 'Training', 'D of inverse: rate / (1 + D * epochs done) (default: 0.05, or as much '
+                          'less as there are more epochs)', 'D', least=0, most=1e6, needs={'schedule': ('inverse',)})
+    warmup: float = option(None, 'Training', 'epochs over which the rate rises at first; of cosine (default: 0.5, or '
+                           'as many as 12.5 steps take)', 'EPOCHS', least=0, most=1e6, needs={'schedule': ('cosine',)})
     crf_rate: float = option(5.0, 'Training', 'multiplies the learning rate of the CRF\'s own weights', 'FACTOR',
                              least=0, most=1e6, needs={'head': ('crf',)})
     word_rate: float = option(1.0, 'Training', 'multiplies that of the word vectors; 0 keeps them as they are',
@@ -248,9 +250,11 @@ def check_path(name, path, recorded=False):
 
 def _check_value(entry, value):
     limits, name = entry.metadata, f'--{dashed(entry.name)}'
-    kinds = (int, float) if isinstance(entry.default, float) else type(entry.default)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(entry.default, bool)):
-        expected = {str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false'}[type(entry.default)]
+    if value is None and entry.default is None:
+        return
+    kinds = (int, float) if entry.type is float else entry.type
+    if not isinstance(value, kinds) or (isinstance(value, bool) and entry.type is not bool):
+        expected = {str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false'}[entry.type]
         raise OptionError(f'{name} must be {expected}, got {brief(value)}')
     choices = limits['choices']
     if choices and value not in choices:

@@ -37,7 +37,8 @@ class PieceInput:
         self.vocabulary = Tags(corpora.tags, mostly_characters(words))
         self.encoded = {
             part: Pieces([sentence.tokens for sentence in sentences], files.tokenizer, files.sizes.longest,
-                         [self.vocabulary.tag_ids(sentence.tags) for sentence in sentences])
+                         [self.vocabulary.tag_ids(sentence.tags) for sentence in sentences]
+                         if part == 'train' else None)
             for part, sentences in corpora.parts.items()}
         pieces, tokens = (sum(int(values.sum()) for values in found) for found in zip(
             *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))

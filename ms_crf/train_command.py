@@ -20,6 +20,7 @@ from ms_crf.options import Options, dashed
 
 from tqdm import tqdm
 
+NAMED = 5                      # kinds of tags that are named in one line
 ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
 
 
@@ -48,6 +49,12 @@ class Watcher:
         for path, count, line in corpora.repaired:
             self.say(f'{path}: {count} sentences break {corpora.found}, the first begins at line {line}; '
                      'their tags are read by the rules of conlleval')
+
+        for path, line, tag, counts in corpora.unknown:
+            named = ', '.join(f'{kind} {count}' for kind, count in counts.most_common(NAMED))
+            others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
+            self.say(f'{path}: {sum(counts.values())} tags that train lacks can only be missed ({named}{others}), the '
+                     f'first, {tag!r}, at line {line}')
 
     def compiled(self, task, length, rows, seconds):
         self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
@@ -125,10 +132,10 @@ def add_options(made, shown=None):
         group, text = groups[limits['group']], limits['text'].replace('%', '%%')
         if shown is not None and entry.name not in shown:
             text = argparse.SUPPRESS
-        if isinstance(entry.default, bool):
+        if entry.type is bool:
             group.add_argument(name, action=argparse.BooleanOptionalAction, default=entry.default, help=text)
         else:
-            added = group.add_argument(name, type=type(entry.default), default=entry.default,
+            added = group.add_argument(name, type=entry.type, default=entry.default,
                                        choices=limits['choices'], help=text, metavar=limits['metavar'])
             added.may_be_empty = True                            # `Options` knows which of them may
 

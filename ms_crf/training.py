@@ -9,12 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from ms_crf import run_folder
+from ms_crf.best import Best
 from ms_crf.corpora import load, score_in
 from ms_crf.encoder_files import EncoderFiles
 from ms_crf.errors import CorpusError
 from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.piece_input import PieceInput
-from ms_crf.schedules import dropout, rate_at
+from ms_crf.schedules import FEW_STEPS, course_of, dropout, rate_at
 from ms_crf.scoring import as_record, table
 from ms_crf.spans import PLAIN
 from ms_crf.step import make_average
@@ -24,7 +25,6 @@ import mindspore as ms
 import numpy as np
 
 SAVE_SECONDS = 300           # within long epochs the state is saved this often
-AVERAGE_EVERY = 8            # steps; the whole word table takes part, which each step would wait for
 LOSS_SCALE = 1024.0          # of mixed precision
 
 
@@ -80,14 +80,21 @@ class Training:
             for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
                 target.set_data(ms.Tensor(source.asnumpy()))
             self.average = make_average(self.network, self.scored)
-        self.epoch = self.step_in_epoch = self.steps = self.best_epoch = 0
-        self.best_score, self.loss_sum = -1.0, 0.0
+        self.steps_an_epoch = self._count_steps()
+        self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
+        self.epoch = self.step_in_epoch = self.steps = 0
+        self.best, self.loss_sum = Best(data.corpora.gold['dev'], data.corpora.found == PLAIN), 0.0
         self.metrics = []
         if (self.folder / run_folder.STATE).exists():
             self._load_state()
         self.shapes = set()
         self.step = self.input.step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
         self.decoder = self.input.decoder(self.scored, partial(watcher.compiled, 'tagging'))
+
+    def _count_steps(self):
+        """Of an epoch: those of the first, or, where there are many, as many as there are at least."""
+        least = -(-len(self.data.corpora.parts['train']) // self.options.batch_size)
+        return least if least >= FEW_STEPS else len(self.input.plan(np.random.default_rng([self.options.seed, 1])))
 
     # What is saved and loaded
 
@@ -97,8 +104,9 @@ class Training:
 
     def save_state(self):
         arrays = run_folder.as_arrays(self._parameters())
-        arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best_epoch], np.int64)
-        arrays['progress'] = np.array([self.best_score, self.loss_sum], np.float64)
+        arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best.epoch], np.int64)
+        arrays['progress'] = np.array([self.best.highest, self.loss_sum], np.float64)
+        arrays['best'] = np.array(self.best.state(), np.float64)
         run_folder.write_tensors(self.folder / run_folder.STATE, arrays)
 
     def _load_state(self):
@@ -106,11 +114,16 @@ class Training:
         arrays = run_folder.read_tensors(path)
         parameters = self._parameters()
         shapes = {parameter.name: parameter.shape for parameter in parameters}
-        run_folder.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,)})
+        best = {'best': (len(self.best.state()),)} if 'best' in arrays else {}       # which earlier versions lack
+        run_folder.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best})
         for parameter in parameters:
             parameter.set_data(ms.Tensor(arrays[parameter.name]))
-        self.epoch, self.step_in_epoch, self.steps, self.best_epoch = arrays['position'].tolist()
-        self.best_score, self.loss_sum = arrays['progress'].tolist()
+        self.epoch, self.step_in_epoch, self.steps, best_epoch = arrays['position'].tolist()
+        best_score, self.loss_sum = arrays['progress'].tolist()
+        if best:
+            self.best.load(arrays['best'].tolist())
+        else:
+            self.best.load_score(best_epoch, best_score)
         self.metrics = run_folder.read_metrics(self.folder)[:self.epoch]
 
     def save_weights(self):
@@ -131,18 +144,34 @@ class Training:
 
     def run(self):
         """Trains to the end and scores the best epoch; returns what scores.json holds."""
-        while self.epoch < self.options.epochs and not self._out_of_patience():
+        self._announce()
+        while self.epoch < self.course.epochs and not self._out_of_patience():
             self.run_epoch()
+        if self.epoch < self.course.epochs:
+            self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
         self.load_best()
         parts = [part for part in ('dev', 'test') if part in self.input.encoded]
         results = {part: self.score(part) for part in parts}
-        scores = {'best_epoch': self.best_epoch, 'epochs': self.epoch,
+        if self.best.nothing_learned():
+            self.watcher.say(self.best.nothing_learned())
+        scores = {'best_epoch': self.best.epoch, 'epochs': self.epoch,
                   **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
         run_folder.write_json(self.folder / run_folder.SCORES, scores)
         return scores
 
     def _out_of_patience(self):
-        return 0 < self.options.patience <= self.epoch - self.best_epoch and self.best_epoch > 0
+        return 0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0
+
+    def _announce(self):
+        """Says what follows from short epochs, unless the options say all of it."""
+        if self.steps_an_epoch < FEW_STEPS and None in (self.options.epochs, self.options.patience):
+            end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
+            self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
+                             f'them{end}')
+
+    def _main(self, result):
+        """What decides of a `Score`."""
+        return result.accuracy if self.best.plain else result.spans.f1
 
     def score(self, part):
         """`Score` of the network that is scored on 'dev' or 'test'."""
@@ -155,7 +184,7 @@ class Training:
         batches = self.input.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
         began = saved = time.perf_counter()
         compiling = 0.0
-        self.watcher.epoch_begins(self.epoch + 1, options.epochs, sentences,
+        self.watcher.epoch_begins(self.epoch + 1, self.course.epochs, sentences,
                                   sum(len(numbers) for _, numbers in batches[:self.step_in_epoch]))
         for shape, numbers in batches[self.step_in_epoch:]:
             step_began = time.perf_counter()
@@ -185,14 +214,15 @@ class Training:
         keep = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
                        options.dropout_kind == 'locked')
         self.steps += 1
-        rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, options.epochs, options.warmup,
-                       options.decay)
+        rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, self.course.epochs, self.course.warmup,
+                       self.course.decay)
         now = np.array([rate, BETA1 ** self.steps, BETA2 ** self.steps], np.float32)
         loss, norm = self.step(*map(ms.Tensor, (now, *batch, *keep)))
-        if self.average is not None and self.steps % AVERAGE_EVERY == 0:
+        every = self.course.average_every
+        if self.average is not None and self.steps % every == 0:
             # At first the average is that of the last tenth or so of all steps.
-            times = self.steps // AVERAGE_EVERY
-            decay = min(options.average ** AVERAGE_EVERY, times / (10 + times))
+            times = self.steps // every
+            decay = min(options.average ** every, times / (10 + times))
             self.average(ms.Tensor(1 - decay, ms.float32))
         return float(loss.asnumpy()), float(norm.asnumpy())
 
@@ -204,13 +234,11 @@ class Training:
     def _end_epoch(self, seconds, compiling, sentences):
         began = time.perf_counter()
         result = self.score('dev')
-        main = result.accuracy if self.data.corpora.found == PLAIN else result.spans.f1
         self.epoch += 1
         mean_loss = self.loss_sum / sentences
         self.step_in_epoch, self.loss_sum = 0, 0.0
-        best = main > self.best_score
+        best = self.best.take(self.epoch, self._main(result), result.accuracy, mean_loss)
         if best:
-            self.best_score, self.best_epoch = main, self.epoch
             self.save_weights()
         record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
                   'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3),

@@ -39,7 +39,8 @@ class WordInput:
         self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], corpora.tags, vectors,
                                         options.char_length)
         self.encoded = {
-            part: Encoded(tokens[part], self.vocabulary, [sentence.tags for sentence in sentences])
+            part: Encoded(tokens[part], self.vocabulary,
+                          [sentence.tags for sentence in sentences] if part == 'train' else None)
             for part, sentences in corpora.parts.items()}
         self._batcher = Batcher(self.encoded['train'], options.batch_size)
         check_words(options, self.vocabulary, self.word_dim, self._batcher.shapes)

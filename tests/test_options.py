@@ -65,17 +65,17 @@ def test_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_path):
     file, record = tmp_path / 'options.json', {}
     for place, word in enumerate(given):
         if word.startswith('--'):
-            default = getattr(Options(), word.removeprefix('--').removeprefix('no-').replace('-', '_'))
+            dashed_name = word.removeprefix('--').removeprefix('no-')
+            kind = next(entry.type for entry in fields(Options) if dashed(entry.name) == dashed_name)
             value = given[place + 1] if place + 1 < len(given) else None
-            record[word.removeprefix('--').removeprefix('no-')] = (
-                word[:5] != '--no-' if isinstance(default, bool) else type(default)(value))
+            record[dashed_name] = word[:5] != '--no-' if kind is bool else kind(value)
     file.write_text(json.dumps(record))
     assert f'means nothing {why}' in refused(['--config', str(file)])
 
 
 def test_every_number_has_bounds():
     for entry in fields(Options):
-        if isinstance(entry.default, bool) or not isinstance(entry.default, (int, float)):
+        if entry.type not in (int, float):
             continue
         name, most, least = dashed(entry.name), entry.metadata['most'], entry.metadata['least']
         for value, bound in ((10 ** 40, f'most {most}'), (-10 ** 40, f'least {least}')):
@@ -195,7 +195,8 @@ def test_help_shows_groups_and_defaults(capsys):
     text = ' '.join(capsys.readouterr().out.split())
     for name, value in Options().to_json().items():
         assert f'--{dashed(name)}' in text
-        assert value == '' or f'(default: {value})' in text, name
+        assert value in ('', None) or f'(default: {value})' in text, name
+    assert '(default: None)' not in text and 'default: 24, or as many' in text
     assert '(default: )' not in text and not {'STR', 'INT', 'FLOAT'} & set(text.replace(']', ' ').split())
     assert '--train FILE' in text and '--save DIR' in text and '--hidden N' in text and '--learning-rate RATE' in text
     for group in ('General', 'Files', 'Model', 'Against overfitting', 'Training'):

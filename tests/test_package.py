@@ -21,7 +21,7 @@ RINGS = {
     2: {'bilstm', 'characters', 'softmax', 'layers', 'tagger_model', 'network', 'encoder', 'pooling', 'piece_network',
         'served'},
     3: {'corpus', 'files', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
-        'encoder_files', 'pieces', 'graph_input', 'graph_calls',
+        'best', 'encoder_files', 'pieces', 'graph_input', 'graph_calls',
         'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_input', 'hmm_words'},
     4: {'options', 'sizes', 'optimizer', 'step', 'run_folder', 'assembly', 'decoding', 'encoding', 'piece_decoding',
         'hmm_decoding', 'word_input', 'piece_input', 'training',

@@ -226,9 +226,23 @@ def test_words_and_plain_tags(tmp_path):
     assert (found.scheme, found.tags) == ('plain', ['NOUN', 'VERB'])
 
 
+@pytest.mark.parametrize('train,dev,scheme,line,tag,counts', [
+    ('a/B-X', 'a/O  c/O b/B-Y c/I-Y d/B-X b/B-Z', 'auto', 4, 'B-Y', {'Y': 2, 'Z': 1}),
+    ('a/NOUN', 'a/NOUN b/VERB c/VERB', 'auto', 2, 'VERB', {'VERB': 2}),
+    ('a/NOUN', 'a/O b/NOUN', 'auto', 1, 'O', {'O': 1}),
+    ('a/B b/M c/E', 'a/S b/O', 'auto', 2, 'O', {'O': 1}),
+    ('a/S-X', 'a/O b/B-X c/E-X', 'BMES', 1, 'O', {'O': 1}),
+    ('a/S-X', 'a/O b/B-X c/E-X', 'BIO', None, None, None),       # where a model of BIO always has an O
+    ('a/B-X', 'a/B b/I', 'auto', 1, 'B', {'B': 1, 'I': 1}),
+    ('a/O', 'a/I-X b/B-X', 'auto', 1, 'I-X', {'X': 2}),
+])
+def test_tags_that_train_lacks_are_counted(tmp_path, train, dev, scheme, line, tag, counts):
+    paths = corpus(tmp_path, train=train, dev=dev, test=train)
+    found = load(paths, scheme)
+    assert found.unknown == ([] if line is None else [(paths['dev'], line, tag, counts)])
+
+
 @pytest.mark.parametrize('train,dev,scheme,message', [
-    ('a/B-X', 'a/O  c/O b/B-Y', 'auto', "dev.tsv:4: expected tags that {train} has, got 'B-Y'"),
-    ('a/NOUN', 'a/VERB', 'auto', "dev.tsv:1: expected tags that {train} has, got 'VERB'"),
     ('a/B-X b/NOUN', 'a/O', 'auto', "train.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-X'"),
     ('a/NOUN', 'a/NOUN', 'BIO', 'train.tsv: expected tags of spans for the scheme BIO, got plain tags'),
 ])
