@@ -283,7 +283,11 @@ def _named(config, given):
             raise OptionError(f'{config}: {name!r} is chosen by the comparison itself; leave it away')
     names = [entry.name for entry in fields(Options)]
     named.update((name, value) for name, value in given.items() if name in names)
-    missing = [f'--{name}' for name in ('train', 'dev', 'test') if not named.get(name)]
+    parts = ('train', 'dev', 'test')
+    missing = [f'--{name}' for name in parts if name not in named]
     if missing:
         raise OptionError(f'the following arguments are required: {", ".join(missing)}; see --help')
+    empty = next((name for name in parts if not named[name]), None)
+    if empty is not None:
+        raise OptionError(f'--{empty} must be a name, got nothing')
     return named

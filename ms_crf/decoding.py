@@ -83,8 +83,8 @@ class GraphDecoder:
             (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.along` gives of the first of
             them, and the normaliser (B,).
         """
-        rows = max(1, min(ROWS, ROWS * FEW // count))             # the more paths, the fewer sentences at a time
-        for (length, rows), numbers, arrays in self.inputs(encoded, rows):
+        at_most = max(1, min(ROWS, ROWS * FEW // count))          # the more paths, the fewer sentences at a time
+        for (length, rows), numbers, arrays in self.inputs(encoded, at_most):
             with graph_call():
                 began = time.perf_counter()
                 most = min(count, len(self.vocabulary.tags) ** length)

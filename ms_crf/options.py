@@ -48,9 +48,8 @@ class Options:
     test: str = option('data/test.tsv', 'Files',
                        'tagged sentences to score the best epoch on; none unless named if --train is named', FILE,
                        trained=False)
-    columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards; 0,-1 means '
-                          '1,3 in .conllu',
-                          'TOKEN,TAG', trained=False)
+    columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards; 0,-1 '
+                          'means 1,3 in .conllu', 'TOKEN,TAG', trained=False)
     scheme: str = option('auto', 'Files', 'tag scheme to train in; auto is that of the files, BIO for IOB1',
                          choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)
     save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)

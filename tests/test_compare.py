@@ -28,7 +28,7 @@ def test_a_comparison(corpora, tmp_path):
     assert len(figures['hmm']) == 1 and [run['seed'] for run in figures['crf']] == [1]
     # Each model is given what it has, and nothing else.
     options = {name: json.loads((kept / f'{name}-1' / 'config.json').read_text())['options'] for name in figures}
-    assert (options['hmm']['add'], options['hmm']['hidden'], options['hmm']['epochs']) == (0.25, 200, 24)
+    assert (options['hmm']['add'], options['hmm']['hidden'], options['hmm']['epochs']) == (0.25, 200, None)
     assert (options['crf']['add'], options['crf']['hidden'], options['crf']['epochs']) == (0.1, 6, 1)
     assert options['hmm']['columns'] == options['crf']['columns'] == '0,1'
     for name, runs in figures.items():

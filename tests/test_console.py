@@ -37,7 +37,7 @@ def test_interrupted_while_libraries_are_imported(tmp_path):
     (tmp_path / 'sitecustomize.py').write_text(hook)
     for at, arguments in (('numpy', ['train.py']), ('mindspore', ['train.py', '--save', str(tmp_path / 'run')]),
                           ('numpy', ['infer.py', '--text', 'a']), ('numpy', ['-m', 'ms_crf.export']),
-                          ('numpy', ['-m', 'ms_crf.compare'])):
+                          ('numpy', ['-m', 'ms_crf.compare', *files(ROOT / 'data')])):
         process = start(arguments, env={**os.environ, 'PYTHONPATH': f'{tmp_path}{os.pathsep}{ROOT}', 'AT': at})
         output, errors = process.communicate(timeout=120)
         program = arguments[0] if arguments[0] != '-m' else arguments[1]

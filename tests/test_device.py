@@ -50,7 +50,7 @@ def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     # MindSpore has its part for the device, but that doesn't work.
     program = SHOWN + 'device._supported = lambda name: True\ndevice.choose("GPU")'
     result = run(program)
-    assert result.stderr.splitlines()[-1].startswith('ms_crf.options.OptionError: --device GPU does not work here: ')
+    assert result.stderr.splitlines()[-1].startswith('ms_crf.errors.OptionError: --device GPU does not work here: ')
     assert 'ERROR]' not in result.stderr and 'WARNING' not in result.stderr
 
 
