@@ -1,5 +1,7 @@
 """The corpora of one training: read, their scheme recognised, their tags brought into the scheme of training."""
 
+import hashlib
+import json
 from collections import Counter
 from typing import NamedTuple
 
@@ -146,6 +148,14 @@ class Scores:
                      else 'of the tags as they stand, in schemes of their own')
             lines.append(f'accuracy {other}: {percent(self._otherwise, self.result.tokens):.2f}%')
         return lines
+
+
+def digest_of(sentences):
+    """SHA-256 of the tokens and tags of sentences."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        digest.update(json.dumps([sentence.tokens, sentence.tags]).encode() + b'\n')
+    return digest.hexdigest()
 
 
 def home(scheme):

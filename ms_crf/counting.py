@@ -1,12 +1,15 @@
 """A hidden Markov model from files to a run directory: counted, scored and saved."""
 
+import contextlib
 import json
 import time
-from pathlib import Path
 
 from ms_crf import run_folder
 from ms_crf.corpora import load, score_in
+from ms_crf.files import temporary
 from ms_crf.hmm import HMM
+from ms_crf.run_place import Place
+from ms_crf.saving import saving
 from ms_crf.scoring import as_record, table
 from ms_crf.tagger import Tagger
 
@@ -19,7 +22,13 @@ def run(options, watcher, overwrite=False):
         watcher: is told what happens; see `Watcher` of the command.
         overwrite: whether a run may be there already.
     """
-    run_folder.check_place(options.save, overwrite)
+    with contextlib.ExitStack() as end:
+        place = Place(options.save, overwrite)
+        end.callback(place.release)
+        return _run(options, watcher, place, end)
+
+
+def _run(options, watcher, place, end):
     corpora = load({part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))},
                    options.scheme, options.column_pair())
     watcher.corpora(corpora)
@@ -30,9 +39,11 @@ def run(options, watcher, overwrite=False):
     seconds = time.perf_counter() - began
     config = {'format': run_folder.FORMAT, 'model': 'hmm', 'options': options.to_json(),
               'scheme': corpora.scheme, 'found_scheme': corpora.found}
-    run_folder.create(options.save, config, run_folder.hmm_vocabulary(model), overwrite)
-    run_folder.write_hmm(options.save, model)
-    tagger = Tagger.load(options.save)
+    folder = place.create(config, run_folder.hmm_vocabulary(model))
+    if place.former is not None:
+        end.enter_context(temporary(folder))     # if it does not take the place of the other
+    run_folder.write_hmm(folder, model)
+    tagger = Tagger.load(folder)
     scores = {'best_epoch': 0, 'epochs': 0}
     for part in ('dev', 'test'):
         if part in corpora.parts:
@@ -40,9 +51,10 @@ def run(options, watcher, overwrite=False):
             result = score_in(corpora.found, corpora.gold[part], [tagged.tags for tagged in found],
                               corpora.scheme)
             scores[part] = {**as_record(result), 'table': table(result)}
-    folder = Path(options.save)
-    run_folder.write_text(folder / run_folder.METRICS, json.dumps(
-        {'epoch': 0, **{name: value for name, value in scores['dev'].items() if name != 'table'},
-         'seconds': round(seconds, 3)}) + '\n')
-    run_folder.write_json(folder / run_folder.SCORES, scores)
+    metrics = {'epoch': 0, **{name: value for name, value in scores['dev'].items() if name != 'table'},
+               'seconds': round(seconds, 3)}
+    with saving(folder) as new:
+        new.text(run_folder.METRICS, json.dumps(metrics) + '\n')
+        new.json(run_folder.SCORES, scores)
+    place.take()
     return scores

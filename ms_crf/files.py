@@ -1,12 +1,16 @@
-"""Files written whole or not at all, and drafts that don't outlive their command."""
+"""Files written whole or not at all, drafts that don't outlive their command, and JSON that others may have made."""
 
 import contextlib
 import gzip
+import json
 import os
 import shutil
 import stat
 
 from ms_crf.errors import CorpusError
+
+LARGEST_JSON = 1 << 30     # bytes
+DEEPEST_JSON = 20          # levels; records have three or four
 
 #: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
 _temporaries = {}
@@ -28,8 +32,14 @@ def temporary(path):
     try:
         yield path
     finally:
-        _remove(path)
+        if path in _temporaries:
+            _remove(path)
         _temporaries.pop(path, None)
+
+
+def keep(path):
+    """From now on the file or folder of a `temporary` stays."""
+    _temporaries.pop(os.path.abspath(path), None)
 
 
 def remove_temporaries():
@@ -84,12 +94,12 @@ def draft_of(path):
 
 
 @contextlib.contextmanager
-def whole(path):
+def whole(path, draft=None):
     """A name to write to, whose contents `path` gets when the block ends without an error.
 
     Until then, and after a crash at any moment, `path` is what it was. A symbolic link stays one, a file that is there
     keeps its mode and owner. What is no file (a FIFO, a device, a pipe under /dev/fd) is not replaced: it is written
-    to directly.
+    to directly. `draft` is that name, for a file that no two processes write at once; a crash leaves it there.
 
     Raises:
         CorpusError: the file can't be written. An OSError within the block is the caller's: see `faults_named`.
@@ -100,16 +110,16 @@ def whole(path):
         return
     check_writable(path)
     target = os.path.realpath(path)
-    with temporary(draft_of(target)) as draft:
+    with temporary(draft or draft_of(target)) as draft:
         with faults_named(path):
             _remove(draft)
             mode = _create(draft, target)
         yield draft
         with faults_named(path):
             os.chmod(draft, mode)
-            _sync(draft)
+            sync(draft)
             os.replace(draft, target)
-            _sync(os.path.dirname(target))
+            sync(os.path.dirname(target))
 
 
 def _create(draft, target):
@@ -127,7 +137,7 @@ def _create(draft, target):
     return stat.S_IMODE(mode)
 
 
-def _sync(path):
+def sync(path):
     """Waits until a file, or the names in a folder, are on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:
@@ -140,9 +150,14 @@ def _sync(path):
 
 
 @contextlib.contextmanager
-def text_writer(path):
-    """A function that writes text to a file, whole or not at all; compressed if its name ends in .gz."""
-    with whole(path) as draft, contextlib.ExitStack() as stack:
+def text_writer(path, draft=None):
+    """A function that writes text to a file, whole or not at all; compressed if its name ends in .gz.
+
+    Args:
+        path: of the file.
+        draft: as of `whole`.
+    """
+    with whole(path, draft) as draft, contextlib.ExitStack() as stack:
         opener = gzip.open if os.fspath(path).endswith('.gz') else open
         with faults_named(path):
             file = opener(draft, 'wt', encoding='utf-8', errors='backslashreplace', newline='')
@@ -162,7 +177,50 @@ def _close_quietly(file):
         file.close()
 
 
-def write_text(path, text):
-    """Writes a text file, whole or not at all."""
-    with text_writer(path) as write:
+def write_text(path, text, draft=None):
+    """Writes a text file, whole or not at all; see `text_writer`."""
+    with text_writer(path, draft) as write:
         write(text)
+
+
+def read_whole(path, missing):
+    """The bytes of a file that is to be JSON; raises CorpusError, with what to say if there is none."""
+    try:
+        if os.stat(path).st_size > LARGEST_JSON:
+            raise CorpusError(path, None, f'expected at most {LARGEST_JSON:,} bytes of JSON, got more')
+        with open(path, 'rb') as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CorpusError(path, None, missing) from None
+    except OSError as error:
+        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+
+
+def parse_json(path, data, maker):
+    """What JSON says.
+
+    Args:
+        path: of the file, for messages.
+        data: its bytes, or a part of them.
+        maker: the program that writes such files, for messages.
+
+    Raises:
+        CorpusError: it is none; has other numbers than finite ones of less than some thousand digits; or has too
+            many levels.
+    """
+    def refuse(word):
+        raise ValueError(f'{word} is no finite number')
+
+    try:
+        record = json.loads(data.decode('utf-8'), parse_constant=refuse)
+        level = [record]
+        for _ in range(DEEPEST_JSON + 1):
+            level = [part for item in level if isinstance(item, (dict, list))
+                     for part in (item.values() if isinstance(item, dict) else item)]
+        if level:
+            raise RecursionError
+    except RecursionError:
+        raise CorpusError(path, None, f'expected JSON as {maker} writes it: it is nested too deeply') from None
+    except ValueError as error:                  # with advice to programmers behind a semicolon
+        raise CorpusError(path, None, f'expected JSON as {maker} writes it: {str(error).split(";")[0]}') from None
+    return record

@@ -8,11 +8,12 @@ import stat
 from pathlib import Path
 
 from ms_crf import files
+from ms_crf.checksums import checksum
 from ms_crf.constraints import allowed_transitions
 from ms_crf.errors import CorpusError
 from ms_crf.graph_input import PieceGraphInput, WordGraphInput
 from ms_crf.memory import check_memory
-from ms_crf.run_folder import CONFIG, SCORES, VOCABULARY, checksum
+from ms_crf.run_folder import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.spans import PLAIN, SCHEMES
 from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
 
@@ -57,7 +58,7 @@ def check_target(path):
     if name.exists() and _is_record(name) is None:
         raise CorpusError(name, None, 'expected nothing, or the record of an earlier export, got another file, which '
                                       'would be overwritten; choose another --output')
-    if name.name in (CONFIG, VOCABULARY, SCORES) and (name.parent / CONFIG).exists() \
+    if name.name in (CONFIG, VOCABULARY, SCORES, CHECKSUMS) and (name.parent / CONFIG).exists() \
             and _is_record(name.parent / CONFIG) is None:
         raise CorpusError(name, None, f'expected a name that no file of a run has, got one beside {CONFIG}; choose '
                                       'another --output')
@@ -145,15 +146,9 @@ def _read(name, graph):
     if kind is None:
         raise CorpusError(name, None, f'no such file; expected the record beside {graph}; copy both files, or export '
                                       'again')
-    try:
-        if kind != 'a file':
-            raise ValueError(f'this is {kind}')
-        record = json.loads(name.read_text(encoding='utf-8'))
-    except OSError as error:
-        raise CorpusError(name, None, f'can not be read: {error.strerror}') from None
-    except (ValueError, RecursionError) as error:
-        reason = 'it is nested too deeply' if isinstance(error, RecursionError) else str(error).split(';')[0]
-        raise CorpusError(name, None, f'expected JSON as ms_crf.export writes it: {reason}') from None
+    if kind != 'a file':
+        raise CorpusError(name, None, f'expected JSON as ms_crf.export writes it: this is {kind}')
+    record = files.parse_json(name, files.read_whole(name, 'no such file'), 'ms_crf.export')
     if not isinstance(record, dict):
         raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
                                       'export again')

@@ -9,6 +9,8 @@ import time
 from ms_crf import run_folder
 from ms_crf.assembly import build_encoder, build_piece_network
 from ms_crf.batches import plan
+from ms_crf.checksums import checksum
+from ms_crf.corpora import digest_of
 from ms_crf.encoding import Reader
 from ms_crf.piece_decoding import PieceDecoder
 from ms_crf.piece_network import EncodedTagger
@@ -33,6 +35,7 @@ class PieceInput:
     def __init__(self, options, corpora, files, watcher):
         self.options, self.scheme, self.files = options, corpora.scheme, files
         self.tuned = options.encoder_lr > 0
+        self._dev_digest = digest_of(corpora.parts['dev'])
         words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
         self.vocabulary = Tags(corpora.tags, mostly_characters(words))
         self.encoded = {
@@ -46,7 +49,7 @@ class PieceInput:
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
         self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
         check_pieces(options, files.sizes, len(corpora.tags), self._shapes, pieces)
-        self.checksum, self._weights = run_folder.checksum(files.paths()), files.weights()
+        self.checksum, self._weights = checksum(files.paths()), files.weights()
         self._reading = watcher.reading
         if not self.tuned:
             encoder, self._weights = build_encoder(files.sizes, self._weights), None
@@ -58,13 +61,13 @@ class PieceInput:
                 watcher.say(f'encoded {part}: {len(encoded.windows):,} windows in {time.perf_counter() - began:.1f} s')
 
     def record(self):
-        """What config.json says of the model; the text is that of training."""
+        """As of `WordInput`; the text is that of training, as ids."""
         folder = str(self.files.path.absolute()) if self.options.encoder_link else run_folder.ENCODER
         text, encoded = hashlib.sha256(), self.encoded['train']
         for array in (encoded.ids, encoded.words, encoded.lengths, *encoded.tags):
             text.update(np.asarray(array, np.int32).tobytes())
         return {'model': 'encoder', 'encoder': {'folder': folder, 'sha256': self.checksum},
-                'text_sha256': text.hexdigest()}
+                'text_sha256': text.hexdigest(), 'dev_sha256': self._dev_digest}
 
     def fill(self, folder):
         """Puts the encoder into a new run directory, unless it is linked to."""

@@ -117,7 +117,8 @@ def parser():
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
                               '--learning-rate and --encoder-lr, nothing else')
-    general.add_argument('--overwrite', action='store_true', help='delete the run that --save names, if there is one')
+    general.add_argument('--overwrite', action='store_true', help='replace the run that --save names, if there is one; '
+                         'it stays until the first epoch of the new one is saved')
     add_options(made)
     return made
 
@@ -240,14 +241,16 @@ def _train(parsed, options, folder, watcher):
             scores = run.run()
     except training.Stopped:
         watcher.close()
-        watcher.say(f'stopped and saved; go on with: python train.py --resume {folder}')
+        earlier = f'; {run.place.former} is the earlier run still' if run.place.former is not None else ''
+        watcher.say(f'stopped and saved{earlier}; go on with: python train.py --resume {run.folder}')
         return 130
     except training.NotFinite as error:
         watcher.close()
+        folder = run.folder
         kept = f'{folder} holds epoch {run.epoch}' if run.epoch else f'{folder} holds no epoch yet'
         encoder = f' --encoder-lr {options.encoder_lr / 4:g}' if options.encoder_lr > 0 else ''
         print(f'train.py: {error}; {kept}; try --resume {folder} --learning-rate '
               f'{options.learning_rate / 4:g}{encoder}', file=sys.stderr)
         return 2
-    _report(watcher, scores, folder, began)
+    _report(watcher, scores, run.folder, began)
     return 0

@@ -5,16 +5,17 @@ Nothing that is random has a state of its own: order, dropout and replaced words
 
 import json
 import time
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 
-from ms_crf import run_folder
+from ms_crf import checksums, resuming, run_folder
 from ms_crf.best import Best
 from ms_crf.corpora import load, score_in
 from ms_crf.encoder_files import EncoderFiles
-from ms_crf.errors import CorpusError
 from ms_crf.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.piece_input import PieceInput
+from ms_crf.run_place import Place
+from ms_crf.saving import saving
 from ms_crf.schedules import FEW_STEPS, course_of, dropout, rate_at
 from ms_crf.scoring import as_record, table
 from ms_crf.spans import PLAIN
@@ -60,13 +61,13 @@ class Training:
 
     Args:
         options: `Options`, checked.
-        folder: the run directory, which exists; training goes on from the state in it, if there is one.
+        place: the `Place` of the run directory, which exists; training goes on from the state in it, if there is one.
         data: `Data` of the options.
         watcher: is told what happens; see `Watcher` of the command.
     """
 
-    def __init__(self, options, folder, data, watcher):
-        self.options, self.folder, self.data, self.watcher = options, Path(folder), data, watcher
+    def __init__(self, options, place, data, watcher):
+        self.options, self.place, self.data, self.watcher = options, place, data, watcher
         ms.set_seed(options.seed)
         self.input = data.input
         self.network = self.input.network()
@@ -98,16 +99,30 @@ class Training:
 
     # What is saved and loaded
 
+    @property
+    def folder(self):
+        """The run directory; another one than options say until its first epoch is saved, if it overwrites a run."""
+        return self.place.folder
+
     def _parameters(self):
         average = self.scored.trainable_params() if self.scored is not self.network else []
         return [*self.network.trainable_params(), *self.optimizer.state(), *average]
 
-    def save_state(self):
-        arrays = run_folder.as_arrays(self._parameters())
-        arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best.epoch], np.int64)
-        arrays['progress'] = np.array([self.best.highest, self.loss_sum], np.float64)
-        arrays['best'] = np.array(self.best.state(), np.float64)
-        run_folder.write_tensors(self.folder / run_folder.STATE, arrays)
+    def save(self, best=None):
+        """Saves the state; after an epoch, with whether it is the best so far, its weights and its metrics as well."""
+        with saving(self.folder) as new:
+            if best:
+                new.tensors(run_folder.WEIGHTS, {name.removeprefix('average.'): array for name, array in
+                                                 run_folder.as_arrays(self.scored.trainable_params()).items()})
+            if best is not None:
+                new.text(run_folder.METRICS, ''.join(json.dumps(entry) + '\n' for entry in self.metrics))
+            arrays = run_folder.as_arrays(self._parameters())
+            arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best.epoch], np.int64)
+            arrays['progress'] = np.array([self.best.highest, self.loss_sum], np.float64)
+            arrays['best'] = np.array(self.best.state(), np.float64)
+            new.tensors(run_folder.STATE, arrays)
+        if self.epoch:
+            self.place.take()
 
     def _load_state(self):
         path = self.folder / run_folder.STATE
@@ -124,12 +139,11 @@ class Training:
             self.best.load(arrays['best'].tolist())
         else:
             self.best.load_score(best_epoch, best_score)
+        if self.best.epoch:
+            checksums.check(self.folder / run_folder.WEIGHTS)    # which the end of the training needs
         self.metrics = run_folder.read_metrics(self.folder)[:self.epoch]
-
-    def save_weights(self):
-        weights = {name.removeprefix('average.'): array
-                   for name, array in run_folder.as_arrays(self.scored.trainable_params()).items()}
-        run_folder.write_tensors(self.folder / run_folder.WEIGHTS, weights)
+        if self.epoch:
+            self.place.take()
 
     def load_best(self):
         """Puts the weights of the best epoch into the network that is scored."""
@@ -143,7 +157,13 @@ class Training:
     # Epochs
 
     def run(self):
-        """Trains to the end and scores the best epoch; returns what scores.json holds."""
+        """Trains to the end and scores the best epoch; returns what scores.json holds. Then the place is free."""
+        try:
+            return self._run()
+        finally:
+            self.place.release()
+
+    def _run(self):
         self._announce()
         while self.epoch < self.course.epochs and not self._out_of_patience():
             self.run_epoch()
@@ -200,10 +220,10 @@ class Training:
             self.step_in_epoch += 1
             self.watcher.step(len(numbers), loss)
             if self.watcher.stopping():
-                self.save_state()
+                self.save()
                 raise Stopped
             if time.perf_counter() - saved > SAVE_SECONDS:
-                self.save_state()
+                self.save()
                 saved = time.perf_counter()
         seconds = time.perf_counter() - began - compiling
         self._end_epoch(seconds, compiling, sentences)
@@ -238,38 +258,39 @@ class Training:
         mean_loss = self.loss_sum / sentences
         self.step_in_epoch, self.loss_sum = 0, 0.0
         best = self.best.take(self.epoch, self._main(result), result.accuracy, mean_loss)
-        if best:
-            self.save_weights()
         record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
                   'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3),
                   'dev_seconds': round(time.perf_counter() - began, 3)}
         self.metrics.append(record)
-        lines = ''.join(json.dumps(entry) + '\n' for entry in self.metrics)
-        run_folder.write_text(self.folder / run_folder.METRICS, lines)
-        self.save_state()
+        self.save(best)
         self.watcher.epoch_ends(record)
 
 
 def start(options, watcher, overwrite=False):
     """A new run in `options.save`; nothing is written before all input has been read."""
-    run_folder.check_place(options.save, overwrite)
-    data = Data(options, watcher, EncoderFiles(options.encoder) if options.encoder else None)
-    corpora = data.corpora
-    config = {'format': run_folder.FORMAT, **data.input.record(), 'options': options.to_json(),
-              'scheme': corpora.scheme, 'found_scheme': corpora.found}
-    run_folder.create(options.save, config, data.input.vocabulary.to_json(), overwrite, data.input.fill)
-    return Training(options, options.save, data, watcher)
+    with ExitStack() as fault:
+        place = Place(options.save, overwrite)
+        fault.callback(place.release)
+        data = Data(options, watcher, EncoderFiles(options.encoder) if options.encoder else None)
+        corpora = data.corpora
+        config = {'format': run_folder.FORMAT, **data.input.record(), 'options': options.to_json(),
+                  'scheme': corpora.scheme, 'found_scheme': corpora.found}
+        place.create(config, data.input.vocabulary.to_json(), data.input.fill)
+        made = Training(options, place, data, watcher)
+        fault.pop_all()
+    return made
 
 
 def resume(folder, options, watcher):
-    """Goes on with a run; its files must be what they were."""
-    config, encoder = run_folder.read_config(folder), None
-    if config['model'] == 'encoder':
-        encoder = run_folder.read_encoder(folder, config)
-    data = Data(options, watcher, encoder)
-    known = run_folder.read_json(Path(folder) / run_folder.VOCABULARY)
-    record = data.input.record()
-    if known != data.input.vocabulary.to_json() or record != {name: config.get(name) for name in record}:
-        raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
-                                        'restore them or begin a new run')
-    return Training(options, folder, data, watcher)
+    """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
+    with ExitStack() as fault:
+        place = Place.resumed(folder)
+        fault.callback(place.release)
+        config = resuming.check_run(place.folder, watcher)
+        encoder = run_folder.read_encoder(folder, config) if config['model'] == 'encoder' else None
+        data = Data(options, watcher, encoder)
+        resuming.check_input(place.folder, config, options, data.input)
+        made = Training(options, place, data, watcher)
+        resuming.keep_options(made.folder, options)
+        fault.pop_all()
+    return made

@@ -2,12 +2,14 @@
 
 from collections import Counter
 
+from ms_crf.errors import brief
 from ms_crf.word_vectors import form_in
 
 import numpy as np
 
 PADDING, UNKNOWN = 0, 1
 FIRST = 2                                                # id of the first word or character of a list
+MOST_CHARACTERS = 1000                                   # of a word that are read
 CHARACTERS = 0.9               # a model is one of characters if so many of its words are of one
 
 
@@ -45,16 +47,24 @@ class Tags:
             raise ValueError('expected the keys tags and of_characters')
         check_strings(record, ['tags'])
         if not isinstance(record['of_characters'], bool):
-            raise ValueError(f'expected of_characters to be true or false, got {record["of_characters"]!r}')
+            raise ValueError(f'expected of_characters to be true or false, got '
+                             f'{brief(record["of_characters"])}')
         return cls(record['tags'], record['of_characters'])
 
 
 def check_strings(record, names):
-    """Raises ValueError unless these items are lists of distinct strings."""
+    """Raises ValueError unless these items are lists of distinct words, and tags at least one."""
     for name in names:
         items = record[name]
         if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
             raise ValueError(f'expected {name} to be a list of strings')
+        if '' in items or (name == 'tags' and not items):
+            raise ValueError(f'expected {name} to have none that is empty' if items else 'expected tags, got none')
+        try:
+            ''.join(items).encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f'expected {name} to be Unicode, got half of a pair of surrogates, '
+                             f'{error.object[error.start]!a}') from None
         if len(set(items)) != len(items):
             raise ValueError(f'expected {name} to be distinct')
 
@@ -141,6 +151,7 @@ class Vocabulary(Tags):
         check_strings(record, lists)
         if any(len(item) != 1 for item in record['characters']):
             raise ValueError('expected characters to be single ones')
-        if not isinstance(record['char_length'], int) or record['char_length'] < 1:
-            raise ValueError(f'expected char_length to be a positive number, got {record["char_length"]!r}')
+        length = record['char_length']
+        if type(length) is not int or not 0 < length <= MOST_CHARACTERS:
+            raise ValueError(f'expected char_length to be from 1 to {MOST_CHARACTERS}, got {brief(length)}')
         return cls(record['words'], record['characters'], record['tags'], record['char_length'])

@@ -1,9 +1,11 @@
 """What a training over word vectors and characters reads: ids and batches, and the network and step that take them."""
 
+import hashlib
 from functools import partial
 
 from ms_crf.assembly import build_network
 from ms_crf.batches import Batcher, Encoded, cut_by_forms, make_batch, plan
+from ms_crf.corpora import digest_of
 from ms_crf.decoding import Decoder
 from ms_crf.schedules import replaced
 from ms_crf.sizes import check_words
@@ -45,6 +47,10 @@ class WordInput:
         self._batcher = Batcher(self.encoded['train'], options.batch_size)
         check_words(options, self.vocabulary, self.word_dim, self._batcher.shapes)
         self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
+        self._digests = {'text_sha256': digest_of(corpora.parts['train']),
+                         'dev_sha256': digest_of(corpora.parts['dev'])}
+        if options.embeddings:
+            self._digests['vectors_sha256'] = _digest_of_vectors(vectors)
         self._counts = self.encoded['train'].word_counts()
         self._codes = None
 
@@ -52,8 +58,8 @@ class WordInput:
     fill = None
 
     def record(self):
-        """What config.json says of the model."""
-        return {'model': 'bilstm', 'word_dim': self.word_dim}
+        """What config.json says of the model, and of the files it is made from, the vectors of words that occur."""
+        return {'model': 'bilstm', 'word_dim': self.word_dim, **self._digests}
 
     def network(self):
         """A new network with its first weights."""
@@ -81,3 +87,11 @@ class WordInput:
         """The arrays of a step."""
         batch = make_batch(self.encoded['train'], shape, numbers, self._codes)
         return *batch.inputs, batch.tags
+
+
+def _digest_of_vectors(vectors):
+    """SHA-256 of a dict of words to vectors."""
+    digest = hashlib.sha256()
+    for word in sorted(vectors):
+        digest.update(word.encode() + b'\0' + np.asarray(vectors[word], np.float32).tobytes())
+    return digest.hexdigest()

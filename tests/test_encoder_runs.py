@@ -51,7 +51,8 @@ def test_what_a_run_prints_and_leaves(frozen, encoder):
     assert any(line.startswith('encoded train: 21 windows in ') for line in lines)
     assert sum(line.startswith('epoch ') for line in lines) == 2
     assert {file.name for file in folder.iterdir()} == {'encoder', 'config.json', 'vocab.json', 'weights.ckpt',
-                                                        'state.ckpt', 'metrics.jsonl', 'scores.json'}
+                                                        'state.ckpt', 'metrics.jsonl', 'scores.json',
+                                                        'checksums.json', 'lock'}
     for copied, given in zip(sorted((folder / 'encoder').iterdir()), sorted(encoder.iterdir())):
         assert copied.name == given.name and copied.read_bytes() == given.read_bytes()
     weights = run_folder.read_tensors(folder / 'weights.ckpt')
@@ -317,7 +318,7 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
     record['options'].update(train=str(tmp_path / 'train.tsv'), encoder_cache='')
     run_folder.write_json(tmp_path / 'run' / 'config.json', record)
     (tmp_path / 'train.tsv').write_text((corpora / 'train.tsv').read_text().replace('Xan', 'Yel'))
-    for others, message in (([], 'the training files or word vectors are not those that the run began with'),
+    for others, message in (([], f'{tmp_path}/train.tsv: these are not the sentences that {tmp_path}/run began with'),
                             (['--encoder-lr', '1'], '--encoder-lr can not be 0 before --resume and more after it')):
         assert train_command.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU', *others]) == 2
         error = capsys.readouterr().err

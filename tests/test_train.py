@@ -50,7 +50,7 @@ def test_what_a_run_prints_and_leaves(undisturbed):
     assert scores['test']['table'][1] in lines
     assert {file.name for file in folder.iterdir()} == {
         run_folder.CONFIG, run_folder.VOCABULARY, run_folder.WEIGHTS, run_folder.STATE, run_folder.METRICS,
-        run_folder.SCORES}
+        run_folder.SCORES, run_folder.CHECKSUMS, 'lock'}
     config = json.loads((folder / run_folder.CONFIG).read_text())
     assert config['options']['average'] == 0.9 and config['options']['dropout_between'] == 0.5
     assert json.loads((folder / run_folder.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
@@ -114,16 +114,16 @@ def test_a_disk_that_is_full(corpora, undisturbed, tmp_path):
     assert result.returncode == 2
     assert result.stderr == (f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved '
                              'before stays\n')
-    assert sorted(file.name for file in folder.iterdir()) == ['config.json', 'metrics.jsonl', 'vocab.json',
-                                                              'weights.ckpt']
+    assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
 
 
 def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     (folder / run_folder.METRICS).write_text('{"epoch": 1\n')
+    (folder / run_folder.CHECKSUMS).unlink()
     assert train_command.main(['--resume', str(folder)]) == 2
-    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected a JSON object a line')
+    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it: ')
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):
@@ -214,6 +214,8 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     folder.mkdir()
     for file in undisturbed[0].iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
+    checksums = folder / run_folder.CHECKSUMS
+    checksums.unlink()                                           # as earlier versions made it
     state = folder / run_folder.STATE
     state.chmod(0o644)
     whole = state.read_bytes()
@@ -225,6 +227,7 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     run_folder.write_tensors(state, arrays)
     assert train_command.main(['--resume', str(folder)]) == 2
     assert f'{state}: expected a tensor first.projection.weight, got none' in capsys.readouterr().err
+    checksums.unlink()
     vocabulary = folder / run_folder.VOCABULARY
     vocabulary.write_text(vocabulary.read_text().replace('"Xan"', '"Xon"'))
     assert train_command.main(['--resume', str(folder)]) == 2

@@ -1,0 +1,89 @@
+"""checksums.json of a run directory: what each of its files may hold, so that a damaged or edited one is noticed.
+
+For each file the record has the SHA-256 of its latest contents, behind that of the ones before; of config.json not of
+the bytes but of what it says, without the names of files and folders, which may be moved. A run without the record,
+as earlier versions made it, is read as it is.
+"""
+
+import hashlib
+import json
+from dataclasses import fields
+from pathlib import Path
+
+from ms_crf import files
+from ms_crf.errors import CorpusError
+from ms_crf.options import DIR, FILE, Options
+
+RECORD, CONFIG = 'checksums.json', 'config.json'
+FORMAT = 1
+_MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
+
+
+def checksum(paths):
+    """SHA-256 of files, one after the other."""
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            with open(path, 'rb') as file:
+                while block := file.read(1 << 20):
+                    digest.update(block)
+        except OSError as error:
+            raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+    return digest.hexdigest()
+
+
+def digest_of(path, name=None):
+    """What the record has of a file; `name` is the one that its draft will get."""
+    path = Path(path)
+    if (name or path.name) != CONFIG:
+        return checksum([path])
+    record = read_config_json(path)
+    if isinstance(record, dict):
+        for key, moved in (('options', _MOVED), ('encoder', ['folder'])):
+            if isinstance(record.get(key), dict):
+                record[key] = {name: value for name, value in record[key].items() if name not in moved}
+    return _digest(record)
+
+
+def read_config_json(path):
+    """What is in config.json, as it is."""
+    return files.parse_json(path, files.read_whole(path, 'no such file; expected a run made by train.py'), 'train.py')
+
+
+def _digest(record):
+    return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
+
+
+def read(folder):
+    """Lists of digests by name of file, the latest last; None if there is no record."""
+    path = Path(folder) / RECORD
+    if not path.exists():
+        return None
+    record = files.parse_json(path, files.read_whole(path, 'no such file'), 'train.py')
+    listed = record.get('files') if isinstance(record, dict) else None
+    right = isinstance(listed, dict) and all(
+        isinstance(digests, list) and digests and all(isinstance(digest, str) for digest in digests)
+        for digests in listed.values())
+    if not right or record.get('format') != FORMAT or record.get('sha256') != _digest(listed):
+        raise CorpusError(path, None, f'expected the checksums that train.py wrote, "format": {FORMAT}, got edited or '
+                                      'damaged ones; restore the run, or delete this file to use the others as they '
+                                      'are')
+    return listed
+
+
+def write(folder, listed):
+    """Replaces the record; what is listed is as `read` gives it."""
+    record = {'format': FORMAT, 'files': listed, 'sha256': _digest(listed)}
+    path = Path(folder) / RECORD
+    files.write_text(path, json.dumps(record, indent=1) + '\n', path.with_name(f'.{RECORD}'))
+
+
+def check(path):
+    """Raises CorpusError unless a file holds what the record of its run has."""
+    path = Path(path)
+    listed = read(path.parent)
+    while listed is not None and digest_of(path) not in listed.get(path.name, []):
+        before, listed = listed, read(path.parent)
+        if listed == before:                     # otherwise a training has replaced the file meanwhile
+            raise CorpusError(path, None, 'expected the file that train.py wrote, got an edited or damaged one; '
+                                          f'restore it, train again, or delete {RECORD} beside it to use it as it is')
