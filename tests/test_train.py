@@ -123,7 +123,8 @@ def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
     (folder / run_folder.METRICS).write_text('{"epoch": 1\n')
     (folder / run_folder.CHECKSUMS).unlink()
     assert train_command.main(['--resume', str(folder)]) == 2
-    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it: ')
+    error = capsys.readouterr().err
+    assert error.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it: ')
 
 
 def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):
