@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ms_crf.corpus import read_corpus  # noqa: E402
-from ms_crf.encoder_files import EncoderFiles  # noqa: E402
-from ms_crf.pieces import Pieces  # noqa: E402
+from ms_crf.models.encoder.pretrained import EncoderFiles  # noqa: E402
+from ms_crf.models.encoder.windows import Pieces  # noqa: E402
+from ms_crf.text.readers import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
@@ -26,8 +26,8 @@ ROWS = 32
 
 def ours(files, encoded):
     """A function that gives the vectors of all pieces."""
-    from ms_crf.assembly import build_encoder
-    from ms_crf.encoding import Reader
+    from ms_crf.models.assembly import build_encoder
+    from ms_crf.models.encoder.vectors import Reader
 
     reader = Reader(build_encoder(files.sizes, files.weights()))
     return lambda: reader.vectors(encoded)

@@ -26,19 +26,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ms_crf import (  # noqa: E402
-    CRF,
-    HMM,
-    Tagger,
-    allowed_transitions,
-    check_batch,
-    corpus,
-    encoder_files,
-    options,
-    post_decode,
-    text_input,
-    word_vectors,
-)
+from ms_crf import CRF, HMM, Tagger, allowed_transitions, check_batch, options, post_decode  # noqa: E402
+from ms_crf.models.encoder import pretrained  # noqa: E402
+from ms_crf.models.words import vectors  # noqa: E402
+from ms_crf.text import readers, stream  # noqa: E402
 
 import numpy as np  # noqa: E402
 import safetensors.numpy  # noqa: E402
@@ -46,7 +37,7 @@ from mutations import bytes_of, record_of, value_of  # noqa: E402
 
 SECONDS, MEMORY = 60, 4 << 30
 SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', '4', '--epochs', '1']
-OURS = (corpus.CorpusError, options.OptionError)
+OURS = (readers.CorpusError, options.OptionError)
 
 
 class Failure(Exception):
@@ -85,7 +76,7 @@ class Fuzz:
     def __init__(self, folder):
         self.folder = folder
         self.columns = (ROOT / 'data' / 'dev.tsv').read_bytes()[:3000]
-        sentences = list(corpus.read_columns(ROOT / 'data' / 'dev.tsv'))[:60]
+        sentences = list(readers.read_columns(ROOT / 'data' / 'dev.tsv'))[:60]
         self.json_lines = ''.join(
             json.dumps({'tokens': s.tokens, 'tags': s.tags}) + '\n' for s in sentences[:20]
         ).encode()
@@ -138,7 +129,7 @@ class Fuzz:
     def read_columns(self, rng):
         name = rng.choice(['a.tsv', 'a.conllu', 'a.txt', 'a.tsv.gz'])
         columns = rng.choice([(0, -1), (1, 0), (-1, 0), (0, 5), (0, 1)])
-        corpus.read_corpus(self._file(name, bytes_of(rng, self.columns)), columns)
+        readers.read_corpus(self._file(name, bytes_of(rng, self.columns)), columns)
 
     def read_json(self, rng):
         lines = self.json_lines.splitlines()
@@ -146,27 +137,27 @@ class Fuzz:
         lines[at] = record_of(rng, json.loads(lines[at]))
         data = b'\n'.join(lines)
         path = self._file('a.jsonl', data if rng.random() < 0.6 else bytes_of(rng, data))
-        corpus.read_corpus(path)
+        readers.read_corpus(path)
 
     def read_text(self, rng):
-        kind = rng.choice(text_input.FORMATS)
+        kind = rng.choice(stream.FORMATS)
         data = bytes_of(rng, self.json_lines if kind == 'json' else self.columns)
         path = self._file('b', data)
-        lines = text_input.numbered(text_input.open_lines(path), path, rng.random() < 0.3, lambda message: None)
+        lines = stream.numbered(stream.open_lines(path), path, rng.random() < 0.3, lambda message: None)
         columns = rng.choice([(0,), (0, -1)]) if kind != 'text' else (0,)
-        for _ in text_input.read(lines, path, kind, rng.random() < 0.3, columns):
+        for _ in stream.read(lines, path, kind, rng.random() < 0.3, columns):
             pass
 
     def read_vectors(self, rng):
         data = bytes_of(rng, self.vectors)
         if rng.random() < 0.2:
             data = rng.choice([b'1000000000 300\n', b'3 1000000000\n', b'0 0\n', b'-1 3\n', b'50 2\n']) + data
-        word_vectors.read_vectors(self._file(rng.choice(['v.txt', 'v.gz']), data), self.words)
+        vectors.read_vectors(self._file(rng.choice(['v.txt', 'v.gz']), data), self.words)
 
     def read_options(self, rng):
         some = rng.sample(sorted(options.Options().to_json().items()), 3)
         path = self._file('options.json', record_of(rng, {'train': 'a', 'dev': 'b', 'hidden': 6, **dict(some)}))
-        from ms_crf.train_command import options_of
+        from ms_crf.train import options_of
 
         options_of(['--config', path])
 
@@ -215,7 +206,7 @@ class Fuzz:
             if name == damaged:
                 data = record_of(rng, json.loads(data)) if name == 'config.json' else bytes_of(rng, data)
             (folder / name).write_bytes(data)
-        encoder_files.EncoderFiles(folder).weights()
+        pretrained.EncoderFiles(folder).weights()
 
     # Functions: what a program hands to them by mistake
 

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ms_crf.corpus import read_corpus  # noqa: E402
+from ms_crf.text.readers import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
@@ -37,12 +37,12 @@ def ours(path, sentences, confidence):
 
 
 def peer(run, sentences, plain):
-    from ms_crf import run_folder
-    from ms_crf.batches import Encoded
+    from ms_crf.models.words.batches import Encoded
+    from ms_crf.runs import records
 
     import peer_tagger
 
-    vocabulary = run_folder.read_vocabulary(run)
+    vocabulary = records.read_vocabulary(run)
     model = peer_tagger.from_run(run)
     if plain:
         return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags, 32, by_length=False)

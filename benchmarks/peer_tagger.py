@@ -42,13 +42,13 @@ class Peer(nn.Module):
 
 def from_run(run):
     """A peer with the weights of a run directory, which has one layer and reads characters with a CNN."""
-    from ms_crf import run_folder
-    from ms_crf.constraints import allowed_transitions
+    from ms_crf.crf.constraints import allowed_transitions
+    from ms_crf.runs import records
 
-    config = run_folder.read_config(run)
-    options, vocabulary = run_folder.read_options(run, config), run_folder.read_vocabulary(run)
+    config = records.read_config(run)
+    options, vocabulary = records.read_options(run, config), records.read_vocabulary(run)
     weights = {name: torch.tensor(array)
-               for name, array in run_folder.read_tensors(f'{run}/{run_folder.WEIGHTS}').items()}
+               for name, array in records.read_tensors(f'{run}/{records.WEIGHTS}').items()}
     model = Peer(vocabulary.num_words, config['word_dim'], len(vocabulary.tags), options.hidden,
                  vocabulary.num_characters, options.char_dim, options.char_width)
     model.words.weight.data = weights['word_table']

@@ -14,8 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ms_crf.corpora import score_in  # noqa: E402
 from ms_crf.options import Options  # noqa: E402
+from ms_crf.text.dataset import score_in  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
@@ -30,7 +30,7 @@ class Quiet:
 
 def ours(options):
     """A function that trains for an epoch: (seconds, score on dev, score on test)."""
-    from ms_crf.training import start
+    from ms_crf.training.trainer import start
 
     run = start(options, Quiet())
 
@@ -41,7 +41,7 @@ def ours(options):
 
 
 def peer(options):
-    from ms_crf.training import Data
+    from ms_crf.training.trainer import Data
 
     import peer_tagger
     import torch

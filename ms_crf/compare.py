@@ -20,13 +20,13 @@ from pathlib import Path
 
 from ms_crf import files
 from ms_crf.arguments import Parser, read_option_file
-from ms_crf.corpora import gold_in, score_in
-from ms_crf.corpus import read_corpus
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.options import Options, dashed, meant
-from ms_crf.spans import PLAIN, spans_of, strict_spans_of
-from ms_crf.train_command import add_options
+from ms_crf.text.dataset import gold_in, score_in
+from ms_crf.text.readers import read_corpus
+from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
+from ms_crf.train import add_options
 
 MODELS = {'hmm': {'model': 'hmm'}, 'softmax': {'head': 'softmax'}, 'crf': {'head': 'crf'}}
 CHOSEN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
@@ -69,7 +69,7 @@ class _Training:
         package = str(Path(__file__).resolve().parents[1])
         paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
         with console.handling(self._stop):
-            self.process = subprocess.Popen([sys.executable, '-m', 'ms_crf.train_command', *self.arguments],
+            self.process = subprocess.Popen([sys.executable, '-m', 'ms_crf.train', *self.arguments],
                                             stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True,
                                             env={**os.environ, 'PYTHONPATH': paths})
             if self.asked:                                       # before there was a process to be told

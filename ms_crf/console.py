@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 FAULT, INTERRUPTED = 2, 130
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
-_COMMANDS = {'train.py': 'train_command', 'infer.py': 'infer_command', 'ms_crf.export': 'export',
+_COMMANDS = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export',
              'ms_crf.compare': 'compare'}
 _program = 'ms_crf'
 

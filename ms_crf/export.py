@@ -12,9 +12,9 @@ from pathlib import Path
 from ms_crf.arguments import Parser
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
-from ms_crf.graph_record import check_target, record_of
-from ms_crf.run_folder import newest
-from ms_crf.tasks import CONFIDENCES, EMISSIONS, PATHS
+from ms_crf.models.graph_record import check_target, record_of
+from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
+from ms_crf.runs.records import newest
 
 
 def parser():
@@ -50,7 +50,7 @@ def _export(arguments):
         raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
     run = parsed.run or newest('runs')
     choose(parsed.device, 'ms_crf.export')
-    from ms_crf import mindir  # here, because it starts MindSpore
+    from ms_crf.models import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
     print(f'{run} is in {path} and {record_of(path)}')
     return 0

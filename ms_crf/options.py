@@ -6,8 +6,8 @@ import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from ms_crf.corpus import is_json
 from ms_crf.errors import OptionError, brief
+from ms_crf.text.readers import is_json
 
 FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less

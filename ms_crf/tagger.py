@@ -4,11 +4,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, Optional
 
-from ms_crf import run_folder
 from ms_crf.errors import OptionError
-from ms_crf.graph_calls import check_process, graph_load
-from ms_crf.spans import PLAIN, boundaries, split_tag
-from ms_crf.tasks import CONFIDENCES, MOST_NBEST, NBEST, PATHS
+from ms_crf.models.graph_calls import check_process, graph_load
+from ms_crf.models.tasks import CONFIDENCES, MOST_NBEST, NBEST, PATHS
+from ms_crf.runs import records
+from ms_crf.text.schemes import PLAIN, boundaries, split_tag
 
 import numpy as np
 
@@ -239,18 +239,18 @@ def _load(path, compiled):
     # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
     if str(path).endswith('.mindir'):
         with graph_load():
-            from ms_crf.mindir import MindIRDecoder
+            from ms_crf.models.mindir import MindIRDecoder
             return MindIRDecoder.load(path)
-    config = run_folder.read_config(path)
+    config = records.read_config(path)
     schemes = config['scheme'], config['found_scheme']
     if config['model'] == 'hmm':
-        from ms_crf.hmm_decoding import HMMDecoder
+        from ms_crf.models.hmm.hmm_decoding import HMMDecoder
         return HMMDecoder.load(path, config), *schemes
     with graph_load():
         if config['model'] == 'encoder':
-            from ms_crf.piece_decoding import PieceDecoder as Decoder
+            from ms_crf.models.encoder.piece_decoding import PieceDecoder as Decoder
         else:
-            from ms_crf.decoding import Decoder
+            from ms_crf.models.words.decoding import Decoder
         return Decoder.load(path, config, compiled), *schemes
 
 

@@ -42,7 +42,7 @@ def test_a_device_that_is_not_here(device, needs):
 
 
 def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
-    result = run(SHOWN + 'from ms_crf.train_command import main\nsys.exit(main(sys.argv[1:]))', '--device', 'GPU')
+    result = run(SHOWN + 'from ms_crf.train import main\nsys.exit(main(sys.argv[1:]))', '--device', 'GPU')
     assert (result.returncode, result.stdout) == (2, '')
     assert result.stderr == ('train.py: --device GPU does not work here: this MindSpore does not find what it needs '
                              f'for it; {NEEDS}; this program has not been tried there; use --device CPU, or install '
@@ -78,7 +78,7 @@ def test_auto_tries_a_device_in_a_process_of_its_own():
 
 
 def test_tagging_goes_on_without_the_device(undisturbed):
-    program = 'from ms_crf.infer_command import main\nsys.exit(main(sys.argv[1:]))'
+    program = 'from ms_crf.infer import main\nsys.exit(main(sys.argv[1:]))'
     arguments = ('--run', str(undisturbed[0]), '--text', 'to Xan Yel', '--format', 'json')
     result = run(SHOWN + program, *arguments)
     assert (result.returncode, json.loads(result.stdout)['tokens']) == (0, ['to', 'Xan', 'Yel'])

@@ -8,8 +8,9 @@ import re
 import subprocess
 import sys
 
-from ms_crf import Tagger, export, infer_command, run_folder
-from ms_crf.corpus import read_corpus
+from ms_crf import Tagger, export, infer
+from ms_crf.runs import records
+from ms_crf.text.readers import read_corpus
 
 import pytest
 
@@ -38,12 +39,12 @@ def tagger(run, load):
 
 
 @pytest.fixture
-def infer(capsys, load, monkeypatch):
+def infer_py(capsys, load, monkeypatch):
     """infer.py in this process: its status, output and errors."""
-    monkeypatch.setattr(infer_command.Tagger, 'load', load)
+    monkeypatch.setattr(infer.Tagger, 'load', load)
 
     def call(*arguments):
-        status = infer_command.main([str(argument) for argument in arguments])
+        status = infer.main([str(argument) for argument in arguments])
         return status, *capsys.readouterr()
     return call
 
@@ -59,9 +60,9 @@ def process(*arguments, **others):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **others)
 
 
-def test_text_a_line_in_is_a_line_out(infer, run, tagger, tmp_path):
+def test_text_a_line_in_is_a_line_out(infer_py, run, tagger, tmp_path):
     path = write(tmp_path, '\r\n'.join(LINES), 'in.txt')         # without an end of the last line
-    status, out, errors = infer('--run', run, '--input', path)
+    status, out, errors = infer_py('--run', run, '--input', path)
     lines = out.split('\n')
     assert (status, errors) == (0, '') and len(lines) == 5
     assert [PIECES.sub(r'\1', line) for line in lines] == [*LINES, '']
@@ -69,13 +70,13 @@ def test_text_a_line_in_is_a_line_out(infer, run, tagger, tmp_path):
         names = [line.split()[span.first:span.last + 1] for span in tagged.spans]
         assert [name.split() for name in PIECES.findall(found)] == names
     assert '[' in out
-    status, out, _ = infer('--run', run, '--text', LINES[0], '--confidence')
+    status, out, _ = infer_py('--run', run, '--text', LINES[0], '--confidence')
     assert status == 0 and re.search(r'\[.* PER [01]\.\d\d\]', out)
 
 
-def test_json_lines_say_where_things_are(infer, run, tagger, tmp_path):
+def test_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
     path = write(tmp_path, '\n'.join(LINES) + '\n', 'in.txt')
-    status, out, errors = infer('--run', run, '--input', path, '--format', 'json', '--nbest', 2)
+    status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json', '--nbest', 2)
     records = [json.loads(line) for line in out.splitlines()]
     assert (status, errors, len(records)) == (0, '', 4)
     expected = tagger.tag([line.split() for line in LINES], nbest=2)
@@ -90,35 +91,35 @@ def test_json_lines_say_where_things_are(infer, run, tagger, tmp_path):
         assert [other['tags'] for other in record['alternatives']] == [other.tags for other in tagged.alternatives]
     assert sum(len(record['entities']) for record in records) > 0
     assert len(records[1]['alternatives']) == 1                  # an empty line has one tagging
-    _, out, _ = infer('--run', run, '--input', path, '--format', 'json', '--no-confidence')
+    _, out, _ = infer_py('--run', run, '--input', path, '--format', 'json', '--no-confidence')
     assert 'confidence' not in out
 
 
-def test_columns_stay_as_they_are(infer, run, tagger, tmp_path):
+def test_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
     rows = ['-DOCSTART- O', '', '# id = 1', 'of IN O', 'Xan NNP B-PER', 'Yel NNP I-PER', '', '', 'on IN O']
     path = write(tmp_path, '\n'.join(rows) + '\n', 'in.conll')
     tags = [tag for tagged in tagger.tag([['of', 'Xan', 'Yel'], ['on']]) for tag in tagged.tags]
-    status, out, _ = infer('--run', run, '--input', path, '--format', 'conll')
+    status, out, _ = infer_py('--run', run, '--input', path, '--format', 'conll')
     assert status == 0
     assert out.splitlines() == ['-DOCSTART- O', '', '# id = 1', f'of IN O {tags[0]}', f'Xan NNP B-PER {tags[1]}',
                                 f'Yel NNP I-PER {tags[2]}', '', '', f'on IN O {tags[3]}']
     tabbed = write(tmp_path, out.replace(' ', '\t'), 'tabbed.tsv')
-    _, again, _ = infer('--run', run, '--input', tabbed, '--format', 'conll', '--columns', '0', '--confidence')
+    _, again, _ = infer_py('--run', run, '--input', tabbed, '--format', 'conll', '--columns', '0', '--confidence')
     cells = again.splitlines()[4].split('\t')
     assert cells[:5] == ['Xan', 'NNP', 'B-PER', tags[1], tags[1]] and 0 < float(cells[5]) <= 1
     # Text becomes columns, and columns text.
     text = write(tmp_path, 'of Xan Yel\n\non\n', 'in.txt')
-    _, out, _ = infer('--run', run, '--input', text, '--format', 'conll')
+    _, out, _ = infer_py('--run', run, '--input', text, '--format', 'conll')
     assert out == 'of\t{}\nXan\t{}\nYel\t{}\n\n\non\t{}\n\n'.format(*tags)
-    _, out, _ = infer('--run', run, '--input', path)
+    _, out, _ = infer_py('--run', run, '--input', path)
     assert [PIECES.sub(r'\1', line) for line in out.splitlines() if line] == ['of Xan Yel', 'on']
 
 
-def test_json_lines_keep_what_they_hold(infer, run, tagger, tmp_path):
+def test_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
     records = [{'id': 7, 'tokens': ['of', 'Xan', 'Yel'], 'tags': ['O', 'O', 'O']}, {'text': 'on Xor Yan'},
                {'text': 'on  "Xor"', 'tokens': ['on', '"', 'Xor', '"']}, {'tokens': []}]
     path = write(tmp_path, '\n'.join(map(json.dumps, records)) + '\n\n', 'in.jsonl')
-    status, out, _ = infer('--run', run, '--input', path, '--format', 'json')
+    status, out, _ = infer_py('--run', run, '--input', path, '--format', 'json')
     found = [json.loads(line) for line in out.splitlines()]
     assert status == 0 and len(found) == 5
     assert found[0]['id'] == 7 and found[0]['gold'] == ['O', 'O', 'O']
@@ -126,67 +127,67 @@ def test_json_lines_keep_what_they_hold(infer, run, tagger, tmp_path):
     assert found[0]['text'] == 'of Xan Yel' and found[1]['tokens'] == ['on', 'Xor', 'Yan']
     assert found[2]['text'] == 'on  "Xor"' and found[3]['tokens'] == [] and found[4]['tokens'] == []
     path = write(tmp_path, '{"text": "\\ud800 Xan Yel"}\n', 'odd.jsonl')      # half of a surrogate pair
-    _, out, _ = infer('--run', run, '--input', path, '--format', 'json')
+    _, out, _ = infer_py('--run', run, '--input', path, '--format', 'json')
     assert json.loads(out)['text'] == '\ud800 Xan Yel'
 
 
-def test_scores_are_those_of_training(infer, run, corpora, tmp_path):
+def test_scores_are_those_of_training(infer_py, run, corpora, tmp_path):
     table = json.loads((undisturbed_scores(run)).read_text())['test']['table']
-    status, out, errors = infer('--run', run, '--input', corpora / 'test.tsv', '--score')
+    status, out, errors = infer_py('--run', run, '--input', corpora / 'test.tsv', '--score')
     assert (status, out.splitlines(), errors) == (0, table, '')
     records = [json.dumps({'tokens': sentence.tokens, 'tags': sentence.tags})
                for sentence in read_corpus(corpora / 'test.tsv')]
     path = write(tmp_path, '\n'.join(records), 'test.jsonl')
     output = tmp_path / 'out.jsonl'
-    status, out, _ = infer('--run', run, '--input', path, '--score', '--output', output, '--format', 'json')
+    status, out, _ = infer_py('--run', run, '--input', path, '--score', '--output', output, '--format', 'json')
     assert (status, out.splitlines()) == (0, table) and len(output.read_text().splitlines()) == len(records)
 
 
 def undisturbed_scores(run):
-    return ROOT / run / run_folder.SCORES
+    return ROOT / run / records.SCORES
 
 
-def test_exported_and_tagged_without_the_run(infer, run, corpora, tmp_path, capsys):
+def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, capsys):
     graph = tmp_path / 'model.mindir'
     assert export.main(['--run', run, '--output', str(graph), '--confidence']) == 0
     assert capsys.readouterr() == (f'{run} is in {graph} and {tmp_path / "model.json"}\n', '')
-    both = [infer(*model, '--input', corpora / 'test.tsv', '--format', 'conll', '--confidence')
+    both = [infer_py(*model, '--input', corpora / 'test.tsv', '--format', 'conll', '--confidence')
             for model in (('--run', run), ('--mindir', graph))]
     assert both[0][0] == 0 and both[0] == both[1]
 
 
-def test_characters(infer, tmp_path):
+def test_characters(infer_py, tmp_path):
     from test_tagger import TAGS, make_run
     folder = make_run(tmp_path / 'words', 'BMES', char='none')
     vocabulary = json.loads((folder / 'vocab.json').read_text())
     (folder / 'vocab.json').write_text(json.dumps({**vocabulary, 'words': list('中文分词很好用的')}))
     path = write(tmp_path, '中文 分词\n\n', 'in.txt')
-    status, out, _ = infer('--run', folder, '--input', path, '--format', 'json')
+    status, out, _ = infer_py('--run', folder, '--input', path, '--format', 'json')
     record = json.loads(out.splitlines()[0])
     assert status == 0 and record['tokens'] == list('中文分词') and set(record['tags']) <= set(TAGS['BMES'])
     assert ''.join(entity['text'].replace(' ', '') for entity in record['entities']) == '中文分词'
-    _, out, _ = infer('--run', folder, '--input', path)
+    _, out, _ = infer_py('--run', folder, '--input', path)
     words = [entity['text'].replace(' ', '') for entity in record['entities']]
     assert out == ' '.join(words) + '\n\n'
-    _, out, _ = infer('--run', folder, '--input', path, '--format', 'json', '--no-chars')
+    _, out, _ = infer_py('--run', folder, '--input', path, '--format', 'json', '--no-chars')
     assert json.loads(out.splitlines()[0])['tokens'] == ['中文', '分词']
 
 
-def test_plain_tags(infer, tmp_path):
+def test_plain_tags(infer_py, tmp_path):
     from test_tagger import make_run
     folder = make_run(tmp_path / 'plain', 'plain')
     tags = Tagger.load(folder).tag([['to', 'Xan']])[0].tags
-    assert infer('--run', folder, '--text', 'to  Xan ')[1] == f'to/{tags[0]}  Xan/{tags[1]} \n'
+    assert infer_py('--run', folder, '--text', 'to  Xan ')[1] == f'to/{tags[0]}  Xan/{tags[1]} \n'
 
 
-def test_bytes_that_are_not_utf8(infer, run, tmp_path):
+def test_bytes_that_are_not_utf8(infer_py, run, tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbfof\nXan \xff Yel\non\n', 'in.txt')
-    status, out, errors = infer('--run', run, '--input', path, '--format', 'json')
+    status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
     assert status == 0 and [json.loads(line)['text'] for line in out.splitlines()] == ['of', 'Xan \ufffd Yel', 'on']
     assert errors == (f'infer.py: {path}:2: expected UTF-8, got byte 0xff at column 5; tagged with replacement '
                       'characters\n')
     output = tmp_path / 'out.txt'
-    status, out, errors = infer('--run', run, '--input', path, '--strict', '--output', output)
+    status, out, errors = infer_py('--run', run, '--input', path, '--strict', '--output', output)
     assert (status, out) == (2, '') and errors.startswith(f'infer.py: {path}:2: expected UTF-8')
     assert sorted(file.name for file in tmp_path.iterdir()) == ['in.txt']    # nothing half-written
 
@@ -242,9 +243,9 @@ def test_a_conversation(run, tmp_path):
     (['--text', 'a', '--score'], '--score needs tags in the input, got text'),
     (['--text', 'a', '--device', 'TPU'], "argument --device: invalid choice: 'TPU'"),
 ])
-def test_what_it_can_not_do(infer, arguments, message, tmp_path, monkeypatch):
+def test_what_it_can_not_do(infer_py, arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    status, out, errors = infer(*arguments)
+    status, out, errors = infer_py(*arguments)
     assert (status, out) == (2, '') and errors.startswith(f'infer.py: {message}') and len(errors.splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
@@ -260,9 +261,9 @@ def test_what_it_can_not_do(infer, arguments, message, tmp_path, monkeypatch):
     ('in.jsonl', '{"tokens": ["a", ""]}\n', [], 'in.jsonl:1: expected "tokens" to be a list of strings'),
     ('in.jsonl', '{"tokens": ["a"], "tags": []}\n', ['--score'], 'in.jsonl:1: expected a tag for each token'),
 ])
-def test_faults_of_input(infer, run, tmp_path, name, text, arguments, message):
+def test_faults_of_input(infer_py, run, tmp_path, name, text, arguments, message):
     path = write(tmp_path, text, name)
-    status, _, errors = infer('--run', run, '--input', path, '--output', tmp_path / 'out', *arguments)
+    status, _, errors = infer_py('--run', run, '--input', path, '--output', tmp_path / 'out', *arguments)
     assert status == 2 and errors.startswith(f'infer.py: {tmp_path}/{message}') and len(errors.splitlines()) == 1
     assert sorted(file.name for file in tmp_path.iterdir()) == [name]
 
@@ -281,10 +282,10 @@ def test_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, cap
     assert not list(tmp_path.iterdir())
 
 
-def test_a_sentence_of_ten_thousand_words(infer, run, tagger, tmp_path):
+def test_a_sentence_of_ten_thousand_words(infer_py, run, tagger, tmp_path):
     words = ['to', 'of', 'Xan', 'Yel'] * 2500
     path = write(tmp_path, ' '.join(words), 'in.txt')
-    status, out, _ = infer('--run', run, '--input', path, '--format', 'json', '--no-confidence')
+    status, out, _ = infer_py('--run', run, '--input', path, '--format', 'json', '--no-confidence')
     tags = json.loads(out)['tags']
     assert status == 0 and len(tags) == 10000
     assert tags[100:200] == tags[5000:5100] == tagger.tag([words[:300]], False)[0].tags[100:200]

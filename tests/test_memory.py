@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import memory, sizes, train_command
-from ms_crf.assembly import build_network
+from ms_crf import memory, sizes, train
+from ms_crf.models.assembly import build_network
+from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import Options
-from ms_crf.vocabulary import Vocabulary
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_weights_are_counted_as_they_are(changes):
 def test_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arguments, named):
     monkeypatch.setattr(memory, 'memory_there', lambda: 10 ** (3 if 'epochs' in arguments else 7))
     folder = tmp_path / 'run'
-    assert train_command.main([*files(corpora), *SMALL, '--save', str(folder), *arguments.split()]) == 2
+    assert train.main([*files(corpora), *SMALL, '--save', str(folder), *arguments.split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f'train.py: a training with {named} needs at least ') and len(error.splitlines()) == 1
     assert ' GB of memory, and ' in error and not list(tmp_path.iterdir())
@@ -93,9 +93,9 @@ def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
     if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak
         pytest.skip('needs the peak memory of a process, which only Linux tells')
-    program = ('import sys\nfrom ms_crf import sizes, train_command\n'
+    program = ('import sys\nfrom ms_crf import sizes, train\n'
                'asked = []\nsizes.check_memory = lambda size, what: asked.append(size)\n'
-               'status = train_command.main(sys.argv[1:])\n'
+               'status = train.main(sys.argv[1:])\n'
                'peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))\n'
                'sys.exit(status or print("peak", asked[0], peak))')
     found = []

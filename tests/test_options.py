@@ -6,9 +6,9 @@ import subprocess
 import sys
 from dataclasses import fields
 
-from ms_crf import compare, export, infer_command, train_command
+from ms_crf import compare, export, infer, train
 from ms_crf.options import OptionError, Options, dashed
-from ms_crf.train_command import options_of
+from ms_crf.train import options_of
 
 import pytest
 
@@ -168,10 +168,10 @@ def test_the_sample_is_not_mixed_with_other_corpora(tmp_path):
 
 
 @pytest.mark.parametrize('command,option', [
-    (train_command, '--train'), (train_command, '--dev'), (train_command, '--test'), (train_command, '--save'),
-    (train_command, '--embeddings'), (train_command, '--encoder'), (train_command, '--encoder-cache'),
-    (train_command, '--config'), (train_command, '--resume'), (infer_command, '--run'), (infer_command, '--mindir'),
-    (infer_command, '--input'), (infer_command, '--output'), (export, '--run'), (export, '--output'),
+    (train, '--train'), (train, '--dev'), (train, '--test'), (train, '--save'),
+    (train, '--embeddings'), (train, '--encoder'), (train, '--encoder-cache'),
+    (train, '--config'), (train, '--resume'), (infer, '--run'), (infer, '--mindir'),
+    (infer, '--input'), (infer, '--output'), (export, '--run'), (export, '--output'),
     (compare, '--train'), (compare, '--dev'), (compare, '--test'), (compare, '--json'), (compare, '--keep')])
 def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -179,9 +179,9 @@ def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
                            ('n' * 300, 'a path that the file system takes, got one that is too long'),
                            ('', 'a name, got nothing')):
         if not path and option in ('--test', '--embeddings', '--encoder', '--encoder-cache') and (
-                command is train_command):
+                command is train):
             continue
-        needed = {compare: ('--train', '--dev', '--test'), train_command: ('--dev',) * (option == '--train')}
+        needed = {compare: ('--train', '--dev', '--test'), train: ('--dev',) * (option == '--train')}
         others = [word for name in needed.get(command, ()) if name != option for word in (name, 'absent.tsv')]
         assert command.main([*others, f'{option}={path}']) == 2
         shown = capsys.readouterr()
@@ -191,7 +191,7 @@ def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
 
 
 def test_help_shows_groups_and_defaults(capsys):
-    assert train_command.main(['--help']) == 0
+    assert train.main(['--help']) == 0
     text = ' '.join(capsys.readouterr().out.split())
     for name, value in Options().to_json().items():
         assert f'--{dashed(name)}' in text
@@ -203,7 +203,7 @@ def test_help_shows_groups_and_defaults(capsys):
         assert f'{group}:' in text
 
 
-@pytest.mark.parametrize('name,program', [('train_command', 'train.py'), ('infer_command', 'infer.py')])
+@pytest.mark.parametrize('name,program', [('train', 'train.py'), ('infer', 'infer.py')])
 def test_commands_as_modules(name, program):
     result = subprocess.run([sys.executable, '-m', f'ms_crf.{name}', '--hepl'], cwd=ROOT, capture_output=True,
                             text=True, timeout=60, env={**os.environ, 'COLUMNS': '100'})

@@ -9,7 +9,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from ms_crf import Tagger, mindir
+from ms_crf import Tagger
+from ms_crf.models import mindir
 
 import pytest
 from test_tagger import WORDS, make_run
@@ -133,11 +134,12 @@ def test_other_processes(folder, tmp_path):
 
 
 def test_a_hidden_markov_model_may_be_forked_at_any_time(folder, tmp_path):
-    from ms_crf import HMM, run_folder
+    from ms_crf import HMM
+    from ms_crf.runs import records
     model = HMM().fit([['to', 'Xan']], [['O', 'B-X']])
     config = {'format': 1, 'model': 'hmm', 'options': {}, 'scheme': 'BIO', 'found_scheme': 'BIO'}
-    run_folder.create(tmp_path / 'hmm', config, run_folder.hmm_vocabulary(model))
-    run_folder.write_hmm(tmp_path / 'hmm', model)
+    records.create(tmp_path / 'hmm', config, records.hmm_vocabulary(model))
+    records.write_hmm(tmp_path / 'hmm', model)
     program = '\n'.join([
         'import os', 'from ms_crf import Tagger',
         f'Tagger.load({str(folder / "run")!r}).tag([["to"]])',

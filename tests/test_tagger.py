@@ -5,15 +5,17 @@ import json
 import random
 import shutil
 
-from ms_crf import Tagger, mindir, run_folder
-from ms_crf.assembly import build_network
-from ms_crf.batches import Encoded
-from ms_crf.constraints import allowed_transitions
+from ms_crf import Tagger
+from ms_crf.crf.constraints import allowed_transitions
 from ms_crf.errors import CorpusError
+from ms_crf.models import mindir
+from ms_crf.models.assembly import build_network
+from ms_crf.models.words.batches import Encoded
+from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import OptionError, Options
-from ms_crf.spans import spans_of
+from ms_crf.runs import records
 from ms_crf.tagger import CHUNK
-from ms_crf.vocabulary import Vocabulary
+from ms_crf.text.schemes import spans_of
 
 import mindspore as ms
 import numpy as np
@@ -34,17 +36,17 @@ def make_run(folder, scheme='BIO', **options):
     vocabulary = Vocabulary(WORDS, letters, TAGS[scheme], options.char_length)
     config = {'format': 1, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': 6, 'scheme': scheme,
               'found_scheme': scheme}
-    run_folder.create(folder, config, vocabulary.to_json())
+    records.create(folder, config, vocabulary.to_json())
     network = build_network(options, vocabulary, 6, scheme)
     generator = np.random.default_rng(len(scheme))
     weights = {parameter.name: generator.normal(size=parameter.shape).astype(np.float32)
                for parameter in network.trainable_params()}
-    run_folder.write_tensors(folder / run_folder.WEIGHTS, weights)
+    records.write_tensors(folder / records.WEIGHTS, weights)
     return folder
 
 
 @pytest.fixture(scope='module')
-def runs(tmp_path_factory):
+def run_of(tmp_path_factory):
     """Run directories by scheme, made when they are asked for."""
     folder, made = tmp_path_factory.mktemp('runs'), {}
 
@@ -58,11 +60,11 @@ def runs(tmp_path_factory):
 
 def rows_of(run, scheme):
     """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
-    options = run_folder.read_options(run, run_folder.read_config(run))
-    vocabulary = run_folder.read_vocabulary(run)
+    options = records.read_options(run, records.read_config(run))
+    vocabulary = records.read_vocabulary(run)
     network = build_network(options, vocabulary, 6, scheme)
     for parameter in network.trainable_params():
-        parameter.set_data(ms.Tensor(run_folder.read_tensors(run / run_folder.WEIGHTS)[parameter.name]))
+        parameter.set_data(ms.Tensor(records.read_tensors(run / records.WEIGHTS)[parameter.name]))
     scores = {'transitions': np.zeros((len(TAGS[scheme]),) * 2), 'start': np.zeros(len(TAGS[scheme])),
               'end': np.zeros(len(TAGS[scheme]))}
     allowed = None
@@ -101,8 +103,8 @@ def check_beside_enumeration(tagged, row, names):
 
 @pytest.mark.parametrize('scheme,options', [
     ('BIO', {}), ('BIOES', {'char': 'none'}), ('BMES', {}), ('plain', {'char': 'lstm'})])
-def test_confidences_are_posteriors(runs, scheme, options):
-    run = runs(scheme, **options)
+def test_confidences_are_posteriors(run_of, scheme, options):
+    run = run_of(scheme, **options)
     tagger = Tagger.load(run)
     found = tagger.tag(SENTENCES, nbest=3)
     assert [tagged.tokens for tagged in found] == SENTENCES
@@ -117,8 +119,8 @@ def test_confidences_are_posteriors(runs, scheme, options):
 
 
 @pytest.mark.parametrize('n', [np.int64(200), 1000])
-def test_no_more_taggings_than_there_are(runs, n):
-    run = runs(char='none')
+def test_no_more_taggings_than_there_are(run_of, n):
+    run = run_of(char='none')
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=n), rows_of(run, 'BIO')):
         if row is None:
             continue
@@ -128,14 +130,14 @@ def test_no_more_taggings_than_there_are(runs, n):
 
 
 @pytest.mark.parametrize('n', [-1, 1001, True, 2.0, '2', None])
-def test_faults_of_nbest(runs, n):
+def test_faults_of_nbest(run_of, n):
     with pytest.raises(ValueError, match='nbest must be a whole number from 0 to 1000, got'):
-        Tagger.load(runs(char='none')).tag(SENTENCES, nbest=n)
+        Tagger.load(run_of(char='none')).tag(SENTENCES, nbest=n)
 
 
 @pytest.mark.parametrize('options', [{}, {'char': 'none'}])
-def test_confidences_of_a_graph(runs, options):
-    run = runs(**options)
+def test_confidences_of_a_graph(run_of, options):
+    run = run_of(**options)
     graph = run.with_suffix('.mindir')
     mindir.export(run, graph, 'confidences')
     for tagged, row in zip(Tagger.load(graph).tag(SENTENCES), rows_of(run, 'BIO')):
@@ -143,8 +145,8 @@ def test_confidences_of_a_graph(runs, options):
             check_beside_enumeration(tagged, row, TAGS['BIO'])
 
 
-def test_confidences_of_a_softmax_head(runs):
-    run = runs(head='softmax', char='none')
+def test_confidences_of_a_softmax_head(run_of):
+    run = run_of(head='softmax', char='none')
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=2), rows_of(run, 'BIO')):
         if row is None:
             continue
@@ -170,8 +172,8 @@ def many():
     return [rng.choices(words, k=length) for length in rng.sample(lengths, len(lengths))]
 
 
-def test_run_and_graphs_give_the_same_tags(runs, many, tmp_path):
-    run = runs()
+def test_run_and_graphs_give_the_same_tags(run_of, many, tmp_path):
+    run = run_of()
     found = Tagger.load(run).tag(many, False)
     assert all(tagged.confidence is None and tagged.confidences is None for tagged in found)
     expected = [tagged.tags for tagged in found]
@@ -192,9 +194,9 @@ def test_run_and_graphs_give_the_same_tags(runs, many, tmp_path):
         static.tag(many)
 
 
-def test_a_graph_run_by_hand_from_its_record(runs, tmp_path):
+def test_a_graph_run_by_hand_from_its_record(run_of, tmp_path):
     """As a server would: nothing but the two files, MindSpore, and ids looked up in the record's lists."""
-    run = runs()
+    run = run_of()
     mindir.export(run, tmp_path / 'a.mindir')
     record = json.loads((tmp_path / 'a.json').read_text())
     assert [entry['name'] for entry in record['inputs']] == ['words', 'spellings', 'places', 'lengths']
@@ -215,13 +217,13 @@ def test_a_graph_run_by_hand_from_its_record(runs, tmp_path):
     assert tags == Tagger.load(run).tag([tokens])[0].tags
 
 
-def test_streams_in_chunks_and_in_order(runs):
+def test_streams_in_chunks_and_in_order(run_of):
     def sentences():
         for number in range(2 * CHUNK + 10):
             seen.append(number)
             yield ['to', 'Xan'] if number % 3 else []
     seen = []
-    stream = Tagger.load(runs(char='none')).stream(sentences(), confidence=False)
+    stream = Tagger.load(run_of(char='none')).stream(sentences(), confidence=False)
     first = next(stream)
     assert len(seen) == CHUNK + 1 and first.tokens == []
     rest = list(stream)
@@ -231,15 +233,15 @@ def test_streams_in_chunks_and_in_order(runs):
 @pytest.mark.parametrize('sentences,error,message', [
     ('to in', TypeError, 'got a string; split it'), (['to in'], TypeError, 'sentence 0 must be a list of strings'),
     ([[], [1]], TypeError, 'sentence 1 must be'), ([['']], ValueError, 'sentence 0 must have no empty token')])
-def test_faults_of_sentences(runs, sentences, error, message):
+def test_faults_of_sentences(run_of, sentences, error, message):
     with pytest.raises(error, match=message):
-        Tagger.load(runs(char='none')).tag(sentences)
+        Tagger.load(run_of(char='none')).tag(sentences)
 
 
 @pytest.fixture(scope='module')
-def exported(runs, tmp_path_factory):
+def exported(run_of, tmp_path_factory):
     folder = tmp_path_factory.mktemp('exported')
-    mindir.export(runs(char='none'), folder / 'a.mindir')
+    mindir.export(run_of(char='none'), folder / 'a.mindir')
     return folder
 
 
@@ -250,7 +252,7 @@ def graph(exported, tmp_path):
     return tmp_path
 
 
-def test_what_a_graph_does_not_give(runs, graph):
+def test_what_a_graph_does_not_give(run_of, graph):
     tagger = Tagger.load(graph / 'a.mindir')
     assert tagger.tag([['to']])[0].confidence is None
     with pytest.raises(OptionError, match='export one with --confidence'):
@@ -258,7 +260,7 @@ def test_what_a_graph_does_not_give(runs, graph):
     with pytest.raises(OptionError, match='not from an exported graph'):
         tagger.tag([['to']], nbest=2)
     with pytest.raises(OptionError, match='--emissions needs a run with --head crf'):
-        mindir.export(runs(head='softmax', char='none'), graph / 'b.mindir', 'emissions')
+        mindir.export(run_of(head='softmax', char='none'), graph / 'b.mindir', 'emissions')
     assert not (graph / 'b.mindir').exists()
 
 

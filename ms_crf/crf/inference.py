@@ -1,0 +1,127 @@
+"""Normaliser, loss and posteriors of a chain: scaled products where they hold, the log domain where they don't.
+
+Shapes: L length, B batch, K tags.
+"""
+
+from ms_crf.crf import log_domain, masks, scaled
+from ms_crf.crf.scores import MISMATCH, largest_of, ones_like, smallest_of, soften, sum_of, zeros_like
+
+import mindspore as ms
+from mindspore import ops
+
+SMALLEST_FLOAT = 1e-37    # has a logarithm on every device
+
+
+def posteriors(emissions, lengths, transitions, start, end, usable):
+    """Log normaliser (B,), marginals (L, B, K) and expected transition counts (B, K, K).
+
+    Args:
+        emissions: (L, B, K) float32, 0 on padding.
+        lengths: (B,) int32.
+        transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
+        usable: (K,) bool, False for tags that constraints leave no way to; None if all can be.
+    """
+    peaks = largest_of(emissions)                                # (L, B, 1)
+    lowered = emissions - peaks
+    log_normalizer, marginals, pairs, _, reliable = scaled.forward_backward(
+        lowered, lengths, transitions, start, end, usable)
+    if not reliable:
+        log_normalizer, marginals, pairs, _ = log_domain.forward_backward(lowered, lengths, transitions, start, end)
+    return log_normalizer + peaks.sum(0)[:, 0], marginals, pairs
+
+
+def along_path(paths, emissions, lengths, transitions, start, end, usable):
+    """What is known of a path: posterior (L, B) of each of its tags, and of every tag at a position given the
+    path's tag before it (L, B, K). All 0 on padding.
+
+    Args:
+        paths: (L, B) int32. The rest as in `posteriors`.
+    """
+    lowered = emissions - largest_of(emissions)
+    _, marginals, _, weights, reliable = scaled.forward_backward(lowered, lengths, transitions, start, end, usable)
+    onward = ops.log(ops.maximum(weights, SMALLEST_FLOAT))
+    if not reliable:
+        _, marginals, _, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
+    steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next
+    first = ops.broadcast_to(start, emissions[:1].shape)
+    steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
+    given_before = masks.clear_padding(ops.softmax(steps + onward, 2), lengths)
+    return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), given_before
+
+
+def mark_tags(tags, num_tags):
+    """Tags (L, B) as 1 at (position, row, tag) in (L, B, K); a negative tag marks nothing."""
+    return ops.equal(tags.expand_dims(-1), ops.arange(num_tags).astype(ms.int32)).astype(ms.float32)
+
+
+def count_transitions(tags, lengths, num_tags):
+    """How often each tag follows each in tags (L, B): (B, K, K); steps from or to unknown tags are not counted."""
+    length, batch = tags.shape
+    following = tags                                             # (L, B)
+    if length > 1:
+        following = ops.concat((tags[1:], tags[:1]), 0)
+    counted = ops.logical_and(masks.continued(lengths, length), ops.minimum(tags, following) >= 0)
+    rows = ops.arange(batch).astype(ms.int32) * num_tags * num_tags
+    nowhere = batch * num_tags * num_tags
+    places = ops.select(counted, rows + tags * num_tags + following, nowhere * ones_like(tags))
+    counts = ops.unsorted_segment_sum(counted.astype(ms.float32).reshape(-1), places.reshape(-1), nowhere + 1)
+    return counts[:nowhere].reshape(batch, num_tags, num_tags)
+
+
+def path_score(emissions, lengths, marked, counts, transitions, start, end):
+    """Score (B,) of the marked path.
+
+    Args:
+        emissions, marked: (L, B, K).
+        lengths: (B,).
+        counts: (B, K, K), how often each transition occurs.
+        transitions, start, end: (K, K), (K,), (K,).
+    """
+    batch = emissions.shape[1]
+    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be -inf
+    at_tags = on_path.sum(0) + marked[0] * start + masks.at_last(marked, lengths) * end   # (B, K)
+    between = counts.reshape(batch, -1) * transitions.reshape(-1)
+    return sum_of(ops.concat((at_tags, between), 1))[:, 0]
+
+
+def losses(emissions, tags, lengths, transitions, start, end, usable):
+    """Normaliser of all paths minus that of the paths through the known tags, with its gradient.
+
+    The gradient is posteriors of all paths minus posteriors of the known ones, which are plain counts
+    where every tag is known.
+
+    Args:
+        tags: (L, B) int32, negative where not known. The rest as in `posteriors`.
+
+    Returns:
+        loss (B,), nan if a tag is not below K, and its gradient by emissions (L, B, K) and by transitions (B, K, K).
+    """
+    length, batch, num_tags = emissions.shape
+    emissions = emissions - largest_of(emissions)                # from both terms alike: less to round
+    every, marginals, pairs, _, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
+
+    live = masks.real(lengths, length)                           # (L, B)
+    real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
+    lowest, impossible = smallest_of(real_tags), largest_of(real_tags) >= num_tags       # scalar, (1,)
+    tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
+    marked = mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags)   # (L, B, K)
+    counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
+    if usable is None:
+        known = path_score(emissions, lengths, marked, counts, transitions, start, end)
+    else:
+        known = path_score(emissions, lengths, marked, counts, soften(transitions), soften(start), soften(end))
+    known = ops.select(ops.broadcast_to(impossible, known.shape), float('nan') * ones_like(known), known)
+    if ops.logical_or(lowest < 0.0, ops.logical_not(reliable)):
+        # The log domain, for all paths and for those through the known tags side by side.
+        unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
+        free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
+        restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
+        stacked = ops.concat((emissions, masks.clear_padding(restricted, lengths)), 1)
+        value, by_tag, by_step, _ = log_domain.forward_backward(
+            stacked, ops.concat((lengths, lengths), 0), transitions, start, end)
+        every, marginals, pairs = value[:batch], by_tag[:, :batch], by_step[:batch]
+        rows = (unknown.sum(0) > 0.0).expand_dims(-1)            # (B, 1), where plain counts don't do
+        known = ops.select(rows[:, 0], value[batch:], known)
+        marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag[:, batch:], marked)
+        counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step[batch:], counts)
+    return every - known, marginals - marked, pairs - counts

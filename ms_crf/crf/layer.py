@@ -1,0 +1,185 @@
+"""The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
+
+from ms_crf.crf import any_length
+from ms_crf.crf.blocks import is_fixed
+from ms_crf.crf.constraints import check_constraints, usable_tags
+from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
+from ms_crf.crf.inference import along_path, posteriors
+from ms_crf.crf.inputs import prepare, prepare_tags
+from ms_crf.crf.masks import clear_padding, reduce_losses
+from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
+from ms_crf.crf.nbest import best_paths
+from ms_crf.crf.scores import FORBIDDEN, ones_like
+from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
+from ms_crf.crf.viterbi import best_path, viterbi
+
+import mindspore as ms
+from mindspore import Parameter, Tensor, nn, ops
+from mindspore.common.initializer import Uniform, initializer
+
+
+class CRF(CompilableMethods, InFloat32, nn.Cell):
+    """Linear-chain conditional random field.
+
+    Every method takes emissions as (length, batch, num_tags), or (batch, length, num_tags) with
+    batch_first, in any float type (they are computed in float32), and seq_length (batch,), the number
+    of real positions of each row: 0 to length, None for full rows. Rows of length 0 cost nothing.
+    All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
+
+    Args:
+        num_tags: number of tags.
+        batch_first: layout of emissions, tags and results.
+        reduction: of the loss: 'none' (batch,), 'sum', 'mean' over rows that are not empty,
+            'token_mean' over real positions.
+        constraints: what `allowed_transitions` returns. Paths that break them have no part in the
+            normaliser and are chosen only where no other path exists; a gold path that breaks them
+            costs about 10,000 a break.
+
+    Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
+    start_transitions and end_transitions (num_tags,).
+    """
+
+    def __init__(self, num_tags, batch_first=False, reduction='sum', constraints=None):
+        super().__init__()
+        check_num_tags(num_tags)
+        check_batch_first(batch_first)
+        check_reduction(reduction)
+        num_tags = int(num_tags)
+        self.num_tags = num_tags
+        self.batch_first = batch_first
+        self.reduction = reduction
+        self.start_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='start_transitions')
+        self.end_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='end_transitions')
+        self.transitions = Parameter(initializer(Uniform(0.1), (num_tags, num_tags)), name='transitions')
+        self.constrained = constraints is not None
+        if self.constrained:
+            constraints = check_constraints(constraints, num_tags)
+            self.allowed = Tensor(constraints.transitions)
+            self.allowed_start = Tensor(constraints.start)
+            self.allowed_end = Tensor(constraints.end)
+            self.usable = Tensor(usable_tags(constraints))
+        else:
+            self.usable = None
+        self.log_normalizer = LogNormalizer(self.usable)
+        self.negative_log_likelihood = NegativeLogLikelihood(self.usable)
+
+    def construct(self, emissions, tags=None, seq_length=None):
+        """The loss; without tags what `post_decode` takes.
+
+        The loss has first derivatives only; those of `marginals` are its second.
+
+        Args:
+            emissions: (length, batch, num_tags), or batch first.
+            tags: (length, batch), or batch first; a negative tag means that it is not known, and the
+                loss is then that of all paths through the known ones.
+            seq_length: (batch,).
+
+        Returns:
+            With tags, the negative log likelihood in float32, reduced. Without, (score, history):
+            (batch, num_tags) and (length - 1, batch, num_tags), an empty tuple if length is 1.
+        """
+        if tags is None:
+            emissions, lengths = self._prepare(emissions, seq_length, False)
+            transitions, start, end = self._scores()
+            if is_fixed(emissions):
+                found = viterbi(emissions, lengths, transitions, start, end)
+            else:
+                scores, history = any_length.viterbi(emissions, lengths, transitions, start, end)
+                found = scores, history[:emissions.shape[0] - 1]
+            return found
+        losses, lengths = self._losses(emissions, tags, seq_length)
+        return reduce_losses(losses, lengths, self.reduction)
+
+    def decode(self, emissions, seq_length=None):
+        """Best paths, the lowest tag of equals, and their scores.
+
+        Returns:
+            paths (batch, length) int32, 0 on padding, and scores (batch,).
+        """
+        emissions, lengths = self._prepare(emissions, seq_length, False)
+        transitions, start, end = self._scores()
+        if is_fixed(emissions):
+            scores, history = viterbi(emissions, lengths, transitions, start, end)
+            paths, score = best_path(scores, history, lengths)
+        else:
+            scores, history = any_length.viterbi(emissions, lengths, transitions, start, end)
+            paths, score = any_length.best_path(scores, history, lengths, emissions.shape[0])
+        return ops.transpose(paths, (1, 0)), score
+
+    def nbest(self, emissions, n, seq_length=None):
+        """The n best paths, best first.
+
+        exp(score - log normaliser) is a path's posterior. Where a row has fewer than n allowed paths,
+        the rest are zeros with the lowest float32 as score, below every real one.
+
+        Returns:
+            paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
+        """
+        emissions, lengths = self._prepare(emissions, seq_length)
+        transitions, start, end = self._scores()
+        return best_paths(emissions, lengths, transitions, start, end, n)
+
+    def marginals(self, emissions, seq_length=None):
+        """Posterior of each tag at each position, differentiable; in the layout of emissions, 0 on padding."""
+        emissions, lengths = self._prepare(emissions, seq_length)
+        transitions, start, end = self._scores()
+        _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
+        if self.batch_first:
+            marginals = ops.transpose(marginals, (1, 0, 2))
+        return marginals
+
+    def along(self, emissions, paths, seq_length=None):
+        """What is known of given paths.
+
+        Args:
+            emissions: (length, batch, num_tags), or batch first.
+            paths: (batch, length) int32, as `decode` returns them.
+            seq_length: (batch,).
+
+        Returns:
+            posterior of each tag of the paths (batch, length), and posterior of every tag given the path's
+            tag before it (batch, length, num_tags); 0 on padding. The second, along the path from its first
+            tag, multiplies to the posterior of the path; along a part of it, after the first's posterior, to
+            that of the part.
+        """
+        emissions, lengths = self._prepare(emissions, seq_length)
+        transitions, start, end = self._scores()
+        paths = ops.transpose(paths, (1, 0))
+        chosen, given_before = along_path(paths, emissions, lengths, transitions, start, end, self.usable)
+        return ops.transpose(chosen, (1, 0)), ops.transpose(given_before, (1, 0, 2))
+
+    def normalizer(self, emissions, seq_length=None):
+        """Log of the sum over all paths (batch,); 0 for rows of length 0."""
+        emissions, lengths = self._prepare(emissions, seq_length)
+        transitions, start, end = self._scores()
+        return value_of(self.log_normalizer(emissions, lengths, transitions, start, end))
+
+    def log_prob(self, emissions, tags, seq_length=None):
+        """Log probability (batch,) of the tags; of all paths through the known ones if some are negative."""
+        losses, _ = self._losses(emissions, tags, seq_length)
+        return -losses
+
+    def _losses(self, emissions, tags, seq_length):
+        tags = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
+        emissions, lengths = self._prepare(emissions, seq_length)
+        transitions, start, end = self._scores()
+        rows = self.negative_log_likelihood(emissions, tags, lengths, transitions, start, end)
+        return value_of(rows), lengths
+
+    def _prepare(self, emissions, seq_length, clear=True):
+        """Emissions (L, B, K) in float32, 0 on padding if `clear`, and lengths (B,) int32."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        if clear:
+            emissions = clear_padding(emissions, lengths)
+        return emissions, lengths
+
+    def _scores(self):
+        """Transitions (K, K), start (K,) and end (K,) in float32, with what constraints forbid."""
+        transitions = self.transitions.astype(ms.float32)
+        start = self.start_transitions.astype(ms.float32)
+        end = self.end_transitions.astype(ms.float32)
+        if self.constrained:
+            transitions = ops.select(self.allowed, transitions, FORBIDDEN * ones_like(transitions))
+            start = ops.select(self.allowed_start, start, FORBIDDEN * ones_like(start))
+            end = ops.select(self.allowed_end, end, FORBIDDEN * ones_like(end))
+        return transitions, start, end

@@ -1,0 +1,137 @@
+"""The n best paths: a Viterbi recursion that keeps n of them for each tag.
+
+Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
+"""
+
+from ms_crf.crf import masks
+from ms_crf.crf.blocks import first_block, pad_time, put_block
+from ms_crf.crf.scores import FORBIDDEN, MISMATCH, largest_of, ones_like, zeros_like
+from ms_crf.crf.validation import check_n, check_shape_is_known
+from ms_crf.crf.viterbi import walk_back
+
+import mindspore as ms
+from mindspore import ops
+
+ABSENT = MISMATCH             # stands for a path that is not there
+LOWEST = -3.4028234663852886e38
+# Up to here the largest are taken one after the other; beyond, the graph would grow with n.
+ONE_BY_ONE = 8
+
+
+@ops.constexpr(check=False)
+def _check(n, shape):
+    """n as an int."""
+    check_n(n)
+    check_shape_is_known('nbest', shape)
+    return int(n)
+
+
+@ops.constexpr
+def _at_most(n, num_tags, length):
+    """n, or the number of taggings if that is less."""
+    taggings = 1
+    for _ in range(length):
+        taggings *= num_tags
+        if taggings >= n:
+            return n
+    return taggings
+
+
+def _largest(candidates, n):
+    """The n largest over axis 1 of (B, S, M), the first of equals first: indices and values, both (B, M, n)."""
+    if n > ONE_BY_ONE:
+        return _largest_by_order(candidates, n)
+    positions = ops.arange(candidates.shape[1]).astype(ms.int64).reshape(1, -1, 1)
+    choose = ops.ArgMaxWithValue(1, True)
+    indices, values = [], []
+    for _ in range(n):
+        index, value = choose(candidates)                        # (B, 1, M)
+        indices.append(index)
+        values.append(value)
+        candidates = ops.select(ops.equal(positions, index), LOWEST * ones_like(candidates), candidates)
+    return ops.transpose(ops.concat(indices, 1), (0, 2, 1)), ops.transpose(ops.concat(values, 1), (0, 2, 1))
+
+
+def _largest_by_order(candidates, n):
+    """The same by sorting: a graph and memory that don't grow with n.
+
+    Sorting promises no order among equals. So each value gets its number among the different values, and what
+    is sorted then are the numbers with the positions, no two of which are equal.
+    """
+    candidates = ops.transpose(candidates, (0, 2, 1))            # (B, M, S)
+    size = candidates.shape[2]
+    ordered, positions = ops.sort(ops.stop_gradient(candidates), 2, True)
+    differs = ops.not_equal(ordered[:, :, 1:], ordered[:, :, :-1]).astype(ms.int32)
+    number = ops.cumsum(ops.concat((ops.zeros_like(differs[:, :, :1]), differs), 2), 2)
+    keys, _ = ops.sort(number.astype(ms.int64) * size + positions.astype(ms.int64), 2, False)
+    chosen = keys[:, :, :n] % size
+    return chosen, ops.gather_elements(candidates, 2, chosen)
+
+
+def best_paths(emissions, lengths, transitions, start, end, n):
+    """Paths (B, n, L) int32, 0 on padding, and scores (B, n), best first; LOWEST where there is no further path.
+
+    Args:
+        emissions: (L, B, K) float32, 0 on padding.
+        lengths: (B,) int32.
+        transitions, start, end: (K, K), (K,), (K,) float32.
+        n: int, how many.
+    """
+    wanted = _check(n, emissions.shape)
+    length, batch, num_tags = emissions.shape
+    n = _at_most(wanted, num_tags, length)
+    states = num_tags * n
+    peaks = largest_of(emissions)                                # (L, B, 1)
+    lowered = emissions - peaks
+    total = peaks.sum(0)                                         # (B, 1)
+    scores = (start + lowered[0]).expand_dims(-1)                # (B, K, 1)
+    if n > 1:
+        scores = ops.concat((scores, ops.full((batch, num_tags, n - 1), ABSENT, dtype=ms.float32)), 2)
+    scores = scores.reshape(batch, states)
+    history = ()
+    if length > 1:
+        # Steps of a block: unrolled, they cost compilation; a loop writes all of the history at each turn.
+        size = max(1, 16 // n) if n <= ONE_BY_ONE else 4
+        blocks = (length - 1 + size - 1) // size
+        lowered = pad_time(lowered[1:], blocks * size).reshape(blocks, size, batch, num_tags)
+        # In float32: the compiler can't add up gradients of bools, not even zeros.
+        following = masks.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
+        steps = transitions.expand_dims(1)                       # (K, 1, K)
+        steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
+        history = ops.zeros((blocks, size, batch, states), ms.int64)
+        index = first_block()
+        while index < blocks:
+            emission = ops.gather(lowered, index, 0)             # (C, B, K)
+            moves = ops.gather(following, index, 0)              # (C, B)
+            came = []
+            for step in range(size):
+                candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)   # (B, S, K)
+                chosen, values = _largest(candidates, n)         # (B, K, n)
+                move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
+                scores = ops.select(move, values.reshape(batch, states), scores)
+                came.append(chosen.reshape(batch, states))
+            history = put_block(history, index, ops.stack(came, 0))
+            peak = largest_of(scores)
+            scores = scores - peak
+            total = total + peak
+            index = index + 1
+        history = history.reshape(blocks * size, batch, states)[:length - 1]
+
+    ends = ops.broadcast_to(end.expand_dims(-1), (num_tags, n)).reshape(states)
+    last, scores = _largest((scores + ends).expand_dims(-1), n)  # (B, 1, n)
+    scores = scores[:, 0]                                        # (B, n)
+    allowed = ops.stop_gradient(scores) > FORBIDDEN / 2
+    # A row of length 0 has one path, the empty one.
+    empty = ops.broadcast_to((lengths == 0).expand_dims(-1), allowed.shape)
+    first = ops.broadcast_to(ops.arange(n) == 0, allowed.shape)
+    scores = ops.select(empty, zeros_like(scores), scores + total)
+    present = ops.stop_gradient(ops.select(empty, first, allowed))
+    scores = ops.select(present, scores, LOWEST * ones_like(scores))
+    paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
+    kept = ops.logical_and(masks.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
+    paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
+    paths = ops.transpose(paths, (1, 2, 0))                      # (B, n, L)
+    if wanted > n:
+        paths = ops.concat((paths, ops.zeros((batch, wanted - n, length), ms.int32)), 1)
+        scores = ops.concat((scores, ops.full((batch, wanted - n), LOWEST, dtype=ms.float32)), 1)
+    return paths, scores

@@ -1,0 +1,66 @@
+"""The walk back through a Viterbi history on the host, for graphs that stop at score and history."""
+
+from contextlib import suppress
+
+from ms_crf.crf.validation import as_array, check_integers, check_lengths
+
+import numpy as np
+
+
+def post_decode(score, history, seq_length):
+    """Best paths from Viterbi scores and history.
+
+    Args:
+        score: (B, K), score of the best path ending in each tag.
+        history: (L - 1, B, K) or a tuple of L - 1 times (B, K): the tag at t of the best path that has
+            tag j at t + 1. What stands there behind a row's end is not read.
+        seq_length: (B,) lengths, 0 to L.
+
+    Returns:
+        A list of B lists of int, each as long as its sentence; [] for a batch of no sentences.
+    """
+    score = as_array(score)                                        # (B, K)
+    lengths = as_array(seq_length)                                # (B,)
+    if score.ndim != 2:
+        raise ValueError(f'score must be (batch, num_tags), got shape {score.shape}')
+    batch, num_tags = score.shape
+    if not num_tags:
+        raise ValueError(f'score must have a tag, got shape {score.shape}')
+    if isinstance(history, (tuple, list)):
+        history = [as_array(step) for step in history]
+        for position, step in enumerate(history):
+            if step.shape != score.shape:
+                raise ValueError(f'history[{position}] must be {score.shape} like score, got shape {step.shape}')
+        history = np.stack(history) if history else np.zeros((0, batch, num_tags), int)
+    else:
+        history = as_array(history)
+    if history.ndim != 3 or history.shape[1:] != score.shape:
+        raise ValueError(f'history must be (length - 1, {batch}, {num_tags}) like score, got shape {history.shape}')
+    if lengths.shape != (batch,):
+        raise ValueError(f'seq_length must be ({batch},) like score[:, 0], got shape {lengths.shape}')
+    check_integers('seq_length', lengths)
+    check_integers('history', history)
+    length = len(history) + 1
+    check_lengths(lengths, length)
+    if not batch:
+        return []
+
+    # One flat array a step, so that a step back for the whole batch is one `take`.
+    offsets = np.arange(batch) * num_tags                        # (B,)
+    steps = history.astype(np.int64, copy=False) + offsets[:, None]             # (L-1, B, K)
+    if lengths.min() < length:                                   # behind a row's end every tag stays
+        behind = np.arange(1, length)[:, None] >= lengths        # (L-1, B)
+        np.copyto(steps, np.arange(batch * num_tags).reshape(batch, num_tags), where=behind[:, :, None])
+    steps = steps.reshape(length - 1, batch * num_tags)
+    states = np.empty((length, batch), np.int64)
+    states[:] = offsets
+    state = states[-1] = score.argmax(1) + offsets               # (B,)
+    with suppress(IndexError):                                   # of a tag that can't be, which is found below
+        for position in range(length - 2, -1, -1):
+            state = states[position] = steps[position].take(state)
+    paths = states - offsets                                     # (L, B)
+    if paths.min() < 0 or paths.max() >= num_tags:
+        position, row = np.argwhere((paths < 0) | (paths >= num_tags))[-1]      # the first that the way back came to
+        raise ValueError(f'history must hold tags from 0 to {num_tags - 1}, got {paths[position, row]} for row {row} '
+                         f'at position {position}')
+    return [path[:count] for path, count in zip(paths.T.tolist(), lengths.tolist())]

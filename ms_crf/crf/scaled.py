@@ -1,0 +1,131 @@
+"""Forward and backward recursion in one pass of scaled products: fast, and it says when it is not exact.
+
+Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
+"""
+
+from ms_crf.crf import masks
+from ms_crf.crf.blocks import first_block, pad_time, put_block, split_length
+from ms_crf.crf.scores import largest_of, ones_like, smallest_of, sum_of, zeros_like
+
+import mindspore as ms
+from mindspore import ops
+from mindspore.ops.functional import isconstant
+
+# A sum of products below this may have lost terms to underflow. A lost term is smaller than 1.2e-38,
+# so above it the relative loss is under K * 1e-8.
+SMALLEST = 1e-30
+
+
+def _block(arrived, potentials, step):
+    """C steps of both directions: what arrives at each tag, before its own potential is multiplied in.
+
+    Every second product is brought back to sum 1: that keeps two steps of drift, which float32 holds,
+    and costs half of what scaling every step would.
+
+    Args:
+        arrived: (2, B, K).
+        potentials: (C, 2, B, K), C even.
+        step: (2, K, K).
+
+    Returns:
+        what arrives after the block (2, B, K), at each step (C, 2, B, K), and the scales (C/2, 2, B, 1).
+    """
+    row_sum = ops.ReduceSum(True)
+    divide = ops.DivNoNan()                                      # 0 / 0 is 0: a void result, but no nan in gradients
+    history, scales = [], []
+    for potential in ops.unstack(potentials, 0):
+        history.append(arrived)
+        product = arrived * potential                            # (2, B, K)
+        if len(history) % 2 == 0:
+            scale = row_sum(product, -1)                         # (2, B, 1)
+            scales.append(scale)
+            product = divide(product, scale)
+        arrived = ops.bmm(product, step)                         # (2, B, K)
+    shape = potentials.shape
+    return (arrived, ops.concat(history, 0).reshape(shape),
+            ops.concat(scales, 0).reshape(shape[0] // 2, 2, shape[2], 1))
+
+
+def _recursion(arrived, potentials, step):
+    """`_block` over any length that is a whole number of blocks: (L, 2, B, K) and (L/2, 2, B, 1)."""
+    length, _, batch, num_tags = potentials.shape
+    blocks, size = split_length(length)
+    if isconstant(blocks) and blocks == 1:
+        _, history, scales = _block(arrived, potentials, step)
+        return history, scales
+    potentials = potentials.reshape(blocks, size, 2, batch, num_tags)
+    history = zeros_like(potentials)
+    scales = ops.zeros((blocks, size // 2, 2, batch, 1), ms.float32)
+    index = first_block()
+    while index < blocks:
+        arrived, block_history, block_scales = _block(arrived, ops.gather(potentials, index, 0), step)
+        history = put_block(history, index, block_history)
+        scales = put_block(scales, index, block_scales)
+        index = index + 1
+    return history.reshape(length, 2, batch, num_tags), scales.reshape(length // 2, 2, batch, 1)
+
+
+def forward_backward(emissions, lengths, transitions, start, end, usable):
+    """Normaliser and posteriors by scaled products.
+
+    Args:
+        emissions: (L, B, K) float32, each position's largest brought to 0, all 0 on padding.
+        lengths: (B,) int32.
+        transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
+        usable: (K,) bool, False for tags that constraints leave no way to; None if all can be.
+
+    Returns:
+        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), the weight of each tag
+        with all that may follow it (L, B, K), up to a factor for each position, and a scalar bool that says
+        whether every relevant term was representable. If it is False the rest is void.
+    """
+    given_length, batch, num_tags = emissions.shape
+    blocks, size = split_length(given_length)
+    length = blocks * size
+    emissions = pad_time(emissions, length)
+    real = masks.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
+    live = real.astype(ms.float32)
+    followed = masks.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
+    span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
+    reverse = ops.ReverseSequence(0, 1)
+
+    # The largest of the scores is taken out, so that all factors are at most 1.
+    table = ops.concat((transitions, start.expand_dims(0), end.expand_dims(0)), 0)     # (K + 2, K)
+    top = largest_of(table.reshape(-1))                          # (1,)
+    factors = ops.exp(table - top)
+    step = factors[:num_tags]                                    # (K, K)
+    steps = ops.concat((step, ops.transpose(step, (1, 0))), 0).reshape(2, num_tags, num_tags)
+    arrived = ops.broadcast_to(factors[num_tags:].expand_dims(1), (2, batch, num_tags))
+    potentials = ops.exp(emissions)                              # (L, B, K)
+    both = ops.concat((potentials, reverse(potentials, span)), 1).reshape(length, 2, batch, num_tags)
+    history, scales = _recursion(arrived, both, steps)
+
+    sides = ops.Split(1, 2)(history)
+    forward = sides[0].reshape(length, batch, num_tags) * potentials
+    backward = reverse(sides[1].reshape(length, batch, num_tags), span)
+    joint = forward * backward                                   # (L, B, K)
+    found = sum_of(joint)                                        # (L, B, 1)
+    total = ops.select(found > 0.0, found, ones_like(found))     # keeps finite what is void
+
+    # Every second position has a scale, the others 1.
+    scale = ops.Split(1, 2)(scales)[0].reshape(length // 2, 1, batch, 1)
+    scale = ops.select(scale > 0.0, scale, ones_like(scale))
+    scale = ops.concat((ones_like(scale), scale), 1).reshape(length, batch, 1)
+    logs = ((ops.log(ops.select(followed, scale, total)) + top) * live).sum(0)[:, 0]   # (B,)
+    log_normalizer = logs + top * ops.minimum(lengths, 1).astype(ms.float32)
+
+    weight = live / total                                        # (L, B, 1)
+    marginals = joint * weight
+
+    # pairs of t: forward[t](i) / scale[t] * step(i, j) * (potentials * backward)[t + 1](j) / total[t + 1]
+    left = forward[:-1] / scale[:-1] * weight[1:]                # (L-1, B, K)
+    onward = potentials * backward                               # (L, B, K)
+    pairs = ops.bmm(ops.transpose(left, (1, 2, 0)), ops.transpose(onward[1:], (1, 0, 2))) * step   # (B, K, K)
+
+    # What arrives anywhere, tag by tag: the first position has no sum that could have lost anything.
+    _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, num_tags))   # (K,)
+    if usable is not None:
+        arriving = ops.select(usable, arriving, ones_like(arriving))
+    found = ops.select(real, found, ones_like(found))
+    reliable = ops.minimum(smallest_of(arriving), smallest_of(found)) >= SMALLEST
+    return log_normalizer, marginals[:given_length], pairs, onward[:given_length], reliable

@@ -1,0 +1,227 @@
+"""The command line of `infer.py`: text in, tags out."""
+
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('infer.py'))
+
+import argparse
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from ms_crf.arguments import Parser
+from ms_crf.device import NAMES, choose
+from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.files import check_writable, text_writer
+from ms_crf.models.tasks import MOST_NBEST
+from ms_crf.runs.records import newest, read_config
+from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
+from ms_crf.text.dataset import Scores
+from ms_crf.text.stream import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
+from ms_crf.text.writers import Writer
+
+from tqdm import tqdm
+
+RUNS = 'runs'
+
+
+def parser():
+    width = min(110, shutil.get_terminal_size().columns)
+    made = Parser(prog='infer.py', add_help=False,
+                  formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
+                  description='Tags text with a model that train.py has made. Without arguments it takes the newest '
+                              'run in runs/, and asks for sentences on a terminal or reads standard input.')
+    group = made.add_argument_group('Model')
+    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
+    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+    group.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: auto)')
+    group = made.add_argument_group('Input')
+    group.add_argument('--text', metavar='TEXT', help='one sentence')
+    group.add_argument('--input', metavar='FILE', help='file to tag, also .gz (default: standard input)')
+    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
+                       help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
+                            'line; auto goes by the name of the file (default: auto)')
+    group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
+                       help='columns of conll, from 0, or from -1 backwards; the tag is read for --score only '
+                            '(default: 0,-1)')
+    group.add_argument('--chars', action=argparse.BooleanOptionalAction,
+                       help='each character is a token, not each word (default: as the model was trained)')
+    group.add_argument('--strict', action='store_true',
+                       help='stop at a line that is not UTF-8; otherwise it is reported and tagged with replacement '
+                            'characters')
+    group = made.add_argument_group('Output')
+    group.add_argument('--output', metavar='FILE', help='file to write (default: standard output)')
+    group.add_argument('--format', choices=FORMATS,
+                       help='text: the line with what was found in brackets; conll: the columns and the tag; json: an '
+                            'object a sentence (default: text)')
+    group.add_argument('--confidence', action=argparse.BooleanOptionalAction,
+                       help='posteriors of tags and entities (default: in json)')
+    group.add_argument('--nbest', metavar='N', type=int, default=0,
+                       help='add the N likeliest taggings of each sentence; in json (default: 0)')
+    group.add_argument('--score', action='store_true',
+                       help='compare with the tags in the input and print the table of scores; tagged sentences are '
+                            'then written only where --output names a file')
+    group.add_argument('--help', '-h', action='help', help='show this and stop')
+    return made
+
+
+def _columns(text, with_gold):
+    try:
+        columns = tuple(int(part) for part in text.split(','))
+    except ValueError:
+        columns = ()
+    if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
+        raise OptionError(f'--columns must be a number or two like 0,-1, got {text!r}')
+    if with_gold and len(columns) < 2:
+        raise OptionError(f'--columns must name the tag beside the token for --score, like 0,-1, got {text!r}')
+    return columns if with_gold else columns[:1]
+
+
+class _Command:
+    """One call of infer.py: its arguments, checked as far as they can be before the model is loaded."""
+
+    def __init__(self, parsed):
+        self.parsed = parsed
+        if parsed.run and parsed.mindir:
+            raise OptionError('--run and --mindir name two models, expected one of them')
+        if parsed.text is not None and parsed.input:
+            raise OptionError('--text and --input name two inputs, expected one of them')
+        if not 0 <= parsed.nbest <= MOST_NBEST:
+            raise OptionError(f'--nbest must be from 0 to {MOST_NBEST}, got {brief(parsed.nbest)}')
+        self.format = parsed.format or TEXT
+        if parsed.nbest and self.format != JSON:
+            raise OptionError(f'--nbest needs --format json, got {self.format}')
+        self.columns = _columns(parsed.columns, parsed.score)
+        self.name = parsed.input or '-'
+        self.kind = parsed.input_format if parsed.input_format != 'auto' else format_of(self.name)
+        if parsed.text is not None:
+            self.kind = TEXT
+        if parsed.score and self.kind == TEXT:
+            raise OptionError('--score needs tags in the input, got text; name a column file or JSON lines with '
+                              '--input, or add --input-format conll')
+        if self.name != '-' and not Path(self.name).is_file():
+            raise CorpusError(self.name, None, 'no such file')
+        if parsed.output:
+            check_writable(parsed.output)
+        self.interactive = parsed.text is None and self.name == '-' and sys.stdin.isatty() and not parsed.output
+        self.scores = None
+
+    def load(self):
+        path = self.parsed.mindir or self.parsed.run or newest(RUNS)
+        if self.parsed.mindir or read_config(path)['model'] != 'hmm':        # which needs no MindSpore
+            choose(self.parsed.device, 'infer.py')
+        if sys.stderr.isatty():
+            print(f'loading {path}', file=sys.stderr, flush=True)
+        self.tagger = Tagger.load(path)
+        self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
+        given = self.parsed.confidence
+        self.confidence = self.format == JSON and self.tagger.gives_confidences if given is None else given
+        colour = self.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
+        self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.confidence, colour)
+        self.tagger.check(self.confidence, self.parsed.nbest)
+
+    def run(self):
+        if self.interactive:
+            self._talk()
+            return
+        if self.parsed.text is not None:
+            items = [item_of_text(1, self.parsed.text, self.characters)]
+        else:
+            lines = numbered(open_lines(self.name), self._input_name(), self.parsed.strict, _report)
+            items = read(lines, self._input_name(), self.kind, self.characters, self.columns)
+        with _output(self.parsed.output, not self.parsed.score) as write, self._bar() as bar:
+            for chunk in _chunks(items):
+                self._tag(chunk, write)
+                bar.update(len(chunk))
+            if self.parsed.score and not (self.scores and self.scores.result.tokens):
+                raise CorpusError(self._input_name(), None, 'expected tagged sentences, got none')
+        for line in self.scores.lines() if self.scores else ():
+            print(line)
+
+    def _input_name(self):
+        return 'standard input' if self.name == '-' else self.name
+
+    def _bar(self):
+        hidden = self.parsed.text is not None or (not self.parsed.output and sys.stdout.isatty())
+        return tqdm(unit='sentences', leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
+
+    def _tag(self, items, write):
+        found = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
+        if self.parsed.score:
+            self._score(items, found)
+        write(''.join(self.writer.lines(item, tagged) for item, tagged in zip(items, found)))
+
+    def _score(self, items, found):
+        if self.scores is None:
+            self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self._input_name())
+        self.scores.add([item.line for item in items], [item.gold for item in items], [tagged.tags for tagged in found])
+
+    def _talk(self):
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  that lines can be edited
+        print('a sentence a line; an empty line or Ctrl-D ends', file=sys.stderr)
+        while True:
+            try:
+                with console.handling(console.interrupt):        # which leaves the terminal as it was
+                    text = input('> ')
+            except EOFError:
+                print()
+                return
+            except UnicodeDecodeError:
+                print('expected UTF-8', file=sys.stderr)
+                continue
+            if not text.strip():
+                return
+            self._tag([item_of_text(1, text, self.characters)], _print)
+
+
+def _print(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _report(message):
+    console.say(f'infer.py: {message}')
+
+
+def _chunks(items):
+    """Lists of items: as many as are worth sorting by length, or as have arrived so far."""
+    chunk, tokens = [], 0
+    for item in items:
+        if isinstance(item, Item):
+            chunk.append(item)
+            tokens += len(item.tokens)
+        if chunk and (item is None or len(chunk) == CHUNK or tokens >= CHUNK_TOKENS):
+            yield chunk
+            chunk, tokens = [], 0
+    if chunk:
+        yield chunk
+
+
+@contextlib.contextmanager
+def _output(name, shown):
+    """A function that writes text: to a file, which gets its name when all is written, or to standard output."""
+    if not name:
+        yield _print if shown else lambda _: None
+        return
+    with text_writer(name) as write:
+        yield write
+
+
+def main(arguments=None):
+    """Runs the command; returns its exit status."""
+    return console.run('infer.py', lambda: _infer(sys.argv[1:] if arguments is None else arguments))
+
+
+def _infer(arguments):
+    parsed = parser().parse_args(arguments)
+    # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
+    sys.stdout.reconfigure(encoding='utf-8', errors='backslashreplace')
+    command = _Command(parsed)
+    command.load()
+    command.run()
+    return 0

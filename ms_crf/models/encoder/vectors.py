@@ -1,0 +1,122 @@
+"""The vectors of pieces, by an encoder in compiled graphs of fixed shapes; kept in a folder, if one is named."""
+
+import contextlib
+import hashlib
+import os
+from pathlib import Path
+
+from ms_crf.environment import VERSION
+from ms_crf.errors import CorpusError
+from ms_crf.models.encoder.windows import pack
+from ms_crf.models.graph_calls import graph_call
+
+import mindspore as ms
+import numpy as np
+
+SHORTEST = 64              # row; the next lengths are twice as long, four times, ...
+PIECES = 512               # of a batch; 1,024 would be some 4 % faster and take twice the memory
+WORTH = 20_000             # pieces: so many are worth a graph of shorter rows, 1 s against 20 to 50 µs a piece
+
+
+class Reader:
+    """Computes vectors: windows are packed into rows of few lengths, which are all that is compiled.
+
+    Args:
+        encoder: an `Encoder`.
+        checksum: of the encoder's files; vectors in a folder go under it.
+        folder: where vectors are kept; None for nowhere.
+    """
+
+    def __init__(self, encoder, checksum='', folder=None):
+        self.encoder, self.checksum, self.folder = encoder, checksum, folder and Path(folder)
+        self._lengths = set()
+        if self.folder is not None:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CorpusError(folder, None, f'expected a folder to keep vectors in: {error.strerror}') from None
+
+        @ms.jit
+        def read(ids, windows, positions):
+            return encoder.packed(ids, windows, positions)
+
+        self._read = read
+
+    def vectors(self, encoded, done=None):
+        """(pieces, width) of all pieces of a corpus.
+
+        Args:
+            encoded: `Pieces`.
+            done: is called with the number of windows that were read, after each batch.
+        """
+        shape = len(encoded.ids), self.encoder.width
+        if self.folder is None:
+            table = np.zeros(shape, np.float32)
+            for first, vectors in self._read_windows(encoded, done):
+                table[first:first + len(vectors)] = vectors
+            return table
+        key = hashlib.sha256(f'{self.checksum} {VERSION} {ms.get_context("device_target")}'.encode())
+        for array in (encoded.ids, encoded.windows):
+            key.update(array.tobytes())
+        path = self.folder / f'{key.hexdigest()[:32]}.npy'
+        if not os.path.exists(path):
+            self._keep(path, shape, self._read_windows(encoded, done))
+        return _kept(path, shape)
+
+    def _read_windows(self, encoded, done):
+        """(place of the first of them, vectors) of the pieces that each window supplies."""
+        for length, numbers in self._plan(encoded.window_lengths):
+            packed = pack(encoded.window_lengths[numbers], length)
+            rows = 1 if len(packed) == 1 else max(PIECES // length, 1)           # a sentence alone should not wait
+            for start in range(0, len(packed), rows):
+                some = [numbers[row] for row in packed[start:start + rows]]
+                *arrays, begins = encoded.packed_batch(some, (rows, length))
+                with graph_call():
+                    found = self._read(*map(ms.Tensor, arrays)).asnumpy()
+                for number, row, place in begins:
+                    begin, _, first, last = encoded.windows[number].tolist()
+                    yield first, found[row, place + first - begin:place + last - begin]
+                if done is not None:
+                    done(len(begins))
+
+    def _plan(self, lengths):
+        """(length of rows, numbers of the windows that go into such), the shortest first."""
+        if not len(lengths):
+            return
+        sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
+        numbers = np.zeros(0, np.int64)
+        for size in np.unique(sizes):
+            numbers = np.concatenate((numbers, np.flatnonzero(sizes == size)))
+            if size in self._lengths or size == sizes.max() or lengths[numbers].sum() >= WORTH:
+                self._lengths.add(size)
+                yield int(size), numbers
+                numbers = numbers[:0]
+
+    def _keep(self, path, shape, parts):
+        draft = path.with_name(f'.{path.name}.{os.getpid()}')
+        try:
+            with open(draft, 'wb') as file:
+                np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
+                begin = file.tell()
+                for first, vectors in parts:
+                    file.seek(begin + 4 * first * shape[1])
+                    file.write(np.ascontiguousarray(vectors, '<f4'))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, path)
+        except OSError as error:
+            raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def _kept(path, shape):
+    try:
+        found = np.load(path, mmap_mode='r' if shape[0] else None, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise CorpusError(path, None, f'expected vectors as train.py keeps them: {error}; delete the file') from None
+    if found.shape != shape or found.dtype != np.float32:
+        raise CorpusError(path, None, f'expected vectors {shape} of float32, got {found.shape} of {found.dtype}; '
+                                      'delete the file')
+    return found

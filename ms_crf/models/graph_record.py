@@ -1,0 +1,242 @@
+"""The record beside an exported graph: the pair is found to belong together, and replaced together."""
+
+import hashlib
+import json
+import math
+import os
+import stat
+from pathlib import Path
+
+from ms_crf import files
+from ms_crf.crf.constraints import allowed_transitions
+from ms_crf.errors import CorpusError
+from ms_crf.memory import check_memory
+from ms_crf.models.graph_input import PieceGraphInput, WordGraphInput
+from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
+from ms_crf.runs.checksums import checksum
+from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
+from ms_crf.text.schemes import PLAIN, SCHEMES
+
+FORMAT = 1
+_OWN, _NEXT = 'record_sha256', 'next'            # of what is in the record; the record of the graph that comes next
+
+
+def record_of(path):
+    """Name of the record beside a graph."""
+    return Path(path).with_suffix('.json')
+
+
+def outputs_of(output, num_tags, static=None):
+    """Names, types and shapes of the graph's outputs."""
+    batch, length = static or (None, None)
+    before = length - 1 if static else None
+    paths = {'paths': ('int32', (batch, length)), 'scores': ('float32', (batch,))}
+    return {
+        PATHS: paths,
+        CONFIDENCES: {**paths, 'posteriors': ('float32', (batch, length)),
+                      'given_before': ('float32', (batch, length, num_tags))},
+        EMISSIONS: {'score': ('float32', (batch, num_tags)), 'history': ('int64', (before, batch, num_tags))},
+    }[output]
+
+
+def digest_of(record):
+    """SHA-256 of a record's contents, however they are laid out in the file."""
+    contents = {key: value for key, value in record.items() if key not in (_OWN, _NEXT)}
+    return hashlib.sha256(json.dumps(contents, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
+
+
+# Writing
+
+def check_target(path):
+    """Raises CorpusError unless a graph of this name and its record could be written, over others of theirs at most."""
+    for target in (Path(path), record_of(path)):
+        files.check_writable(target)
+        if files.is_written_through(target):
+            raise CorpusError(target, None, 'expected the name of a file to write, got something else, which a graph '
+                                            'and its record can not be; choose another --output')
+    name = record_of(path)
+    if name.exists() and _is_record(name) is None:
+        raise CorpusError(name, None, 'expected nothing, or the record of an earlier export, got another file, which '
+                                      'would be overwritten; choose another --output')
+    if name.name in (CONFIG, VOCABULARY, SCORES, CHECKSUMS) and (name.parent / CONFIG).exists() \
+            and _is_record(name.parent / CONFIG) is None:
+        raise CorpusError(name, None, f'expected a name that no file of a run has, got one beside {CONFIG}; choose '
+                                      'another --output')
+
+
+def _is_record(path):
+    """What is in a file if it is the record of a graph, of whatever version; None otherwise."""
+    try:
+        record = json.loads(path.read_text(encoding='utf-8'))
+    except (OSError, ValueError, RecursionError):
+        return None
+    keys = ('format', 'graph', 'sha256', 'inputs', 'outputs')
+    return record if isinstance(record, dict) and all(key in record for key in keys) else None
+
+
+def replace_pair(path, draft, record):
+    """Gives a new graph and its record their names, so that after a crash at any moment the two belong together.
+
+    Where there is a pair already, its record first gets the new one into it, under "next"; whichever graph is found
+    then, `read_record` knows it.
+
+    Args:
+        path: of the graph.
+        draft: the file with the new graph.
+        record: everything but the checksums.
+    """
+    name = record_of(path)
+    record = json.loads(json.dumps({**record, 'sha256': checksum([draft])}))     # tuples become lists
+    record[_OWN] = digest_of(record)
+    former = _is_record(name) if name.exists() and Path(path).exists() else None
+    if former is not None:
+        former = _belonging(former, checksum([path]))
+    _write(name, record if former is None else {**former, _NEXT: record})
+    with files.whole(path) as place, files.faults_named(path):
+        os.replace(draft, place)
+    if former is not None:
+        _write(name, record)
+
+
+def _belonging(record, digest):
+    """Of a record and the one in it, that which the graph of this checksum was written with, by itself, or None."""
+    for found in (record, record.get(_NEXT)):
+        if isinstance(found, dict) and found.get('sha256') == digest:
+            return {key: value for key, value in found.items() if key != _NEXT}
+    return None
+
+
+def _write(path, record):
+    files.write_text(path, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
+
+
+# Reading
+
+def read_record(path):
+    """The record of a graph and what it is given; raises CorpusError if anything of it is wrong."""
+    name = record_of(path)
+    record = _read(name, Path(path).name)
+    _check_whole(name, record)
+    if record.get('format') != FORMAT:
+        raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
+                                      'export again')
+    kind = _kind_of(path)
+    if kind != 'a file':
+        raise CorpusError(path, None, f'expected a graph made by ms_crf.export, got {kind}' if kind
+                          else 'no such file; expected a graph made by ms_crf.export')
+    found = _belonging(record, checksum([path]))
+    given = _check(name, found or record)
+    if found is None:
+        raise CorpusError(path, None, f'expected the graph that {name} was written with, got another or a damaged one; '
+                                      'copy both files again, or export again')
+    return found, given
+
+
+def _kind_of(path):
+    """'a file', 'a folder' or 'no file'; None if there is nothing."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return None
+    return 'a file' if stat.S_ISREG(mode) else 'a folder' if stat.S_ISDIR(mode) else 'what is no file'
+
+
+def _read(name, graph):
+    kind = _kind_of(name)
+    if kind is None:
+        raise CorpusError(name, None, f'no such file; expected the record beside {graph}; copy both files, or export '
+                                      'again')
+    if kind != 'a file':
+        raise CorpusError(name, None, f'expected JSON as ms_crf.export writes it: this is {kind}')
+    record = files.parse_json(name, files.read_whole(name, 'no such file'), 'ms_crf.export')
+    if not isinstance(record, dict):
+        raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
+                                      'export again')
+    return record
+
+
+def _check_whole(name, record):
+    """Raises CorpusError if the record, or the one in it, is not as it was written; earlier ones can't tell."""
+    for part in (record, record.get(_NEXT, {})):
+        try:
+            right = isinstance(part, dict) and (_OWN not in part or part[_OWN] == digest_of(part))
+        except RecursionError:
+            right = False
+        if not right:
+            raise CorpusError(name, None, 'expected the record as ms_crf.export wrote it, got an edited or damaged '
+                                          'one; copy it again, or export again')
+
+
+def _check(name, record):
+    """What a graph is given by its record; raises CorpusError if anything of it can't be."""
+    for key, values in (('scheme', SCHEMES), ('found_scheme', SCHEMES), ('output', (PATHS, CONFIDENCES, EMISSIONS))):
+        if not isinstance(record.get(key), str) or record[key] not in values:
+            raise CorpusError(name, None, f'expected "{key}" to be one of {", ".join(values)}, '
+                                          f'got {_short(record.get(key))}')
+    static = record.get('static', ())
+    if static is not None and not (isinstance(static, list) and len(static) == 2
+                                   and all(type(size) is int and size > 0 for size in static)):
+        raise CorpusError(name, None, 'expected "static" to be batch and length or null, got '
+                                      + (_short(static) if 'static' in record else 'none'))
+    try:
+        given = (PieceGraphInput if 'tokenizer' in record else WordGraphInput).from_json(record)
+        inputs = given.inputs(static)
+        check_room(given, static, f'a batch of "static" {_short(static)}' if static else 'a batch of one row')
+    except CorpusError:
+        raise
+    except ValueError as error:
+        raise CorpusError(name, None, str(error).splitlines()[0]) from None
+    outputs = outputs_of(record['output'], len(given.vocabulary.tags), static)
+    for key, wanted in (('inputs', [(axis, 'int32', list(shape)) for axis, shape in inputs.items()]),
+                        ('outputs', [(axis, kind, list(shape)) for axis, (kind, shape) in outputs.items()])):
+        found = record.get(key)
+        found = [tuple(entry.get(part) for part in ('name', 'type', 'shape')) if isinstance(entry, dict) else None
+                 for entry in found] if isinstance(found, list) else None
+        if found != wanted:
+            first = next((pair for pair in zip(wanted, found or []) if pair[0] != pair[1]), None)
+            raise CorpusError(name, None, f'expected "{key}" to be {", ".join(entry[0] for entry in wanted)}'
+                              + (f', and {first[0][0]} to be {first[0][1]} of shape {first[0][2]}, got '
+                                 f'{_short(first[1])}' if first else f', got {_short(record.get(key))}'))
+    return given
+
+
+def check_room(given, static, what):
+    """Raises ValueError if a batch has no place in memory.
+
+    Args:
+        given: `WordGraphInput` or `PieceGraphInput`.
+        static: its (batch, length); None for one of any size, which is counted as one row of one token.
+        what: the subject of the message.
+    """
+    shapes = [*given.inputs(static).values(), (*(static or (1, 1)), len(given.vocabulary.tags))]
+    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what)
+
+
+def _short(value):
+    try:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):
+        text = type(value).__name__
+    return text if len(text) <= 60 else text[:57] + '...'
+
+
+def check_against(name, given, shapes, scheme):
+    """Raises CorpusError unless a record is of a graph with parameters of these shapes.
+
+    Args:
+        name: of the record.
+        given: what `read_record` gave.
+        shapes: of the graph's parameters by name.
+        scheme: of the tags.
+    """
+    for ending, what, size, exact in [('.projection.bias', 'tags', len(given.vocabulary.tags), True), *given.tables()]:
+        rows = [shape[0] for parameter, shape in shapes.items() if parameter.endswith(ending) and shape]
+        if len(rows) == 1 and (rows[0] != size if exact else rows[0] < size):
+            most = '' if exact else 'at most '
+            raise CorpusError(name, None, f'expected {most}{rows[0]:,} {what}, as the graph has, got {size:,}; copy '
+                                          'both files again, or export again')
+    if scheme != PLAIN:
+        try:
+            allowed_transitions(scheme, given.vocabulary.tags)
+        except ValueError as error:
+            raise CorpusError(name, None, f'expected "tags" that fit "scheme": {error}') from None

@@ -1,0 +1,350 @@
+"""The hidden Markov model, in NumPy: likelihoods, posteriors, best paths, and learning with tags and without.
+
+Everything is computed in logarithms, on many sequences at a time. Shapes: L length, B sequences of a batch, S states.
+"""
+
+from itertools import chain
+from typing import NamedTuple
+
+from ms_crf.memory import check_memory
+from ms_crf.models.hmm.hmm_input import (
+    check_arrays,
+    check_count,
+    check_number,
+    check_pairs,
+    check_parallel,
+    check_states,
+    check_symbols,
+    check_tables,
+    generator_of,
+    join_symbols,
+    several,
+)
+from ms_crf.models.hmm.recursions import Batch, batches, top
+from ms_crf.models.hmm.symbols import count_words
+
+import numpy as np
+
+
+class Fit(NamedTuple):
+    """What `HMM.baum_welch` has done."""
+
+    history: list              # log likelihood of the observations before each step, and after the last
+    converged: bool            # whether it stopped by itself, not at the limit of steps
+    histories: list            # of all random starts
+
+
+class HMM:
+    """A hidden Markov model with discrete observations, from arrays or to be learned.
+
+    `HMM(start, transition, emission)` is a model; `HMM().fit(sentences, tags)` counts one, and
+    `HMM().baum_welch(observations, states)` finds one without tags. All methods take one sequence, or a list of them
+    and give back a list or an array of what one sequence would give. A sequence is an array or list of symbols, 0 to
+    V - 1; after `fit` a list of tokens.
+
+    Args:
+        start: (S,), how likely each state is at first.
+        transition: (S, S), entry (i, j) from state i to state j.
+        emission: (S, V), each symbol in each state.
+        end: (S,), how likely each state is at last, as a factor; None for 1 everywhere.
+        log: whether these are logarithms. Otherwise start and rows have to add up to 1.
+    """
+
+    def __init__(self, start=None, transition=None, emission=None, end=None, log=False):
+        self.states, self.words = None, None
+        self.log_start = None
+        if any(array is not None for array in (start, transition, emission, end)):
+            self._set(*check_arrays(start, transition, emission, end, log))
+
+    def _set(self, log_start, log_transition, log_emission, log_end):
+        self.log_start, self.log_transition = log_start, log_transition
+        self.log_emission, self.log_end = log_emission, log_end
+
+    # What a model says of sequences
+
+    def log_prob(self, states):
+        """Log probability of state sequences in the plain Markov chain: start and transitions alone."""
+        self._check_learned()
+        many, sequences = several(states, name='states')
+        chains = [self._indices(sequence, number) for number, sequence in enumerate(sequences)]
+        found = [self.log_start[chain[0]] + self.log_transition[chain[:-1], chain[1:]].sum() if len(chain) else 0.0
+                 for chain in chains]
+        return np.array(found) if many else float(found[0])
+
+    def log_likelihood(self, observations, backward=False):
+        """Log probability of observations, by the forward recursion or by the backward one, which agree."""
+        many, found = self._each(observations, lambda batch: batch.backward_likelihood() if backward
+                                 else batch.forward_likelihood(), 0.0)
+        return np.array(found) if many else float(found[0])
+
+    def forward(self, observations):
+        """Log probability of the observations up to each position and the state there, (L, S)."""
+        many, found = self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
+        return found if many else found[0]
+
+    def backward(self, observations):
+        """Log probability of the observations behind each position given the state there, (L, S)."""
+        many, found = self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
+        return found if many else found[0]
+
+    def posteriors(self, observations, pairs=True):
+        """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other.
+
+        Args:
+            observations: as everywhere; one that is impossible in the model has no posteriors and raises ValueError.
+            pairs: False for those of states alone, which takes S times less memory.
+        """
+        def work(batch):
+            _check_possible(batch)
+            singles = batch.split(batch.posteriors())
+            return zip(singles, batch.split(batch.pairs(), 1)) if pairs else singles
+
+        many, found = self._each(observations, work, (self._nothing(1), self._nothing(2)) if pairs
+                                 else self._nothing(1), pairs)
+        return found if many else found[0]
+
+    def viterbi(self, observations):
+        """(best states, log probability of them and the observations); the lowest state of equals, from the end on.
+
+        Where the probability is -inf, no states could have given the observations, and those that are named mean
+        nothing.
+        """
+        names = None if self.states is None else np.fromiter(self.states, object, len(self.states))
+
+        def work(batch):
+            states, scores = batch.viterbi()
+            if names is None:
+                return zip(batch.split(states), scores.tolist())
+            joined = names[states.T[batch.live.T]].tolist()
+            ends = np.cumsum(batch.lengths)
+            begins = ends - batch.lengths
+            return zip([joined[begin:end] for begin, end in zip(begins.tolist(), ends.tolist())], scores.tolist())
+
+        many, found = self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
+        return found if many else found[0]
+
+    def sample(self, length, seed=0):
+        """(states, observations), both (length,), drawn from a model that was made from arrays."""
+        self._check_learned()
+        if self.words is not None:
+            raise ValueError('sample needs a model made from arrays: words can not be drawn from classes of shapes')
+        length = check_count(length, 'length', 0)
+        check_memory(32 * length, f'a sample of length {length:,}')
+        generator = generator_of(seed)
+        start, transition, emission = (_sums(logs) for logs in (
+            self.log_start, self.log_transition, self.log_emission))
+        states, observations = np.zeros((2, length), np.int64)
+        row = start
+        for place, (first, second) in enumerate(generator.random((length, 2))):
+            if not row[-1] > 0:
+                raise ValueError('sample needs a model with a way on, got one that ends in a state without any')
+            states[place] = np.searchsorted(row, first * row[-1], 'right')
+            symbols = emission[states[place]]
+            if not symbols[-1] > 0:
+                raise ValueError(f'sample needs a model with symbols in each state, got none in state {states[place]}')
+            observations[place] = np.searchsorted(symbols, second * symbols[-1], 'right')
+            row = transition[states[place]]
+        return states, observations
+
+    # Learning
+
+    def fit(self, sentences, tags, add=0.1, states=None):
+        """Counts a model of words: transitions and words of each tag, with `add` added to every count.
+
+        A word that was not seen is taken for its shape: endings, capitals, digits; how likely each shape is with
+        each tag is learned from the words that were seen once.
+
+        Args:
+            sentences: lists of tokens.
+            tags: for each sentence the tag of each token.
+            add: above 0.
+            states: all tags, in the order of the states; None for those that occur, sorted.
+        """
+        value = check_number(add, 'add')
+        if not value > 0:
+            raise ValueError(f'add must be above 0, got {add}')
+        sentences, tags = check_parallel(sentences, tags)
+        states, numbers = check_states(states, tags)
+        every = [np.array([numbers[tag] for tag in row], np.int64) for row in tags]
+        words = len(set(chain.from_iterable(sentences)))
+        check_tables(len(states), words, 'take fewer tags or words')
+        paths = [path for path in every if len(path)]
+        size = len(states)
+        start = np.bincount([path[0] for path in paths], minlength=size) + add
+        end = np.bincount([path[-1] for path in paths], minlength=size) + add
+        steps = np.concatenate([path[:-1] * size + path[1:] for path in paths])
+        transition = np.bincount(steps, minlength=size * size).reshape(size, size) + add
+        with np.errstate(all='ignore'):
+            # From each state the sentence ends or goes on.
+            leaving = transition.sum(1) + end
+            words, table = count_words(sentences, every, size, add)
+            tables = (np.log(start / start.sum()), np.log(transition / leaving[:, None]), table,
+                      np.log(end / leaving))
+        if not all(np.isfinite(array).all() for array in tables):
+            raise ValueError(f'add must leave every probability above 0, in 64 bits, got {add}')
+        self.states, self.words = states, words
+        self._set(*tables)
+        return self
+
+    def baum_welch(self, observations, states=None, symbols=None, steps=100, tolerance=1e-4, starts=4, seed=0):
+        """Finds a model by expectation maximisation: the likelihood never falls.
+
+        A model that has arrays already goes on from these, otherwise the best of several random starts is kept.
+
+        Args:
+            observations: a sequence of symbols or a list of them.
+            states: how many; None where there are arrays.
+            symbols: how many; None for the largest that occurs and all below it.
+            steps: at most.
+            tolerance: it stops when a step adds less to the log likelihood.
+            starts: number of random starts.
+            seed: of these.
+
+        Returns:
+            `Fit`: history of the log likelihood, whether it has converged, and the histories of all starts.
+        """
+        if self.words is not None:
+            raise ValueError('baum_welch needs symbols, got a model of words; make another with HMM()')
+        steps, starts = check_count(steps, 'steps', 0), check_count(starts, 'starts', 1)
+        tolerance, generator = check_number(tolerance, 'tolerance'), generator_of(seed)
+        symbols = None if symbols is None else check_count(symbols, 'symbols', 1)
+        states = None if states is None else check_count(states, 'states', 1)
+        _, sequences = several(observations)
+        if self.log_start is not None:
+            for name, value, known in (('states', states, len(self.log_start)),
+                                       ('symbols', symbols, self.log_emission.shape[1])):
+                if value not in (None, known):
+                    raise ValueError(f'{name} must be {known} as in the arrays, or None, got {value}')
+            symbols = self.log_emission.shape[1]
+        sequences = [check_symbols(sequence, number, symbols) for number, sequence in enumerate(sequences)]
+        if not sum(map(len, sequences)):
+            raise ValueError('observations must hold a symbol, got none')
+        if self.log_start is not None:
+            models = [self]
+        else:
+            if states is None:
+                raise ValueError('states must be a number from 1 where there are no arrays, got None')
+            symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
+            check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
+            models = (_random_model(generator, states, symbols) for _ in range(starts))
+        best, histories = None, []
+        for model in models:
+            history, converged = _climb(model, sequences, steps, tolerance)
+            histories.append(history)
+            if best is None or history[-1] > best[1][-1]:
+                best = model, history, converged
+        chosen = best[0]
+        self._set(chosen.log_start, chosen.log_transition, chosen.log_emission, chosen.log_end)
+        return Fit(*best[1:], histories)
+
+    # Batches
+
+    def _nothing(self, axes):
+        """What an empty sequence has instead of (L, S) or (L - 1, S, S)."""
+        self._check_learned()
+        return np.zeros((0,) + (len(self.log_start),) * axes)
+
+    def _check_learned(self):
+        if self.log_start is None:
+            raise ValueError('the model is empty; give it arrays, or call fit or baum_welch first')
+
+    def _indices(self, states, number):
+        if self.states is None:
+            return check_symbols(states, number, len(self.log_start), 'state')
+        numbers = {state: index for index, state in enumerate(self.states)}
+        for place, state in enumerate(states):
+            if getattr(state, '__hash__', None) is None or state not in numbers:
+                raise ValueError(f'sequence {number} must hold states of the model, got {state!r:.40} at position '
+                                 f'{place}')
+        return np.array([numbers[state] for state in states], np.int64)
+
+    def columns_of(self, sequences):
+        """The column of each observation in the table of emissions, of all sequences one after the other."""
+        if self.words is not None:
+            return self.words.columns(chain.from_iterable(sequences))
+        return join_symbols(sequences, self.log_emission.shape[1])
+
+    def batches(self, sequences):
+        """Numbers of sequences of similar lengths and a `Batch` of them; empty sequences are in none."""
+        table = np.ascontiguousarray(self.log_emission.T)
+        columns, lengths = self.columns_of(sequences), np.array(list(map(len, sequences)), np.int64)
+        begins = np.cumsum(lengths) - lengths
+        for numbers in batches(lengths):
+            count = lengths[numbers]
+            # Where the positions of these sequences are among all.
+            places = np.arange(count.sum()) + np.repeat(begins[numbers] - (np.cumsum(count) - count), count)
+            chosen = columns[places]
+            yield numbers, Batch(self.log_start, self.log_transition, self.log_end, table[chosen], count,
+                                 numbers), chosen
+
+    def _each(self, observations, work, empty, pairs=False):
+        """Whether there are several sequences, and what `work` gives for a `Batch`, in their order."""
+        self._check_learned()
+        many, sequences = several(observations, self.words is not None)
+        if pairs:
+            check_pairs(sequences, len(self.log_start))
+        found = [empty] * len(sequences)
+        with np.errstate(over='ignore'):         # a sum of logarithms below the least number is -inf
+            for numbers, batch, _ in self.batches(sequences):
+                for number, result in zip(numbers.tolist(), work(batch)):
+                    found[number] = result
+        return many, found
+
+
+def _check_possible(batch):
+    """Log likelihoods of the batch's sequences (B,); raises ValueError at one that the model can't give."""
+    found = batch.forward_likelihood()
+    if np.isneginf(found).any():
+        raise ValueError(f'sequence {batch.numbers[int(np.isneginf(found).argmax())]} is impossible in the model')
+    return found
+
+
+def _sums(logs):
+    """Probabilities added up along the rows, from logarithms of any size."""
+    largest = top(logs)
+    return np.exp(np.where(np.abs(largest) > 600, logs - largest, logs)).cumsum(-1)
+
+
+# Expectation maximisation
+
+def _random_model(generator, states, symbols):
+    model = HMM()
+    start, *rows = (generator.dirichlet(np.ones(width), count)
+                    for width, count in ((states, 1), (states, states), (symbols, states)))
+    model._set(np.log(start[0]), np.log(rows[0]), np.log(rows[1]), np.zeros(states))
+    return model
+
+
+def _climb(model, sequences, steps, tolerance):
+    """Steps of expectation maximisation on a model, which changes: (history, whether it has converged)."""
+    history = []
+    for _ in range(steps):
+        value, counts = _expect(model, sequences)
+        history.append(value)
+        if len(history) > 1 and history[-1] - history[-2] < tolerance:
+            return history, True
+        start, transition, emission = counts
+        with np.errstate(divide='ignore', invalid='ignore'):
+            rows = [np.log(array / array.sum(-1, keepdims=True)) for array in (start, transition, emission)]
+        # A state that is never there, or never before another, keeps what it had.
+        old = model.log_start, model.log_transition, model.log_emission
+        rows = [np.where(np.isnan(new), before, new) for new, before in zip(rows, old)]
+        model._set(*rows, model.log_end)
+    history.append(_expect(model, sequences)[0])
+    return history, len(history) > 1 and history[-1] - history[-2] < tolerance
+
+
+@np.errstate(over='ignore')
+def _expect(model, sequences):
+    """Log likelihood of all sequences, and expected counts: of first states, of transitions, of symbols."""
+    states, symbols = model.log_emission.shape
+    value, start = 0.0, np.zeros(states)
+    transition, emission = np.zeros((states, states)), np.zeros((states, symbols))
+    for _, batch, seen in model.batches(sequences):
+        value += float(_check_possible(batch).sum())
+        weights = batch.posteriors()
+        start += weights[0].sum(0)
+        transition += batch.pair_counts()
+        flat = weights.swapaxes(0, 1)[batch.live.T]                                 # (positions, S)
+        emission += np.stack([np.bincount(seen, flat[:, state], symbols) for state in range(states)])
+    return value, (start, transition, emission)

@@ -1,0 +1,303 @@
+"""Batches of few fixed shapes: sentences in buckets of similar length, rows of length 0 as filler.
+
+No sentence is cut or left out. A static graph is compiled once for each bucket.
+"""
+
+import threading
+from typing import NamedTuple
+
+from ms_crf.models.words.vocabulary import PADDING, UNKNOWN
+
+import numpy as np
+
+BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
+TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs a padded token
+ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
+TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
+STEP = 32                  # the number of forms is a multiple of it
+
+
+class Shape(NamedTuple):
+    """Of a bucket's batches."""
+
+    length: int
+    rows: int
+    long_forms: int        # room for forms of any number of characters
+    short_forms: int       # for those of no more than half as many as are read at most
+
+    @property
+    def forms(self):
+        return self.long_forms + self.short_forms
+
+
+class Batch(NamedTuple):
+    """Arrays of one step; a form is a distinct word of the batch with its spelling."""
+
+    words: np.ndarray          # (forms,) distinct word ids, PADDING as filler
+    form_words: np.ndarray     # (forms,) place in `words` of each form's word
+    long_spellings: np.ndarray     # (long_forms, characters) ids
+    short_spellings: np.ndarray    # (short_forms, characters / 2) ids
+    places: np.ndarray         # (length, rows) place of each token's form
+    lengths: np.ndarray        # (rows,)
+    tags: np.ndarray           # (length, rows)
+
+    @property
+    def inputs(self):
+        """What the network reads, in the order of its arguments."""
+        return (self.words, self.form_words, self.long_spellings, self.short_spellings, self.places,
+                self.lengths)
+
+
+class Encoded:
+    """A corpus as ids.
+
+    Args:
+        sentences: lists of tokens.
+        vocabulary: a `Vocabulary`.
+        tags: for each sentence a list of tags; None where there are none.
+    """
+
+    def __init__(self, sentences, vocabulary, tags=None):
+        numbers = {}
+        self.tokens = [np.array([numbers.setdefault(token, len(numbers)) for token in tokens], np.int64)
+                       for tokens in sentences]
+        self.num_forms = len(numbers)
+        self.word_of = np.array([vocabulary.word_id(form) for form in numbers], np.int32)
+        self.spelling_of = vocabulary.spellings(list(numbers))
+        self.half = (vocabulary.char_length + 1) // 2
+        is_long = [len(form) > self.half for form in numbers]
+        self.is_long = np.array(is_long + is_long)       # by code, see `codes`
+        self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
+        self.tags = tags and [np.array(vocabulary.tag_ids(names), np.int32) for names in tags]
+
+    def word_counts(self):
+        """How often the word of each form occurs in the corpus: (forms,)."""
+        by_form = np.bincount(np.concatenate(self.tokens), minlength=self.num_forms)
+        return np.bincount(self.word_of, by_form)[self.word_of]
+
+    def codes(self, unknown=None):
+        """For each sentence the forms of its tokens, those that the unknown word stands for counted anew.
+
+        Args:
+            unknown: for each sentence which of its tokens are replaced, bools; None for none of them.
+        """
+        if unknown is None:
+            return self.tokens
+        return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
+
+
+def bucket_lengths(lengths):
+    """The lengths to pad to in training: as many as are worth compiling, chosen so that padding is least.
+
+    Args:
+        lengths: of all sentences.
+    """
+    distinct, counts = np.unique(lengths, return_counts=True)
+    return buckets(distinct.tolist(), counts, BUCKET_COST)
+
+
+def buckets(lengths, counts, cost, compiled=()):
+    """Which of some lengths to pad to, so that padded tokens and the cost of each length are least together.
+
+    Args:
+        lengths: in ascending order.
+        counts: how many sentences there are of each.
+        cost: of one more length, in padded tokens.
+        compiled: lengths that cost nothing.
+    """
+    by_length = dict.fromkeys(compiled, 0)
+    by_length.update(zip(lengths, counts.tolist()))
+    lengths = sorted(by_length)
+    below = np.cumsum([0, *(by_length[length] for length in lengths)]).tolist()
+    # least[j]: cost of putting the j shortest lengths into buckets, the last of which begins at last[j].
+    least, last = [0], [0]
+    for end, length in enumerate(lengths, 1):
+        costs = [least[start] + length * (below[end] - below[start]) for start in range(end)]
+        last.append(int(np.argmin(costs)))
+        least.append(costs[last[-1]] + cost * (length not in compiled))
+    chosen, end = [], len(lengths)
+    while end:
+        if below[end] > below[last[end]]:
+            chosen.append(lengths[end - 1])
+        end = last[end]
+    return chosen[::-1]
+
+
+class Batcher:
+    """Makes batches of a training; its shapes are made for one corpus and serve others too.
+
+    Args:
+        encoded: the corpus that the shapes are made for.
+        batch_size: rows of a batch.
+    """
+
+    def __init__(self, encoded, batch_size):
+        self.batch_size = batch_size
+        self.shapes = []
+        self._add_shapes(encoded, encoded.lengths)
+
+    def shapes_for(self, encoded):
+        """Shapes, shortest first, that all sentences of a corpus fit into."""
+        longer = encoded.lengths[encoded.lengths > self.shapes[-1].length]
+        if len(longer):
+            self._add_shapes(encoded, longer)
+        return self.shapes
+
+    def _add_shapes(self, encoded, lengths):
+        """Shapes for sentences of these lengths, of which encoded has some."""
+        shorter = self.shapes[-1].length if self.shapes else 0
+        for length in bucket_lengths(lengths):
+            rows = max(1, min(self.batch_size, self.batch_size * ROOM // length))
+            inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
+            inside = np.random.default_rng(0).permutation(inside)
+            sizes = []
+            for first in range(0, min(len(inside), 50 * rows), rows):
+                forms = np.unique(np.concatenate([encoded.tokens[number] for number in inside[first:first + rows]]))
+                sizes.append((encoded.is_long[forms].sum(), len(forms)))
+            room = -(-np.quantile(sizes, 0.9, axis=0).astype(int) // STEP) * STEP   # most batches fit
+            long_forms, forms = np.clip(room, length, length * rows).tolist()
+            self.shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
+            shorter = length
+
+
+def plan(shapes, lengths, cut, generator=None):
+    """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
+
+    Args:
+        shapes: shortest first, that all sentences fit into.
+        lengths: of the sentences.
+        cut: a function of a shape and the sentences that fit into it, to their batches (shape, sentence numbers).
+        generator: a NumPy random generator, or None.
+    """
+    batches, shorter = [], -1
+    for shape in shapes:
+        inside = np.flatnonzero((lengths > shorter) & (lengths <= shape.length))
+        if generator is None:
+            inside = inside[np.argsort(lengths[inside], kind='stable')]
+        else:
+            inside = generator.permutation(inside)
+        batches += cut(shape, inside)
+        shorter = shape.length
+    if generator is not None:
+        batches = [batches[index] for index in generator.permutation(len(batches))]
+    return batches
+
+
+def cut_by_forms(encoded, codes, shape, numbers):
+    """Batches (shape, sentence numbers) of as many sentences as rows and room for forms allow.
+
+    Args:
+        encoded: the corpus.
+        codes: what `encoded.codes` gave.
+        shape: of the batches.
+        numbers: of the sentences.
+    """
+    batches, batch, seen = [], [], set()
+    for number in numbers:
+        new = set(codes[number].tolist())
+        grown = seen | new
+        full = (len(batch) == shape.rows or len(grown) > shape.forms
+                or encoded.is_long[list(grown)].sum() > shape.long_forms)
+        if batch and full:
+            batches.append((shape, np.array(batch)))
+            batch, grown = [], new
+        batch.append(number)
+        seen = grown
+    if batch:
+        batches.append((shape, np.array(batch)))
+    return batches
+
+
+def make_batch(encoded, shape, numbers, codes):
+    """The `Batch` of these sentences.
+
+    Args:
+        encoded: the corpus.
+        shape: one that they fit into.
+        numbers: of the sentences.
+        codes: what `encoded.codes` gave.
+    """
+    forms, flat = np.unique(np.concatenate([codes[number] for number in numbers]), return_inverse=True)
+    order = np.argsort(~encoded.is_long[forms], kind='stable')                      # long ones first
+    forms, flat = forms[order], np.argsort(order)[flat]
+    replaced, forms = np.divmod(forms, encoded.num_forms)
+    distinct, form_words = np.unique(np.where(replaced, UNKNOWN, encoded.word_of[forms]), return_inverse=True)
+    spellings = np.full((shape.forms, encoded.spelling_of.shape[1]), PADDING, np.int32)
+    spellings[:len(forms)] = encoded.spelling_of[forms]
+    batch = Batch(words=np.full(shape.forms, PADDING, np.int32), form_words=np.zeros(shape.forms, np.int32),
+                  long_spellings=spellings[:shape.long_forms],
+                  short_spellings=np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half]),
+                  places=np.zeros((shape.length, shape.rows), np.int32), lengths=np.zeros(shape.rows, np.int32),
+                  tags=np.zeros((shape.length, shape.rows), np.int32))
+    batch.words[:len(distinct)] = distinct
+    batch.form_words[:len(forms)] = form_words
+    lengths = encoded.lengths[numbers]
+    batch.lengths[:len(numbers)] = lengths
+    row, position = spread(lengths)
+    batch.places[position, row] = flat
+    if encoded.tags is not None:
+        batch.tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
+    return batch
+
+
+def spread(lengths):
+    """For rows of these lengths, one after the other: the row of each item, and its position there."""
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+class TaggingShapes:
+    """Shapes of batches for text that is not known beforehand: few at first, more as they turn out to be worth it.
+
+    Args:
+        rows: of a batch.
+    """
+
+    def __init__(self, rows):
+        self.rows, self.lengths, self._lock = rows, [], threading.Lock()
+        self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
+
+    def plan(self, lengths):
+        """((length, rows), sentence numbers) of every batch, the shortest sentences first.
+
+        Args:
+            lengths: of all sentences.
+        """
+        with self._lock:                         # several threads may tag, each after its own plan
+            self._learn(lengths)
+            sizes = self.lengths
+        order = np.argsort(lengths, kind='stable')
+        ends = np.searchsorted(lengths[order], sizes, 'right').tolist()
+        first = 0
+        for length, end in zip(sizes, ends):
+            rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
+            left = (end - first) % rows
+            if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
+                end -= left
+            for start in range(first, end, rows):
+                yield (length, rows), order[start:min(start + rows, end)]
+            first = end
+
+    def _learn(self, lengths):
+        longest = int(lengths.max())
+        if not self.lengths or longest > self.lengths[-1]:
+            # A coarse step, for the next may be a little longer.
+            self.lengths = [*self.lengths, rung(longest, 3)]
+        counts = np.bincount([rung(length) for length in lengths.tolist()], minlength=len(self._seen))
+        counts[:len(self._seen)] += self._seen
+        self._seen = counts
+        rungs = np.flatnonzero(counts)
+        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], TAGGING_COST, self.lengths)})
+
+
+def rung(length, steps=8):
+    """The least step of a ladder that a length fits into: 8, 16, ... 64, 80, ... 128, 160, ...
+
+    Args:
+        length: from 1.
+        steps: how many of 8 there are before they become twice as long, and again; with 3: 16, 24, 32, 48, 64, 96, ...
+    """
+    step = 8
+    while length > steps * step:
+        step *= 2
+    return max(16 if steps < 8 else 8, -(-length // step) * step)

@@ -1,0 +1,84 @@
+"""The network that `train.py` trains: word vectors and characters, BiLSTM layers, projection, head.
+
+It works on the distinct words of a batch and on where they stand, so that a word's characters are read once
+and only the vectors of words in the batch are touched.
+"""
+
+from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
+from ms_crf.nn.layers import Layers
+
+import mindspore as ms
+from mindspore import Parameter, ops
+from mindspore.common.initializer import Uniform, initializer
+
+
+class TaggerNetwork(Layers):
+    """Scores of tags for sentences, length first.
+
+    Args:
+        num_words: number of word ids.
+        word_dim: width of a word's vector.
+        num_tags: number of tags.
+        hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
+        num_layers: number of BiLSTM layers.
+        char: 'cnn', 'lstm' or 'none'.
+        num_characters: number of character ids, 0 of them padding.
+        char_dim: width of a character's vector.
+        char_width: width of what the characters of a word become.
+        head: 'crf' or 'softmax'.
+        constraints: what `allowed_transitions` returns; for the CRF.
+    """
+
+    def __init__(self, num_words, word_dim, num_tags, hidden_dim=200, num_layers=1, char='cnn', num_characters=1,
+                 char_dim=30, char_width=50, head='crf', constraints=None):
+        super().__init__()
+        self.word_table = Parameter(initializer(Uniform((3 / word_dim) ** 0.5), (num_words, word_dim)),
+                                    name='word_table')
+        self.with_characters = char != 'none'
+        if self.with_characters:
+            kind = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
+            self.characters = kind(num_characters, char_dim, char_width)
+        self.add_layers(word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
+                        constraints)
+
+    def rows(self, words):
+        """(words,) ids to their vectors (words, word_dim)."""
+        return ops.gather(self.word_table, words, 0)
+
+    def emissions(self, rows, form_words, long_spellings, short_spellings, places, seq_length, keep=None):
+        """Scores of each tag at each position.
+
+        Args:
+            rows: (words, word_dim), the vectors of the batch's distinct words.
+            form_words: (forms,), which of the words each form has; a form is a word with its spelling.
+            long_spellings, short_spellings: (some forms, characters) and (the other forms, fewer characters) ids,
+                0 after a word's end; in two parts because few words are long.
+            places: (length, batch), which of the forms stands there.
+            seq_length: (batch,).
+            keep: for training, a tensor (length, batch, width) for each of `widths` that the values there are
+                multiplied with: 0 for what is dropped, 1 / (1 - rate) for the rest.
+
+        Returns:
+            (length, batch, num_tags).
+        """
+        vectors = ops.gather(rows, form_words, 0)                                   # (forms, word_dim)
+        if self.with_characters:
+            read = ops.concat((self.characters(long_spellings), self.characters(short_spellings)), 0)
+            vectors = ops.concat((vectors, read.astype(ms.float32)), 1)
+        return self.emissions_of(ops.gather(vectors, places, 0), seq_length, keep)
+
+    def form_vectors(self, words, spellings=None):
+        """What is known of forms by themselves: (forms,) ids and (forms, characters) ids to (forms, widths[0])."""
+        vectors = self.rows(words)
+        if self.with_characters:
+            vectors = ops.concat((vectors, self.characters(spellings).astype(ms.float32)), 1)
+        return vectors
+
+    def emissions_of(self, hidden, seq_length, keep=None):
+        """As `emissions`, from the vectors of the tokens (length, batch, widths[0])."""
+        return self.scores_of(self.hidden_of(hidden, seq_length, keep))
+
+    def construct(self, rows, form_words, long_spellings, short_spellings, places, seq_length, tags, keep=None):
+        """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""
+        emissions = self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length, keep)
+        return self.head(emissions, tags, seq_length)

@@ -1,0 +1,40 @@
+"""A bidirectional LSTM over padded sentences, from two fused LSTMs of one direction.
+
+`nn.LSTM(bidirectional)(x, seq_length=...)` is far slower on CPU, in running as in compiling, and its
+seq_length is announced to go.
+"""
+
+from ms_crf.crf.mindspore_fixes import InFloat32
+from ms_crf.crf.validation import check_count, check_width
+
+import mindspore as ms
+from mindspore import nn, ops
+
+
+class FullLSTM(InFloat32, nn.LSTM):
+    """In float32: in 16 bits, MindSpore 2.10 gives all weights of an LSTM gradients of 0 on CPU, and says nothing."""
+
+
+class BiLSTM(nn.Cell):
+    """Forward and backward hidden states side by side; padding is not seen by either.
+
+    Args:
+        input_size: width of the input.
+        hidden_size: width of the output, half of it for each direction; even.
+    """
+
+    def __init__(self, input_size, hidden_size):
+        super().__init__()
+        check_count('input_size', input_size)
+        check_width('hidden_size', hidden_size)
+        kind = FullLSTM if ms.get_context('device_target') == 'CPU' else nn.LSTM
+        self.forward_lstm = kind(int(input_size), int(hidden_size) // 2)
+        self.backward_lstm = kind(int(input_size), int(hidden_size) // 2)
+        self.reverse = ops.ReverseSequence(0, 1)
+
+    def construct(self, inputs, seq_length):
+        """(length, batch, input_size) and (batch,) to (length, batch, hidden_size)."""
+        span = ops.maximum(seq_length.astype(ms.int32), 1)       # ReverseSequence takes no 0
+        forward, _ = self.forward_lstm(inputs)
+        backward, _ = self.backward_lstm(self.reverse(inputs, span))
+        return ops.concat((forward, self.reverse(backward, span)), 2)

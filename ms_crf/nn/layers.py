@@ -1,0 +1,43 @@
+"""What networks have above their input: BiLSTM layers, a projection and a head."""
+
+from ms_crf.crf.layer import CRF
+from ms_crf.crf.mindspore_fixes import CompilableMethods
+from ms_crf.nn.bilstm import BiLSTM
+from ms_crf.nn.softmax import Softmax
+
+import mindspore as ms
+from mindspore import nn
+
+
+class Layers(CompilableMethods, nn.Cell):
+    """The upper part of a network, to be inherited; what is dropped out stands between its layers."""
+
+    def add_layers(self, width, num_tags, hidden_dim, num_layers, head, constraints):
+        """Makes them.
+
+        Args:
+            width: of the input.
+            num_tags, hidden_dim, num_layers, head, constraints: as in `TaggerNetwork`.
+        """
+        #: widths of what is dropped out: the input, then each layer's output
+        self.widths = [width] + [hidden_dim] * num_layers
+        self.layers = nn.CellList([BiLSTM(width, hidden_dim) for width in self.widths[:-1]])
+        self.projection = nn.Dense(self.widths[-1], num_tags, 'xavier_uniform', 'zeros')
+        if head == 'crf':
+            self.head = CRF(num_tags, reduction='mean', constraints=constraints)
+        else:
+            self.head = Softmax(num_tags, reduction='mean')
+
+    def hidden_of(self, hidden, seq_length, keep=None):
+        """(length, batch, widths[0]) to (length, batch, widths[-1]); keep as in `TaggerNetwork.emissions`."""
+        if keep is not None:
+            hidden = hidden * keep[0]
+        for index, layer in enumerate(self.layers):
+            hidden = layer(hidden, seq_length)                                      # (L, B, hidden_dim)
+            if keep is not None:
+                hidden = hidden * keep[index + 1]
+        return hidden
+
+    def scores_of(self, hidden):
+        """(length, batch, widths[-1]) to scores of each tag (length, batch, num_tags)."""
+        return self.projection(hidden).astype(ms.float32)

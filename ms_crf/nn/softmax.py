@@ -1,0 +1,76 @@
+"""A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
+
+from ms_crf.crf.inputs import prepare, prepare_tags
+from ms_crf.crf.masks import clear_padding, real, reduce_losses
+from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
+from ms_crf.crf.nbest import best_paths
+from ms_crf.crf.scores import zeros_like
+from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
+
+import mindspore as ms
+from mindspore import nn, ops
+
+
+class Softmax(CompilableMethods, InFloat32, nn.Cell):
+    """Independent tags: the probability of a path is the product of its tags'.
+
+    Args:
+        num_tags: number of tags.
+        batch_first: layout of emissions, tags and results, as in `CRF`.
+        reduction: of the loss, as in `CRF`.
+    """
+
+    def __init__(self, num_tags, batch_first=False, reduction='sum'):
+        super().__init__()
+        check_num_tags(num_tags)
+        check_batch_first(batch_first)
+        check_reduction(reduction)
+        self.num_tags = int(num_tags)
+        self.batch_first = batch_first
+        self.reduction = reduction
+        self.highest = ops.ArgMaxWithValue(2)
+
+    def construct(self, emissions, tags, seq_length=None):
+        """Negative log likelihood in float32, reduced; a negative tag is not known and costs nothing."""
+        tags = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        log_probabilities = ops.log_softmax(emissions, 2)                           # (L, B, K)
+        known = ops.logical_and(real(lengths, tags.shape[0]), tags >= 0).astype(ms.float32)
+        index = ops.maximum(tags, 0).expand_dims(2)
+        losses = -(ops.gather_elements(log_probabilities, 2, index).squeeze(2) * known).sum(0)    # (B,)
+        return reduce_losses(losses, lengths, self.reduction)
+
+    def decode(self, emissions, seq_length=None):
+        """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        paths, best = self.highest(ops.log_softmax(emissions, 2))                   # (L, B)
+        live = real(lengths, paths.shape[0])
+        scores = (best * live.astype(ms.float32)).sum(0)
+        return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores
+
+    def nbest(self, emissions, n, seq_length=None):
+        """The n likeliest paths (batch, n, length) and their log probabilities (batch, n), as `CRF.nbest`."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
+        transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
+        return best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
+
+    def normalizer(self, emissions, seq_length=None):
+        """Zeros (batch,): scores are log probabilities already."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        return zeros_like(lengths.astype(ms.float32))
+
+    def along(self, emissions, paths, seq_length=None):
+        """What is known of given paths, as `CRF.along`; here a tag does not depend on the one before it."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        marginals = ops.transpose(marginals, (1, 0, 2))                             # (B, L, K)
+        return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
+
+    def marginals(self, emissions, seq_length=None):
+        """Probability of each tag at each position, in the layout of emissions, 0 on padding."""
+        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        if self.batch_first:
+            marginals = ops.transpose(marginals, (1, 0, 2))
+        return marginals

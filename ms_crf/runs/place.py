@@ -1,0 +1,173 @@
+"""Where a run directory is made: a new one, or one that takes the place of another when it has an epoch to show.
+
+Until then the earlier run stays what it was, and the new one is in a hidden folder beside it, NAME as `.NAME.new`.
+While the two change places the earlier one is `.NAME.old`: if a crash comes just then, the next start puts it back.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from ms_crf.runs import records
+from ms_crf.errors import CorpusError
+from ms_crf.files import faults_named, keep, temporary
+from ms_crf.runs.lock import NAME as LOCK
+from ms_crf.runs.lock import Lock
+
+_KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'weights.tmp', 'state.tmp'}
+_RENAMES_OPEN = os.name != 'nt'                  # whether a folder may get another name while a file in it is open
+
+
+def _beside(path, ending):
+    return path.with_name(f'.{path.name}.{ending}')
+
+
+def new_beside(path):
+    """The folder of the training that is to take the place of a run."""
+    return _beside(Path(path), 'new')
+
+
+def check_new(path):
+    """Raises CorpusError unless a folder of this name can be made."""
+    path = Path(path)
+    if path.exists() or path.is_symlink():
+        raise CorpusError(path, None, 'expected a folder that is not there yet, got one that is; '
+                                      'choose another --save, go on with --resume, or add --overwrite')
+    parent = path.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    _check_parent(path, parent)
+
+
+def _check_parent(path, parent):
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise CorpusError(path, None, f'can not be made: {parent} is not a folder that you may write to')
+
+
+def check_run(path):
+    """Raises CorpusError unless the folder is a run and nothing else."""
+    path = Path(path)
+    names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
+    if records.CONFIG not in names or names - _KNOWN:
+        raise CorpusError(path, None, 'expected a run of this program to overwrite, got something else; '
+                                      'choose another --save')
+
+
+class Place:
+    """The place of a run that begins or goes on, locked until `release`.
+
+    Args:
+        path: of the run directory.
+        overwrite: whether a run may be there already.
+
+    Attributes:
+        folder: where the run is now.
+        former: the run whose place it has not taken yet, or None.
+
+    Raises:
+        CorpusError: the run can't be there, or another training is.
+    """
+
+    def __init__(self, path, overwrite=False):
+        self.path = self.folder = Path(path)
+        self.former, self._locks = None, {}
+        self._real = Path(os.path.realpath(path))                # a link goes on to name the run
+        _put_back(self._real)
+        if overwrite and self.path.exists():
+            check_run(self.path)
+            _check_parent(self.path, self._real.parent)
+            self._lock(self.path)
+            self.former = self.path
+        else:
+            check_new(self.path)
+
+    @classmethod
+    def resumed(cls, path):
+        """The place of a run that is there; also of one that has not taken its place yet, by its hidden name."""
+        made = cls.__new__(cls)
+        made.path = made.folder = path = Path(path)
+        made.former, made._locks, made._real = None, {}, Path(os.path.realpath(path))
+        _put_back(made._real)
+        save = records.read_config(path)['options'].get('save')       # before a lock is made: it may be no run
+        made._lock(path)
+        if isinstance(save, str) and Path(save).name and path.name == new_beside(save).name:
+            made.path = path.with_name(Path(save).name)
+            made._real = Path(os.path.realpath(made.path))
+            if made.path.exists():
+                check_run(made.path)
+                made._lock(made.path)
+                made.former = made.path
+        return made
+
+    def _lock(self, folder):
+        self._locks[folder] = Lock(folder)
+
+    def create(self, config, vocabulary, fill=None):
+        """Makes the folder with both records in it, at once; returns it.
+
+        Args:
+            config, vocabulary: the records.
+            fill: is called with the folder, before it has its name, and puts more into it; may raise OSError.
+        """
+        draft = new_beside(self._real)
+        with faults_named(self.path, ''):
+            if draft.exists():                   # of a training that was stopped before its first epoch was saved
+                self._lock(draft)
+                shutil.rmtree(draft)
+                self._locks.pop(draft).release()
+            draft.mkdir(parents=True)
+        self._lock(draft)
+        with temporary(draft):
+            try:
+                records.create(draft, config, vocabulary)
+                if fill is not None:
+                    fill(draft)
+            except (OSError, CorpusError) as error:
+                reason = getattr(error, 'strerror', None) or str(error)
+                raise CorpusError(self.path, None, f'can not be written: {reason}') from None
+            self.folder = draft
+            if self.former is None:
+                self.take()
+            keep(draft)
+        return self.folder
+
+    def take(self):
+        """Gives the run its name, if it has not got it yet; what was there is deleted. Returns the folder."""
+        if self.folder == self.path:
+            return self.path
+        old = _beside(self._real, 'old')
+        if not _RENAMES_OPEN:
+            self.release()
+        with faults_named(self.path, f'the new run is in {self.folder}'):
+            if self.former is not None:
+                os.rename(self._real, old)
+            try:
+                os.rename(self.folder, self._real)
+            except OSError:
+                if self.former is not None:
+                    os.rename(old, self._real)
+                raise
+        shutil.rmtree(old, ignore_errors=True)
+        if not _RENAMES_OPEN:
+            self._lock(self.path)
+        elif self.former is not None:
+            self._locks.pop(self.former).release()
+        self.folder, self.former = self.path, None
+        return self.path
+
+    def release(self):
+        for lock in self._locks.values():
+            lock.release()
+
+
+def _put_back(path):
+    """Ends a change of places that a crash cut off: the run that was there gets its name back, or goes."""
+    old = _beside(path, 'old')
+    if old.is_dir():
+        lock = Lock(old)                         # whoever changes places just now holds it
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            with faults_named(path, ''):
+                os.rename(old, path)
+        lock.release()

@@ -1,0 +1,143 @@
+"""New files of a run take their places together, so that a crash at any moment leaves a run that can be read.
+
+First each new file is written to a draft beside it and brought to the disk. Then checksums.json is replaced: from now
+on it lists what each file holds and what its draft holds. Then the drafts are renamed, one after the other.
+
+- A crash before checksums.json is replaced leaves all files as they were, as it lists them; drafts are no part of it.
+- After that each file holds what it held or what its draft held, and both are listed; those that were not renamed yet
+  still have their drafts, by which `settle` knows them. It renames them before the run is written to again, so that
+  state and weights are of one moment. Where there is no draft, a file holds what is listed last.
+"""
+
+import contextlib
+import json
+import logging
+import os
+from pathlib import Path
+
+from ms_crf import files
+from ms_crf.runs import checksums
+from ms_crf.errors import CorpusError
+
+import numpy as np
+
+#: all files that are saved, in the order in which they get their places
+NAMES = ('config.json', 'vocab.json', 'tables.npz', 'weights.ckpt', 'metrics.jsonl', 'state.ckpt', 'scores.json')
+_LEFT = ('.weights.tmp', '.state.tmp', f'.{checksums.RECORD}')   # what MindSpore and the record are written to
+_KEPT = 'what was saved before stays'
+
+
+@contextlib.contextmanager
+def quiet():
+    """Keeps MindSpore from logging what it raises."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+class Saving:
+    """Drafts of new files; `saving` makes one.
+
+    Args:
+        folder: the run directory.
+        drafts: an ExitStack, that removes drafts unless they get their places.
+    """
+
+    def __init__(self, folder, drafts):
+        self.folder, self._drafts, self.names = folder, drafts, []
+
+    @contextlib.contextmanager
+    def file(self, name):
+        """A name to write to for one of NAMES."""
+        draft = _draft(self.folder, name)
+        for path in (draft, draft.with_suffix('.tmp')):          # the second is what MindSpore writes to
+            self._drafts.enter_context(files.temporary(path))
+        self.names.append(name)
+        try:
+            with files.faults_named(self.folder / name, _KEPT):
+                draft.unlink(missing_ok=True)
+                yield draft
+                files.sync(draft)
+        except RuntimeError as error:                            # MindSpore's for a full disk
+            reason = next(iter(str(error).strip().splitlines()), 'MindSpore does not say why')
+            raise CorpusError(self.folder / name, None, f'can not be written: {reason}; {_KEPT}') from None
+
+    def text(self, name, text):
+        with self.file(name) as draft:
+            draft.write_text(text, encoding='utf-8')
+
+    def json(self, name, record):
+        self.text(name, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
+
+    def tensors(self, name, arrays):
+        """Of a dict of arrays."""
+        import mindspore as ms  # here, because models without tensors need no MindSpore
+        with self.file(name) as draft, quiet():
+            ms.save_checkpoint([{'name': key, 'data': ms.Tensor(array)} for key, array in arrays.items()], str(draft))
+            draft.chmod(0o644)
+
+    def arrays(self, name, arrays):
+        """Likewise for NumPy."""
+        with self.file(name) as draft, open(draft, 'wb') as file:        # a name would get an ending
+            np.savez(file, **arrays)
+
+
+@contextlib.contextmanager
+def saving(folder):
+    """A `Saving`, whose files take their places when the block ends without an error.
+
+    Raises:
+        CorpusError: they can't be written; what was saved before stays.
+    """
+    folder = Path(folder)
+    settle(folder)
+    with contextlib.ExitStack() as drafts:
+        new = Saving(folder, drafts)
+        yield new
+        listed = checksums.read(folder)
+        if listed is None:                       # a new run, or one of an earlier version
+            listed = {name: [checksums.digest_of(folder / name)] for name in NAMES if (folder / name).exists()}
+        places = {name: _draft(folder, name) for name in NAMES if name in new.names}
+        for name, draft in places.items():
+            listed[name] = [*listed.get(name, [])[-1:], checksums.digest_of(draft, name)]
+            files.keep(draft)                    # from here on it is for `settle` to tell what becomes of it
+        try:
+            checksums.write(folder, listed)
+        except CorpusError:
+            settle(folder)
+            raise
+        _rename(folder, places)
+
+
+def settle(folder):
+    """Brings a saving that a crash has cut off to its end, or to nothing if it was not complete."""
+    folder = Path(folder)
+    places = {name: draft for name in NAMES if (draft := _draft(folder, name)).exists()}
+    if places:
+        listed = checksums.read(folder) or {}
+        _rename(folder, {name: draft for name, draft in places.items() if _is_listed(draft, name, listed)})
+    with files.faults_named(folder, _KEPT):
+        for left in (*places.values(), *(folder / name for name in _LEFT)):
+            left.unlink(missing_ok=True)
+
+
+def _is_listed(draft, name, listed):
+    try:
+        return listed.get(name, [None])[-1] == checksums.digest_of(draft, name)
+    except CorpusError:
+        return False
+
+
+def _draft(folder, name):
+    return folder / f'.{name}'
+
+
+def _rename(folder, places):
+    with files.faults_named(folder, _KEPT):
+        for name, draft in places.items():
+            os.replace(draft, folder / name)
+        if places:
+            files.sync(folder)

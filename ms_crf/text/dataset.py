@@ -1,0 +1,213 @@
+"""The corpora of one training: read, their scheme recognised, their tags brought into the scheme of training."""
+
+import hashlib
+import json
+from collections import Counter
+from typing import NamedTuple
+
+from ms_crf.errors import CorpusError
+from ms_crf.text.metrics import percent, score, table, total
+from ms_crf.text.readers import is_json, read_corpus
+from ms_crf.text.schemes import (
+    PLAIN,
+    SchemeError,
+    is_span_tag,
+    recognise_scheme,
+    spans_of,
+    split_tag,
+    strict_spans_of,
+    tags_of,
+)
+
+PREFIXES = {'BIO': 'BI', 'BIOES': 'BIES', 'BMES': 'BMES'}
+
+
+class Corpora(NamedTuple):
+    """Train, dev and test under one scheme."""
+
+    parts: dict        # 'train', 'dev', 'test' (where given): list of `Sentence`, tags in the scheme of training
+    gold: dict         # the same parts: lists of tags that predictions are scored against, see `score_in`
+    found: str         # the scheme of the files
+    scheme: str        # the scheme of training
+    tags: list         # all tags of training
+    repaired: list     # (path, number of sentences, line of the first) where tags broke the scheme
+    unknown: list      # (path, line and tag of the first, counts by tag or type) where there are some that train lacks
+
+
+def load(paths, scheme='auto', columns=(0, -1)):
+    """Reads the files of a training.
+
+    Args:
+        paths: dict of 'train', 'dev' and perhaps 'test' to file names.
+        scheme: to train in: 'auto' for that of the files (BIO for IOB1), or 'BIO', 'BIOES', 'BMES'.
+        columns: of token and tag, see `read_corpus`.
+
+    Raises:
+        CorpusError: at the first fault.
+    """
+    files = {part: read_corpus(path, columns) for part, path in paths.items()}
+    found = _recognise(paths, files)
+    target = home(found) if scheme == 'auto' else scheme
+    if PLAIN in (found, target) and target != found:
+        raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
+                                                f'got {found} tags; leave --scheme away')
+    repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], found))]
+    if found == PLAIN:
+        tags = sorted({tag for sentence in files['train'] for tag in sentence.tags})
+        gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
+        return Corpora(files, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
+    parts = {part: [sentence._replace(tags=convert(sentence.tags, target)) for sentence in sentences]
+             for part, sentences in files.items()}
+    gold = {part: [sentence.tags if as_they_stand(found, target) else convert(sentence.tags, home(found))
+                   for sentence in sentences] for part, sentences in files.items()}
+    tags = _all_tags(files['train'], target)
+    return Corpora(parts, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
+
+
+def convert(tags, scheme):
+    """The same spans in another scheme."""
+    return tags_of(spans_of(tags), len(tags), scheme)
+
+
+def as_they_stand(found, trained):
+    """Whether the tags of a model are compared with gold tags as both stand, in one scheme.
+
+    Otherwise the spans of both are written in one scheme first, that of the files (BIO for IOB1): accuracy counts tags.
+
+    Args:
+        found: the scheme of the files.
+        trained: the scheme that the model was trained in.
+    """
+    return found == trained
+
+
+def score_in(found, gold, predicted, trained):
+    """Scores predictions of a model.
+
+    Args:
+        found: the scheme of the files that the model was trained on.
+        gold: lists of tags: as they stand, or in the scheme that `home` names, as `as_they_stand` says.
+        predicted: lists of tags in the scheme `trained`.
+        trained: the scheme that the model was trained in.
+    """
+    if not as_they_stand(found, trained):
+        predicted = [convert(tags, home(found)) for tags in predicted]
+    return score(gold, predicted, home(found))
+
+
+def gold_in(scheme, tags, path, line, trained):
+    """Tags of a sentence at that line of a file as `score_in` wants them.
+
+    Args:
+        scheme: of the files that the model was trained on.
+        tags: of the sentence; of any scheme of spans, or plain ones.
+        path, line: where it begins.
+        trained: the scheme that the model was trained in.
+
+    Raises:
+        CorpusError: the tags are of no scheme of spans, but those of the model are.
+    """
+    if scheme == PLAIN:
+        return tags
+    odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
+    if odd is not None:
+        raise CorpusError(path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got {odd!r} in "
+                                      'the sentence that begins here')
+    try:
+        recognise_scheme([tags])
+    except SchemeError as error:
+        raise CorpusError(path, line, f'{error} in the sentence that begins here') from None
+    return tags if as_they_stand(scheme, trained) else convert(tags, home(scheme))
+
+
+class Scores:
+    """What a model is worth on sentences that come bit by bit.
+
+    Args:
+        found, trained: as of `score_in`.
+        path: of the file whose tags are gold.
+    """
+
+    def __init__(self, found, trained, path):
+        self.found, self.trained, self.path = found, trained, path
+        self.result, self._otherwise = total([]), 0
+
+    def add(self, lines, gold, predicted):
+        """Takes sentences: the line on which each begins, its tags in the file, and those of the model."""
+        known = [gold_in(self.found, tags, self.path, line, self.trained) for line, tags in zip(lines, gold)]
+        self.result = total([self.result, score_in(self.found, known, predicted, self.trained)])
+        if self.found != PLAIN and as_they_stand(self.found, self.trained):
+            gold, predicted = ([convert(tags, home(self.found)) for tags in rows] for rows in (gold, predicted))
+        self._otherwise += sum(one == other for row, found in zip(gold, predicted) for one, other in zip(row, found))
+
+    def lines(self):
+        """The table of conlleval, and the accuracy counted the other way where that is another one."""
+        lines = table(self.result)
+        if self._otherwise != self.result.correct_tokens:
+            other = (f'of the same spans, all written in {home(self.found)}' if as_they_stand(self.found, self.trained)
+                     else 'of the tags as they stand, in schemes of their own')
+            lines.append(f'accuracy {other}: {percent(self._otherwise, self.result.tokens):.2f}%')
+        return lines
+
+
+def digest_of(sentences):
+    """SHA-256 of the tokens and tags of sentences."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        digest.update(json.dumps([sentence.tokens, sentence.tags]).encode() + b'\n')
+    return digest.hexdigest()
+
+
+def home(scheme):
+    """The scheme that tags of a corpus are scored in."""
+    return 'BIO' if scheme == 'IOB1' else scheme
+
+
+def _recognise(paths, files):
+    sentences = [(paths[part], sentence) for part, read in files.items() for sentence in read]
+    try:
+        return recognise_scheme([sentence.tags for _, sentence in sentences])
+    except SchemeError as error:
+        path, sentence = sentences[error.sentence]
+        raise CorpusError(path, _line_of(path, sentence, error.position), str(error)) from None
+
+
+def _line_of(path, sentence, position):
+    """The line of a token; of JSON lines that of its sentence."""
+    if is_json(path):
+        return sentence.line
+    return sentence.lines[position] if sentence.lines else sentence.line + position
+
+
+def _unknown(paths, files, scheme, tags):
+    """What dev and test have and no model of these tags can find: entries of `Corpora.unknown`."""
+    known = {_kind(tag, scheme) for tag in tags}
+    found = []
+    for part, sentences in files.items():
+        lacking = [(sentence, position, tag) for sentence in sentences for position, tag in enumerate(sentence.tags)
+                   if _kind(tag, scheme) not in known]
+        if lacking:
+            sentence, position, tag = lacking[0]
+            counts = Counter(_kind(tag, scheme)[1] or tag for _, _, tag in lacking)
+            found.append((paths[part], _line_of(paths[part], sentence, position), tag, counts))
+    return found
+
+
+def _kind(tag, scheme):
+    """What of a tag a model has to know: the type of a span, or that there is none; of plain tags the tag."""
+    return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
+
+
+def _ill_formed(path, sentences, scheme):
+    """(path, number of sentences whose tags break the scheme, line of the first), or None."""
+    if scheme in (PLAIN, 'IOB1'):
+        return None
+    lines = [sentence.line for sentence in sentences
+             if spans_of(sentence.tags) != strict_spans_of(sentence.tags, scheme)]
+    return (path, len(lines), lines[0]) if lines else None
+
+
+def _all_tags(sentences, scheme):
+    kinds = sorted({split_tag(tag)[1] for sentence in sentences for tag in sentence.tags if tag != 'O'})
+    outside = scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
+    return ['O'] * outside + [f'{prefix}-{kind}' if kind else prefix for kind in kinds for prefix in PREFIXES[scheme]]

@@ -1,0 +1,117 @@
+"""Scores of predicted tags: precision, recall and F1 of spans, overall and by type, and accuracy of tokens."""
+
+from collections import Counter
+from typing import NamedTuple
+
+from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
+
+
+class SpanScore(NamedTuple):
+    """Counts of spans; the rates follow from them."""
+
+    correct: int
+    predicted: int
+    gold: int
+
+    @property
+    def precision(self):
+        return self.correct / self.predicted if self.predicted else 0.0
+
+    @property
+    def recall(self):
+        return self.correct / self.gold if self.gold else 0.0
+
+    @property
+    def f1(self):
+        both = self.predicted + self.gold
+        return 2 * self.correct / both if both else 0.0
+
+
+class Score(NamedTuple):
+    """What a corpus of predictions is worth."""
+
+    spans: SpanScore       # all types together; of plain tags every token is a span
+    by_type: dict          # type: SpanScore, by name
+    tokens: int
+    correct_tokens: int
+
+    @property
+    def accuracy(self):
+        return self.correct_tokens / self.tokens if self.tokens else 0.0
+
+
+def score(gold, predicted, scheme, strict=False):
+    """Compares predicted with gold tag sequences.
+
+    Args:
+        gold, predicted: lists of lists of tags, of the same lengths.
+        scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` 'IOB1' as well.
+        strict: count only spans that are well-formed under the scheme; otherwise those of `spans_of`.
+    """
+    if len(gold) != len(predicted):
+        raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
+    found, expected, correct = Counter(), Counter(), Counter()
+    tokens = correct_tokens = 0
+    for index, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted)):
+        if len(gold_tags) != len(predicted_tags):
+            raise ValueError(f'sentence {index} must have a predicted tag for each gold tag ({len(gold_tags)}), '
+                             f'got {len(predicted_tags)}')
+        tokens += len(gold_tags)
+        correct_tokens += sum(a == b for a, b in zip(gold_tags, predicted_tags))
+        gold_spans, predicted_spans = (set(_spans(tags, scheme, strict)) for tags in (gold_tags, predicted_tags))
+        expected.update(kind for kind, _, _ in gold_spans)
+        found.update(kind for kind, _, _ in predicted_spans)
+        correct.update(kind for kind, _, _ in gold_spans & predicted_spans)
+    by_type = {kind: SpanScore(correct[kind], found[kind], expected[kind]) for kind in sorted(found | expected)}
+    overall = SpanScore(*(sum(counts.values()) for counts in (correct, found, expected)))
+    return Score(overall, by_type, tokens, correct_tokens)
+
+
+def total(results):
+    """The `Score` of several corpora together."""
+    by_type = {}
+    for result in results:
+        for kind, counts in result.by_type.items():
+            by_type[kind] = _sum(by_type.get(kind, SpanScore(0, 0, 0)), counts)
+    spans, tokens, correct_tokens = SpanScore(0, 0, 0), 0, 0
+    for result in results:
+        spans = _sum(spans, result.spans)
+        tokens, correct_tokens = tokens + result.tokens, correct_tokens + result.correct_tokens
+    return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens)
+
+
+def _sum(one, other):
+    return SpanScore(*map(sum, zip(one, other)))
+
+
+def _spans(tags, scheme, strict):
+    if scheme == PLAIN:
+        return [(tag, position, position) for position, tag in enumerate(tags)]
+    return strict_spans_of(tags, scheme) if strict else spans_of(tags)
+
+
+def as_record(result):
+    """A `Score` for JSON."""
+    return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
+            'accuracy': result.accuracy}
+
+
+def table(result):
+    """The lines that conlleval prints: totals, then a line a type."""
+    spans = result.spans
+    lines = [f'processed {result.tokens} tokens with {spans.gold} phrases; found: {spans.predicted} phrases; '
+             f'correct: {spans.correct}.',
+             f'accuracy: {percent(result.correct_tokens, result.tokens):6.2f}%; {_rates(spans)}']
+    lines += [f'{kind:>17}: {_rates(counts)}  {counts.predicted}' for kind, counts in result.by_type.items() if kind]
+    return lines
+
+
+def percent(part, whole):
+    """In the order in which conlleval computes it, on which the last digit of a tie depends: 23 of 160 is 14.38."""
+    return 100 * part / whole if whole else 0.0
+
+
+def _rates(counts):
+    precision, recall = percent(counts.correct, counts.predicted), percent(counts.correct, counts.gold)
+    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+    return f'precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}'

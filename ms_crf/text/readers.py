@@ -1,0 +1,286 @@
+"""Tagged sentences from column files and JSON lines; every fault is named with file and line."""
+
+import gzip
+import json
+import math
+import re
+import zlib
+from typing import NamedTuple
+
+from ms_crf.errors import CorpusError
+from ms_crf.text.schemes import is_span_tag
+
+COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
+KNOWN_TAGS = 1000          # more distinct ones than these are no tags
+_NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
+
+
+class Sentence(NamedTuple):
+    """Tokens with their tags, and the line of the file on which it begins."""
+
+    tokens: list
+    tags: list
+    line: int
+    lines: tuple = ()      # of its tokens, where they do not follow each other line by line
+
+
+def numbered_lines(path):
+    """(line number, text without its end) of a UTF-8 file, with or without BOM, also gzipped (.gz)."""
+    for number, line in enumerate(byte_lines(path), 1):
+        yield number, decode(path, number, line)
+
+
+def byte_lines(path):
+    """The lines of a file, also gzipped (.gz), as `cut` makes them."""
+    try:
+        file = (gzip.open if str(path).endswith('.gz') else open)(path, 'rb')
+    except ValueError:                           # a NUL, or half of a surrogate pair
+        raise CorpusError(ascii(str(path)), None, 'expected the name of a file') from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    try:
+        with file:
+            for line in file:
+                yield from cut(line)
+    except (EOFError, zlib.error, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def cut(line):
+    """The lines in bytes that a line feed ends, or the end of the file: a lone carriage return ends a line as well.
+
+    What else Unicode counts as the end of a line is a part of it.
+    """
+    if b'\r' not in line:
+        return [line]
+    text = line.rstrip(b'\r\n') if line.endswith(b'\n') else line[:-1] if line.endswith(b'\r') else line
+    return [part + b'\n' for part in text.split(b'\r')] if b'\r' in text else [line]
+
+
+def _unreadable(path, error):
+    """The CorpusError for what is raised by opening or reading a file."""
+    if isinstance(error, FileNotFoundError):
+        return CorpusError(path, None, 'no such file')
+    if isinstance(error, IsADirectoryError):
+        return CorpusError(path, None, 'expected a file, got a folder')
+    if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile)):
+        return CorpusError(path, None, 'expected a gzip file, got a damaged one; decompress or fetch it again')
+    return CorpusError(path, None, f'can not be read: {error.strerror}')
+
+
+def decode(path, number, line, errors='strict'):
+    """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'."""
+    try:
+        return line.decode('utf-8-sig' if number == 1 else 'utf-8', errors).rstrip('\r\n')
+    except UnicodeDecodeError as error:
+        raise CorpusError(path, number, f'expected UTF-8, got byte 0x{line[error.start]:02x} '
+                                        f'at column {error.start + 1}') from None
+
+
+def _split(text):
+    """Columns, separated by tabs if there is one, by blanks otherwise; other white space is part of a token.
+
+    Blanks around a column are none of it.
+    """
+    if '\t' in text:
+        return [column.strip(' ') for column in text.split('\t')]
+    return [column for column in text.split(' ') if column]
+
+
+class Row(NamedTuple):
+    """A line of a column file; cells are empty where it holds no token."""
+
+    number: int
+    text: str
+    cells: list
+
+
+def blocks(lines, conllu=False):
+    """Lists of rows, each with the blank line that ends it as its last row; the last may have none.
+
+    -DOCSTART- rows and comments hold no token, nor do ranges of words (1-2) and empty nodes (1.1) of CoNLL-U.
+
+    Args:
+        lines: (line number, text) one after the other; None, where more is not there yet, is handed on.
+        conllu: whether it is a file of CoNLL-U.
+    """
+    comments, waiting, block = _Comments(conllu), [], []
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        number, text = line
+        cells = _split(text) if text.strip(' \t') else []
+        if conllu and len(cells) >= 10 and _NO_WORD.fullmatch(cells[0]):
+            block.append(Row(number, text, []))
+            continue
+        if cells:
+            comments.see(text, cells)
+        block.append(Row(number, text, cells))
+        if not cells:
+            waiting.append(block)
+            block = []
+            if comments.width is not None or conllu:
+                yield from map(comments.without, waiting)
+                waiting = []
+    if block:
+        waiting.append(block)
+    yield from map(comments.without, waiting)
+
+
+class _Comments:
+    """Tells lines that begin with '#' and are comments from rows whose token is a hashtag or '#'.
+
+    In CoNLL-U all of them are comments. Elsewhere those are which have not as many columns as the rows; where tabs
+    separate columns, those without a tab; and where blanks do, those '# ...' before the first row of a sentence that
+    have the form '# key = value' or do not end in a tag: O, one of spans, or one that a row of this sentence or of
+    those before it ends in.
+    """
+
+    def __init__(self, conllu):
+        self.conllu, self.width, self.tabs, self.tags = conllu, None, False, {'O'}
+
+    def see(self, text, cells):
+        """Takes a row."""
+        if text.startswith(('#', '-DOCSTART-')):
+            return
+        if self.width is None:
+            self.width, self.tabs = len(cells), '\t' in text
+        if len(self.tags) < KNOWN_TAGS:
+            self.tags.add(cells[-1])
+
+    def without(self, rows):
+        """Rows of a sentence, those without cells that hold no token."""
+        found, begun = [], False
+        for row in rows:
+            if row.cells and (row.text.startswith('-DOCSTART-') or self._is_comment(row, begun)):
+                row = row._replace(cells=[])
+            begun |= bool(row.cells)
+            found.append(row)
+        return found
+
+    def _is_comment(self, row, begun):
+        cells = row.cells
+        if not row.text.startswith('#'):
+            return False
+        if self.conllu or len(cells) != self.width:
+            return True
+        if self.tabs:
+            return '\t' not in row.text
+        if begun or cells[0] != '#' or len(cells) == 1:
+            return False
+        return cells[2:3] == ['='] or not (cells[-1] in self.tags or is_span_tag(cells[-1]))
+
+
+def read_columns(path, columns=COLUMNS):
+    """Sentences of a column file: a row a token, a blank line between sentences; see `blocks`.
+
+    Args:
+        path: the file.
+        columns: which column holds the token and which the tag, from 0, or from -1 backwards; see `columns_of`.
+    """
+    columns = columns_of(path, columns)
+    for rows in blocks(numbered_lines(path), is_conllu(path)):
+        words = [row for row in rows if row.cells]
+        if words:
+            tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
+            lines = tuple(row.number for row in words)
+            yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines)
+
+
+def columns_of(path, columns):
+    """The columns of token and tag, or of the token alone: where none are named, CoNLL-U has others."""
+    return CONLLU_COLUMNS[:len(columns)] if is_conllu(path) and columns == COLUMNS[:len(columns)] else columns
+
+
+def cells_of(path, row, columns):
+    """What stands in the columns of token and tag, or of the token alone, in their order."""
+    cells = row.cells
+    names = ('token', 'tag')[:len(columns)]
+    places = [column if column >= 0 else len(cells) + column for column in columns]
+    if min(places) < 0 or max(places) >= len(cells) or len(set(places)) < len(places):
+        raise CorpusError(path, row.number, f'expected column{"s" * (len(columns) > 1)} '
+                                            f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
+                                            f'separated by tabs or blanks, got {row.text!r}')
+    found = [cells[place] for place in places]
+    if not all(found):
+        raise CorpusError(path, row.number, f'expected a {" and a ".join(names)}, got an empty column in {row.text!r}')
+    return found
+
+
+def _strings(value):
+    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+
+
+def read_json_lines(path):
+    """Sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are left out."""
+    for number, text in numbered_lines(path):
+        if not text.strip():
+            continue
+        record = json_object(path, number, text)
+        tokens, tags = tokens_and_tags(path, number, record)
+        if tokens:
+            yield Sentence(tokens, tags, number)
+
+
+def json_object(path, number, text):
+    """The object of a line."""
+    try:
+        record = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError):
+            where = f'{error.msg} at column {error.colno}'
+        elif isinstance(error, RecursionError):
+            where = 'one nested too deeply'
+        else:                                    # of ours, or Python's about a number of thousands of digits
+            where = str(error).partition(';')[0]
+        raise CorpusError(path, number, f'expected a JSON object, got {where}') from None
+    if not isinstance(record, dict):
+        raise CorpusError(path, number, f'expected a JSON object, got {text[:40]!r}')
+    return record
+
+
+def _no_number(name):
+    raise ValueError(f'{name}, which is no number of JSON')
+
+
+def _finite(text):
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f'{text[:20]}, which is too large for a number')
+    return number
+
+
+def tokens_and_tags(path, number, record):
+    """What stands under "tokens" and "tags" of an object."""
+    for name in ('tokens', 'tags'):
+        if not _strings(record.get(name)):
+            raise CorpusError(path, number, f'expected "{name}" to be a list of strings that are not empty, '
+                                            f'got {json.dumps(record.get(name), ensure_ascii=False)[:40]}')
+    tokens, tags = record['tokens'], record['tags']
+    if len(tokens) != len(tags):
+        raise CorpusError(path, number, f'expected a tag for each token, got {len(tokens)} tokens and '
+                                        f'{len(tags)} tags')
+    return tokens, tags
+
+
+def is_json(path):
+    return str(path).endswith(('.jsonl', '.json', '.jsonl.gz', '.json.gz'))
+
+
+def is_conllu(path):
+    return str(path).endswith(('.conllu', '.conllu.gz'))
+
+
+def read_corpus(path, columns=COLUMNS):
+    """All sentences of a file: JSON lines if its name ends in .jsonl or .json (or these with .gz), columns otherwise.
+
+    Columns are those of `read_columns`. The file is read once, so that a pipe will do.
+
+    Raises:
+        CorpusError: at the first fault, or if there is no sentence.
+    """
+    sentences = list(read_json_lines(path) if is_json(path) else read_columns(path, columns))
+    if not sentences:
+        raise CorpusError(path, None, 'expected tagged sentences, got none')
+    return sentences

@@ -1,0 +1,162 @@
+"""Sentences to tag from text, column files and JSON lines, one after the other as they arrive."""
+
+import os
+import re
+import select
+import sys
+from typing import NamedTuple, Optional
+
+from ms_crf.errors import CorpusError
+from ms_crf.text.readers import blocks, byte_lines, cells_of, decode, json_object, tokens_and_tags
+
+TEXT, CONLL, JSON = FORMATS = ('text', 'conll', 'json')
+_COLUMN_FILES = ('.tsv', '.conll', '.conllu', '.col', '.bio', '.iob', '.iob2', '.bioes', '.bmes')
+_CHUNK = 1 << 16
+
+
+class Item(NamedTuple):
+    """A sentence of the input, with what is needed to give it back."""
+
+    line: int                      # on which it begins
+    text: str                      # as it stands there, or the tokens joined by blanks
+    tokens: list
+    starts: list                   # where each token begins in the text
+    gold: Optional[list] = None    # its tags, if they were asked for
+    rows: tuple = ()               # of a column file
+    record: Optional[dict] = None  # of JSON lines
+
+
+def format_of(name):
+    """The format that the name of a file stands for; text if it says nothing."""
+    name = str(name).removesuffix('.gz')
+    return JSON if name.endswith(('.jsonl', '.json')) else CONLL if name.endswith(_COLUMN_FILES) else TEXT
+
+
+def arriving(file):
+    """Lines of an open binary file as they come, each with its end; None before it would have to be waited."""
+    number, rest = file.fileno(), []
+    while True:
+        try:
+            waits = not select.select([number], [], [], 0)[0]
+        except OSError:            # not for pipes on Windows
+            waits = False
+        if waits:
+            yield None
+        data = os.read(number, _CHUNK)
+        if not data:
+            break
+        first, *others = data.split(b'\n')
+        rest.append(first)
+        for other in others:
+            yield b''.join(rest) + b'\n'
+            rest = [other]
+    if any(rest):
+        yield b''.join(rest)
+
+
+def numbered(lines, name, strict, report):
+    """(line number, text) of byte lines; None is handed on.
+
+    Args:
+        lines: byte lines, or None.
+        name: of the input.
+        strict: whether a line that is not UTF-8 is an error; otherwise it comes with replacement characters.
+        report: is called with a line of text about each of these.
+    """
+    number = 0
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        number += 1
+        try:
+            text = decode(name, number, line)
+        except CorpusError as error:
+            if strict:
+                raise
+            report(f'{error}; tagged with replacement characters')
+            text = decode(name, number, line, 'replace')
+        yield number, text
+
+
+def open_lines(name):
+    """Byte lines of a file, or of standard input if the name is '-'."""
+    return arriving(sys.stdin.buffer) if name == '-' else byte_lines(name)
+
+
+def read(lines, name, kind, characters=False, columns=(0,)):
+    """Items of numbered lines; None is handed on.
+
+    Args:
+        lines: what `numbered` gives.
+        name: of the input.
+        kind: 'text', 'conll' or 'json'.
+        characters: whether each character of a line is a token, not each word.
+        columns: which column holds the token, and which the gold tag if it is wanted. Of JSON lines only how many
+            there are counts.
+    """
+    if kind == CONLL:
+        yield from _of_columns(blocks(lines), name, columns)
+        return
+    for line in lines:
+        if line is None:
+            yield None
+        elif kind == TEXT:
+            yield item_of_text(*line, characters)
+        else:
+            yield _of_json(name, *line, characters, len(columns) > 1)
+
+
+def item_of_text(number, text, characters):
+    """The item of a line of text."""
+    found = [(match.group(), match.start()) for match in re.finditer(r'\S' if characters else r'\S+', text)]
+    return Item(number, text, [token for token, _ in found], [start for _, start in found])
+
+
+def _joined(number, tokens, **others):
+    starts, place = [], 0
+    for token in tokens:
+        starts.append(place)
+        place += len(token) + 1
+    return Item(number, ' '.join(tokens), tokens, starts, **others)
+
+
+def _of_columns(found, name, columns):
+    for rows in found:
+        if rows is None:
+            yield None
+            continue
+        cells = [cells_of(name, row, columns) for row in rows if row.cells]
+        gold = [tag for _, tag in cells] if len(columns) > 1 else None
+        yield _joined(rows[0].number, [cell[0] for cell in cells], gold=gold, rows=tuple(rows))
+
+
+def _of_json(name, number, text, characters, with_gold):
+    if not text.strip():
+        return Item(number, text, [], [], gold=[] if with_gold else None)
+    record = json_object(name, number, text)
+    written = record.get('text')
+    if with_gold:
+        tokens, gold = tokens_and_tags(name, number, record)
+    elif 'tokens' in record:
+        tokens, gold = tokens_and_tags(name, number, {**record, 'tags': record['tokens']})[0], None
+    elif isinstance(written, str):
+        return item_of_text(number, written, characters)._replace(record=record)
+    else:
+        raise CorpusError(name, number, 'expected "tokens", a list of strings, or "text", a string, got neither')
+    starts = _find(tokens, written) if isinstance(written, str) else None
+    if starts is not None:
+        return Item(number, written, tokens, starts, gold=gold, record=record)
+    return _joined(number, tokens, gold=gold, record=record)
+
+
+def _find(tokens, text):
+    """Where the tokens stand in a text, one after the other; None if they don't."""
+    starts, place = [], 0
+    for token in tokens:
+        start = text.find(token, place)
+        if start < 0:
+            return None
+        starts.append(start)
+        place = start + len(token)
+    return starts

@@ -1,0 +1,123 @@
+"""Tagged sentences as text, columns and JSON lines."""
+
+import json
+
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.stream import CONLL, JSON, TEXT
+
+COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colour
+
+
+def _number(confidence):
+    return f'{confidence:.2f}'
+
+
+def _rounded(confidence):
+    return round(confidence, 6)
+
+
+class Writer:
+    """Turns tagged sentences into lines.
+
+    Args:
+        kind: 'text', 'conll' or 'json'.
+        scheme: of the tags.
+        tags: all of them.
+        confidence: whether to show confidences in text and columns; JSON has those that there are.
+        colour: whether to colour text for a terminal.
+    """
+
+    def __init__(self, kind, scheme, tags, confidence=False, colour=False):
+        self.scheme, self.confidence = scheme, confidence
+        self.types = sorted({tag.partition('-')[2] for tag in tags} - {''})
+        self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(self.types)} if colour else {}
+        self.write = {TEXT: self._text, CONLL: self._columns, JSON: self._json}[kind]
+
+    def lines(self, item, tagged):
+        """Text with the end of its last line.
+
+        Args:
+            item: an `Item` of the input.
+            tagged: what was found: tokens, tags, spans with type, first, last and confidence, and so on.
+        """
+        return self.write(item, tagged)
+
+    def _text(self, item, tagged):
+        if self.scheme == PLAIN:
+            return self._with_tags(item, tagged)
+        if not self.types:
+            return self._words(item, tagged)
+        pieces, done = [], 0
+        for span in tagged.spans:
+            begin, end = _place(item, span)
+            note = f' {span.type}' + (f' {_number(span.confidence)}' if self.confidence else '')
+            pieces += [item.text[done:begin], self._coloured(f'[{item.text[begin:end]}{note}]', span.type)]
+            done = end
+        return ''.join([*pieces, item.text[done:]]) + '\n'
+
+    def _coloured(self, text, kind):
+        return f'\033[1;{self.colours[kind]}m{text}\033[0m' if kind in self.colours else text
+
+    def _with_tags(self, item, tagged):
+        pieces, done = [], 0
+        for index, (token, start) in enumerate(zip(item.tokens, item.starts)):
+            end = start + len(token)
+            note = f'/{tagged.tags[index]}' + (f'/{_number(tagged.confidences[index])}' if self.confidence else '')
+            pieces += [item.text[done:end], f'\033[36m{note}\033[0m' if self.colours else note]
+            done = end
+        return ''.join([*pieces, item.text[done:]]) + '\n'
+
+    def _words(self, item, tagged):
+        begins = {span.first for span in tagged.spans}
+        inside = {place for span in tagged.spans for place in range(span.first + 1, span.last + 1)}
+        notes = {span.last: f'/{_number(span.confidence)}' for span in tagged.spans} if self.confidence else {}
+        pieces = []
+        for index, token in enumerate(item.tokens):
+            if index and (index in begins or index not in inside):
+                pieces.append(' ')
+            pieces.append(token + notes.get(index, ''))
+        return ''.join(pieces) + '\n'
+
+    def _columns(self, item, tagged):
+        columns = [tagged.tags]
+        if self.confidence:
+            columns.append([f'{confidence:.4f}' for confidence in tagged.confidences])
+        if not item.rows:
+            return ''.join('\t'.join(row) + '\n' for row in zip(item.tokens, *columns)) + '\n'
+        found, lines = iter(zip(*columns)), []
+        for row in item.rows:
+            if row.cells:
+                # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
+                blanks = '\t' not in row.text and len(row.cells) > 1
+                text = row.text if '\t' in row.text else row.text.strip(' ')
+                lines.append((' ' if blanks else '\t').join([text, *next(found)]) + '\n')
+            else:
+                lines.append(row.text + '\n')
+        return ''.join(lines)
+
+    def _json(self, item, tagged):
+        record = dict(item.record or {})
+        if 'tags' in record:
+            record['gold'] = record['tags']
+        record.update(text=item.text, tokens=tagged.tokens, tags=tagged.tags)
+        record['entities'] = [self._entity(item, span) for span in tagged.spans]
+        if tagged.confidences is not None:
+            record['confidences'] = list(map(_rounded, tagged.confidences))
+            record['confidence'] = _rounded(tagged.confidence)
+        if tagged.alternatives:
+            record['alternatives'] = [{'tags': other.tags, 'confidence': _rounded(other.confidence)}
+                                      for other in tagged.alternatives]
+        return json.dumps(record, ensure_ascii=False) + '\n'
+
+    def _entity(self, item, span):
+        begin, end = _place(item, span)
+        entity = {'type': span.type, 'text': item.text[begin:end], 'first': span.first, 'last': span.last,
+                  'start': begin, 'end': end}
+        if span.confidence is not None:
+            entity['confidence'] = _rounded(span.confidence)
+        return entity
+
+
+def _place(item, span):
+    """Where a span begins and ends in the text."""
+    return item.starts[span.first], item.starts[span.last] + len(item.tokens[span.last])

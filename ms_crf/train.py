@@ -1,0 +1,256 @@
+"""The command line of `train.py`: options in, progress and scores out."""
+
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('train.py'))
+
+import argparse
+import contextlib
+import shutil
+import time
+from dataclasses import fields
+
+from ms_crf.arguments import Parser, read_option_file
+from ms_crf.device import NAMES, choose
+from ms_crf.errors import OptionError
+from ms_crf.options import Options, dashed
+
+from tqdm import tqdm
+
+NAMED = 5                      # kinds of tags that are named in one line
+ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
+
+
+class Watcher:
+    """Shows a training on the terminal, and hears Ctrl-C."""
+
+    def __init__(self, output=None):
+        self.output, self.bar, self.asked_to_stop = output or sys.stdout, None, False
+
+    def say(self, text):
+        if self.bar is not None:
+            self.bar.clear()
+        try:
+            print(text, file=self.output, flush=True)
+        except OSError as error:                 # training is worth more than what it says
+            if not isinstance(error, BrokenPipeError):
+                console.say(f'train.py: standard output can not be written: {error.strerror}; training goes on')
+            console.silence(self.output)
+
+    def corpora(self, corpora):
+        for part, sentences in corpora.parts.items():
+            tokens = sum(len(sentence.tokens) for sentence in sentences)
+            self.say(f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens')
+        trained = '' if corpora.scheme == corpora.found else f', trained as {corpora.scheme}'
+        self.say(f'tags: {corpora.found}{trained}, {len(corpora.tags)} of them')
+        for path, count, line in corpora.repaired:
+            self.say(f'{path}: {count} sentences break {corpora.found}, the first begins at line {line}; '
+                     'their tags are read by the rules of conlleval')
+
+        for path, line, tag, counts in corpora.unknown:
+            named = ', '.join(f'{kind} {count}' for kind, count in counts.most_common(NAMED))
+            others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
+            self.say(f'{path}: {sum(counts.values())} tags that train lacks can only be missed ({named}{others}), the '
+                     f'first, {tag!r}, at line {line}')
+
+    def compiled(self, task, length, rows, seconds):
+        self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
+
+    @contextlib.contextmanager
+    def reading(self, windows):
+        """Shows how far an encoder is; gives a function to be called with the number of windows that were read."""
+        with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc='encoding', disable=None,
+                  dynamic_ncols=True) as bar:
+            yield bar.update
+
+    def epoch_begins(self, epoch, epochs, sentences, done):
+        self.bar = tqdm(total=sentences, initial=done, unit='sentences', leave=False, mininterval=0.5,
+                        desc=f'epoch {epoch}/{epochs}', disable=None, dynamic_ncols=True)
+
+    def step(self, sentences, loss):
+        self.bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
+        self.bar.update(sentences)
+
+    def epoch_ends(self, record):
+        rate = self.bar.total / max(record['seconds'], 1e-9)
+        self.close()
+        self.say(f'epoch {record["epoch"]:>3}  loss {record["loss"]:8.4f}  dev P {record["precision"]:7.2%}  '
+                 f'R {record["recall"]:7.2%}  F1 {100 * record["f1"]:6.2f}  acc {record["accuracy"]:7.2%}  '
+                 f'{record["seconds"]:6.2f} s  {rate:5.0f} sentences/s{"  best" if record["best"] else ""}')
+
+    def close(self):
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def stopping(self):
+        return self.asked_to_stop
+
+    def ask_to_stop(self, *_):
+        if self.asked_to_stop:                   # who asks twice does not want to wait for the step and the saving
+            console.leave()
+        self.asked_to_stop = True
+
+
+class _Help(argparse.ArgumentDefaultsHelpFormatter):
+    def __init__(self, prog):
+        super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
+
+    def _get_help_string(self, action):
+        if action.default in (None, '', argparse.SUPPRESS):
+            return action.help
+        return super()._get_help_string(action)
+
+
+def parser():
+    """The command line, one group of options for each group of `Options`."""
+    made = Parser(prog='train.py', formatter_class=_Help, add_help=False,
+                  description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
+                              'arguments it trains on the sample corpus in data/.')
+    general = made.add_argument_group('General')
+    general.add_argument('--help', '-h', action='help', help='show this and stop')
+    general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
+    general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
+    general.add_argument('--resume', metavar='DIR',
+                         help='go on with a run that was stopped; takes --device, --epochs, --patience, '
+                              '--learning-rate and --encoder-lr, nothing else')
+    general.add_argument('--overwrite', action='store_true', help='replace the run that --save names, if there is one; '
+                         'it stays until the first epoch of the new one is saved')
+    add_options(made)
+    return made
+
+
+def add_options(made, shown=None):
+    """Adds all `Options` to a parser; help shows those with these names only, if there are any."""
+    groups = {}
+    for entry in fields(Options):
+        limits, name = entry.metadata, f'--{dashed(entry.name)}'
+        if limits['group'] not in groups:
+            groups[limits['group']] = made.add_argument_group(limits['group'])
+        group, text = groups[limits['group']], limits['text'].replace('%', '%%')
+        if shown is not None and entry.name not in shown:
+            text = argparse.SUPPRESS
+        if entry.type is bool:
+            group.add_argument(name, action=argparse.BooleanOptionalAction, default=entry.default, help=text)
+        else:
+            added = group.add_argument(name, type=entry.type, default=entry.default,
+                                       choices=limits['choices'], help=text, metavar=limits['metavar'])
+            added.may_be_empty = True                            # `Options` knows which of them may
+
+
+def read_options(arguments):
+    """All arguments of a command line, and of the `Options` those that it names."""
+    made = parser()
+    names = {entry.name for entry in fields(Options)}
+    return made.parse_args(arguments), {name: value for name, value in made.given(arguments).items() if name in names}
+
+
+def _new_options(parsed, given):
+    named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
+    return checked({**named, **given})
+
+
+def checked(named):
+    """The `Options` with these values, which must have a meaning beside each other."""
+    record = {**Options().to_json(), **named}
+    if 'train' in named:                                         # the sample's other files don't belong to it
+        if 'dev' not in named:
+            raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
+        record['test'] = named.get('test', '')
+    options = Options(**record)
+    options.check()
+    options.check_given(named)
+    return options
+
+
+def options_of(arguments):
+    """The `Options` of a command line that begins a new run."""
+    return _new_options(*read_options(arguments))
+
+
+def _resumed_options(parsed, given):
+    from ms_crf.runs import records
+    if parsed.config is not None or parsed.overwrite or set(given) - set(ON_RESUME):
+        allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
+        raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
+    config = records.read_config(parsed.resume)
+    before = records.read_options(parsed.resume, config)
+    if 'encoder_lr' in given and (given['encoder_lr'] > 0) != (before.encoder_lr > 0):
+        raise OptionError(f'--encoder-lr can not be 0 before --resume and more after it, or the other way round; the '
+                          f'run has {before.encoder_lr:g}')
+    options = records.read_options(parsed.resume, config, **given)
+    options.check_given(given)
+    return options
+
+
+def main(arguments=None):
+    """Runs the command; returns its exit status."""
+    return console.run('train.py', lambda: _main(sys.argv[1:] if arguments is None else arguments))
+
+
+def _main(arguments):
+    with contextlib.closing(Watcher()) as watcher:               # a line of error comes below its progress bar
+        return _chosen(arguments, watcher)
+
+
+def _chosen(arguments, watcher):
+    parsed, given = read_options(arguments)
+    options = _resumed_options(parsed, given) if parsed.resume is not None else _new_options(parsed, given)
+    folder = parsed.resume or options.save
+    if options.model == 'hmm':
+        return _count(parsed, options, watcher)
+    device = choose(parsed.device, 'train.py')
+    if options.precision == 'mixed' and device == 'CPU':
+        raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
+    return _train(parsed, options, folder, watcher)
+
+
+def _count(parsed, options, watcher):
+    """A hidden Markov model, which needs neither epochs nor MindSpore."""
+    from ms_crf.models.hmm import counting
+    if parsed.resume:
+        raise OptionError('--resume goes on with trainings; a run of --model hmm is counted at once')
+    if parsed.device not in ('auto', 'CPU'):
+        raise OptionError(f'--model hmm computes on the CPU, got --device {parsed.device}; leave it away')
+    began = time.perf_counter()
+    _report(watcher, counting.run(options, watcher, parsed.overwrite), options.save, began)
+    return 0
+
+
+def _report(watcher, scores, folder, began):
+    part = 'test' if 'test' in scores else 'dev'
+    watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'\non {part}:')
+    for line in scores[part]['table']:
+        watcher.say(line)
+    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
+
+
+def _train(parsed, options, folder, watcher):
+    from ms_crf.training import trainer
+    began = time.perf_counter()
+    if parsed.resume:
+        run = trainer.resume(folder, options, watcher)
+        watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
+    else:
+        run = trainer.start(options, watcher, parsed.overwrite)
+    try:
+        with console.handling(watcher.ask_to_stop):
+            scores = run.run()
+    except trainer.Stopped:
+        watcher.close()
+        earlier = f'; {run.place.former} is the earlier run still' if run.place.former is not None else ''
+        watcher.say(f'stopped and saved{earlier}; go on with: python train.py --resume {run.folder}')
+        return 130
+    except trainer.NotFinite as error:
+        watcher.close()
+        folder = run.folder
+        kept = f'{folder} holds epoch {run.epoch}' if run.epoch else f'{folder} holds no epoch yet'
+        encoder = f' --encoder-lr {options.encoder_lr / 4:g}' if options.encoder_lr > 0 else ''
+        print(f'train.py: {error}; {kept}; try --resume {folder} --learning-rate '
+              f'{options.learning_rate / 4:g}{encoder}', file=sys.stderr)
+        return 2
+    _report(watcher, scores, run.folder, began)
+    return 0

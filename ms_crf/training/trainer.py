@@ -1,0 +1,297 @@
+"""A training from files to a run directory: epochs of compiled steps, the best by dev score, resumable to the bit.
+
+Nothing that is random has a state of its own: order, dropout and replaced words follow from seed and position.
+"""
+
+import json
+import time
+from contextlib import ExitStack
+from functools import partial
+
+from ms_crf.models.encoder.piece_input import PieceInput
+from ms_crf.models.encoder.pretrained import EncoderFiles
+from ms_crf.models.words.word_input import WordInput
+from ms_crf.runs import checksums, records
+from ms_crf.runs.place import Place
+from ms_crf.runs.saving import saving
+from ms_crf.text.dataset import load, score_in
+from ms_crf.text.metrics import as_record, table
+from ms_crf.text.schemes import PLAIN
+from ms_crf.training import resuming
+from ms_crf.training.best import Best
+from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
+from ms_crf.training.schedules import FEW_STEPS, course_of, dropout, rate_at
+from ms_crf.training.step import make_average
+
+import mindspore as ms
+import numpy as np
+
+SAVE_SECONDS = 300           # within long epochs the state is saved this often
+LOSS_SCALE = 1024.0          # of mixed precision
+
+
+class Stopped(Exception):
+    """The user has stopped the run; it is saved."""
+
+
+class NotFinite(Exception):
+    """The loss is no number; what was saved before stays."""
+
+
+class Data:
+    """The corpora of a run, and what the network reads of them.
+
+    Args:
+        options: `Options`, checked.
+        watcher: see `Watcher` of the command.
+        encoder: the `EncoderFiles` of a run over an encoder, otherwise None.
+    """
+
+    def __init__(self, options, watcher, encoder=None):
+        self.paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
+        self.corpora = load(self.paths, options.scheme, options.column_pair())
+        watcher.corpora(self.corpora)
+        if encoder is None:
+            self.input = WordInput(options, self.corpora, watcher)
+        else:
+            self.input = PieceInput(options, self.corpora, encoder, watcher)
+
+
+class Training:
+    """One run.
+
+    Args:
+        options: `Options`, checked.
+        place: the `Place` of the run directory, which exists; training goes on from the state in it, if there is one.
+        data: `Data` of the options.
+        watcher: is told what happens; see `Watcher` of the command.
+    """
+
+    def __init__(self, options, place, data, watcher):
+        self.options, self.place, self.data, self.watcher = options, place, data, watcher
+        ms.set_seed(options.seed)
+        self.input = data.input
+        self.network = self.input.network()
+        self.optimizer = Optimizer(self.network, options.optimizer, options.momentum, options.weight_decay,
+                                   options.clip, options.crf_rate, options.word_rate,
+                                   options.encoder_lr / options.learning_rate)
+        self.scored, self.average = self.network, None
+        if options.average > 0:
+            self.scored = self.input.network()
+            self.scored.update_parameters_name('average.')
+            for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
+                target.set_data(ms.Tensor(source.asnumpy()))
+            self.average = make_average(self.network, self.scored)
+        self.steps_an_epoch = self._count_steps()
+        self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
+        self.epoch = self.step_in_epoch = self.steps = 0
+        self.best, self.loss_sum = Best(data.corpora.gold['dev'], data.corpora.found == PLAIN), 0.0
+        self.metrics = []
+        if (self.folder / records.STATE).exists():
+            self._load_state()
+        self.shapes = set()
+        self.step = self.input.step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
+        self.decoder = self.input.decoder(self.scored, partial(watcher.compiled, 'tagging'))
+
+    def _count_steps(self):
+        """Of an epoch: those of the first, or, where there are many, as many as there are at least."""
+        least = -(-len(self.data.corpora.parts['train']) // self.options.batch_size)
+        return least if least >= FEW_STEPS else len(self.input.plan(np.random.default_rng([self.options.seed, 1])))
+
+    # What is saved and loaded
+
+    @property
+    def folder(self):
+        """The run directory; another one than options say until its first epoch is saved, if it overwrites a run."""
+        return self.place.folder
+
+    def _parameters(self):
+        average = self.scored.trainable_params() if self.scored is not self.network else []
+        return [*self.network.trainable_params(), *self.optimizer.state(), *average]
+
+    def save(self, best=None):
+        """Saves the state; after an epoch, with whether it is the best so far, its weights and its metrics as well."""
+        with saving(self.folder) as new:
+            if best:
+                new.tensors(records.WEIGHTS, {name.removeprefix('average.'): array for name, array in
+                                                 records.as_arrays(self.scored.trainable_params()).items()})
+            if best is not None:
+                new.text(records.METRICS, ''.join(json.dumps(entry) + '\n' for entry in self.metrics))
+            arrays = records.as_arrays(self._parameters())
+            arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best.epoch], np.int64)
+            arrays['progress'] = np.array([self.best.highest, self.loss_sum], np.float64)
+            arrays['best'] = np.array(self.best.state(), np.float64)
+            new.tensors(records.STATE, arrays)
+        if self.epoch:
+            self.place.take()
+
+    def _load_state(self):
+        path = self.folder / records.STATE
+        arrays = records.read_tensors(path)
+        parameters = self._parameters()
+        shapes = {parameter.name: parameter.shape for parameter in parameters}
+        best = {'best': (len(self.best.state()),)} if 'best' in arrays else {}       # which earlier versions lack
+        records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best})
+        for parameter in parameters:
+            parameter.set_data(ms.Tensor(arrays[parameter.name]))
+        self.epoch, self.step_in_epoch, self.steps, best_epoch = arrays['position'].tolist()
+        best_score, self.loss_sum = arrays['progress'].tolist()
+        if best:
+            self.best.load(arrays['best'].tolist())
+        else:
+            self.best.load_score(best_epoch, best_score)
+        if self.best.epoch:
+            checksums.check(self.folder / records.WEIGHTS)    # which the end of the training needs
+        self.metrics = records.read_metrics(self.folder)[:self.epoch]
+        if self.epoch:
+            self.place.take()
+
+    def load_best(self):
+        """Puts the weights of the best epoch into the network that is scored."""
+        path = self.folder / records.WEIGHTS
+        arrays = records.read_tensors(path)
+        names = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
+        records.check_fit(path, arrays, {name: parameter.shape for name, parameter in names.items()})
+        for name, parameter in names.items():
+            ms.ops.assign(parameter, ms.Tensor(arrays[name]))
+
+    # Epochs
+
+    def run(self):
+        """Trains to the end and scores the best epoch; returns what scores.json holds. Then the place is free."""
+        try:
+            return self._run()
+        finally:
+            self.place.release()
+
+    def _run(self):
+        self._announce()
+        while self.epoch < self.course.epochs and not self._out_of_patience():
+            self.run_epoch()
+        if self.epoch < self.course.epochs:
+            self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
+        self.load_best()
+        parts = [part for part in ('dev', 'test') if part in self.input.encoded]
+        results = {part: self.score(part) for part in parts}
+        if self.best.nothing_learned():
+            self.watcher.say(self.best.nothing_learned())
+        scores = {'best_epoch': self.best.epoch, 'epochs': self.epoch,
+                  **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
+        records.write_json(self.folder / records.SCORES, scores)
+        return scores
+
+    def _out_of_patience(self):
+        return 0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0
+
+    def _announce(self):
+        """Says what follows from short epochs, unless the options say all of it."""
+        if self.steps_an_epoch < FEW_STEPS and None in (self.options.epochs, self.options.patience):
+            end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
+            self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
+                             f'them{end}')
+
+    def _main(self, result):
+        """What decides of a `Score`."""
+        return result.accuracy if self.best.plain else result.spans.f1
+
+    def score(self, part):
+        """`Score` of the network that is scored on 'dev' or 'test'."""
+        corpora = self.data.corpora
+        predicted = self.decoder.tags(self.input.encoded[part])
+        return score_in(corpora.found, corpora.gold[part], predicted, corpora.scheme)
+
+    def run_epoch(self):
+        options, sentences = self.options, len(self.data.corpora.parts['train'])
+        batches = self.input.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
+        began = saved = time.perf_counter()
+        compiling = 0.0
+        self.watcher.epoch_begins(self.epoch + 1, self.course.epochs, sentences,
+                                  sum(len(numbers) for _, numbers in batches[:self.step_in_epoch]))
+        for shape, numbers in batches[self.step_in_epoch:]:
+            step_began = time.perf_counter()
+            batch = self.input.batch(shape, numbers)
+            loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
+            if not np.isfinite(loss) or not np.isfinite(norm):
+                raise NotFinite(self._describe(loss, norm, numbers))
+            if shape not in self.shapes:
+                self.shapes.add(shape)
+                compiling += time.perf_counter() - step_began
+                self.watcher.compiled('training', shape.length, shape.rows, time.perf_counter() - step_began)
+            self.loss_sum += loss * len(numbers)
+            self.step_in_epoch += 1
+            self.watcher.step(len(numbers), loss)
+            if self.watcher.stopping():
+                self.save()
+                raise Stopped
+            if time.perf_counter() - saved > SAVE_SECONDS:
+                self.save()
+                saved = time.perf_counter()
+        seconds = time.perf_counter() - began - compiling
+        self._end_epoch(seconds, compiling, sentences)
+
+    def _run_step(self, batch, shape, time_in_epochs):
+        options = self.options
+        rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
+        keep = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
+                       options.dropout_kind == 'locked')
+        self.steps += 1
+        rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, self.course.epochs, self.course.warmup,
+                       self.course.decay)
+        now = np.array([rate, BETA1 ** self.steps, BETA2 ** self.steps], np.float32)
+        loss, norm = self.step(*map(ms.Tensor, (now, *batch, *keep)))
+        every = self.course.average_every
+        if self.average is not None and self.steps % every == 0:
+            # At first the average is that of the last tenth or so of all steps.
+            times = self.steps // every
+            decay = min(options.average ** every, times / (10 + times))
+            self.average(ms.Tensor(1 - decay, ms.float32))
+        return float(loss.asnumpy()), float(norm.asnumpy())
+
+    def _describe(self, loss, norm, numbers):
+        lines = [self.data.corpora.parts['train'][number].line for number in sorted(numbers)]
+        return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}; '
+                f'the sentences of the batch begin at {self.data.paths["train"]} lines {", ".join(map(str, lines))}')
+
+    def _end_epoch(self, seconds, compiling, sentences):
+        began = time.perf_counter()
+        result = self.score('dev')
+        self.epoch += 1
+        mean_loss = self.loss_sum / sentences
+        self.step_in_epoch, self.loss_sum = 0, 0.0
+        best = self.best.take(self.epoch, self._main(result), result.accuracy, mean_loss)
+        record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
+                  'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3),
+                  'dev_seconds': round(time.perf_counter() - began, 3)}
+        self.metrics.append(record)
+        self.save(best)
+        self.watcher.epoch_ends(record)
+
+
+def start(options, watcher, overwrite=False):
+    """A new run in `options.save`; nothing is written before all input has been read."""
+    with ExitStack() as fault:
+        place = Place(options.save, overwrite)
+        fault.callback(place.release)
+        data = Data(options, watcher, EncoderFiles(options.encoder) if options.encoder else None)
+        corpora = data.corpora
+        config = {'format': records.FORMAT, **data.input.record(), 'options': options.to_json(),
+                  'scheme': corpora.scheme, 'found_scheme': corpora.found}
+        place.create(config, data.input.vocabulary.to_json(), data.input.fill)
+        made = Training(options, place, data, watcher)
+        fault.pop_all()
+    return made
+
+
+def resume(folder, options, watcher):
+    """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
+    with ExitStack() as fault:
+        place = Place.resumed(folder)
+        fault.callback(place.release)
+        config = resuming.check_run(place.folder, watcher)
+        encoder = records.read_encoder(folder, config) if config['model'] == 'encoder' else None
+        data = Data(options, watcher, encoder)
+        resuming.check_input(place.folder, config, options, data.input)
+        made = Training(options, place, data, watcher)
+        resuming.keep_options(made.folder, options)
+        fault.pop_all()
+    return made

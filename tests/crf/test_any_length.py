@@ -1,0 +1,139 @@
+"""Graphs that are compiled once for all lengths and batches, exported and loaded again, beside enumeration."""
+
+from ms_crf import CRF, allowed_transitions, post_decode
+from ms_crf.nn.softmax import Softmax
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn
+
+from conftest import close, float_tensor, int_tensor, make_crf
+from oracle import Case
+
+BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
+BIO = (BIO.transitions, BIO.start, BIO.end)
+SHAPES = [(5, 4), (1, 2), (9, 1), (1, 1), (8, 3)]
+ANY = (ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ms.Tensor(shape=[None], dtype=ms.int32))
+
+
+class Everything(nn.Cell):
+    """Best paths with their scores and what is known of them, and all posteriors."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.head = head
+
+    def construct(self, emissions, lengths):
+        paths, scores = self.head.decode(emissions, lengths)
+        chosen, given_before = self.head.along(emissions, paths, lengths)
+        return (paths, scores, chosen, given_before, self.head.marginals(emissions, lengths),
+                self.head.normalizer(emissions, lengths))
+
+
+class History(nn.Cell):
+    def __init__(self, crf):
+        super().__init__()
+        self.crf = crf
+
+    def construct(self, emissions, lengths):
+        return self.crf(emissions, seq_length=lengths)
+
+
+def exported(cell, path):
+    """The cell from its MindIR, for any shape."""
+    ms.export(cell, *ANY, file_name=str(path), file_format='MINDIR')
+    graph = nn.GraphCell(ms.load(f'{path}.mindir'))
+    graph.set_inputs(*ANY)
+    return graph
+
+
+def given_before(row, tag_before, position):
+    """Posterior (K,) of each tag at a position of an `oracle.Row` given the tag before it."""
+    weights = np.exp(row.scores - row.log_normalizer())
+    if position:
+        weights = weights * (row.paths[:, position - 1] == tag_before)
+    found = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
+    return found / weights.sum()
+
+
+def check(case, found):
+    paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in found)
+    expected = case.by_position(lambda _, row: row.marginals())
+    close(marginals, expected)
+    close(normalizer, [row.log_normalizer() if row.length else 0.0 for row in case.rows])
+    for b, row in enumerate(case.rows):
+        best = row.best() if row.length else []
+        assert paths[b].tolist() == best + [0] * (len(paths[b]) - row.length)
+        close(scores[b], row.scores.max() if row.length else 0.0)
+        close(chosen[b, :row.length], expected[np.arange(row.length), b, best])
+        for t in range(row.length):
+            close(conditional[b, t], given_before(row, best[t - 1], t))
+        assert not chosen[b, row.length:].any() and not conditional[b, row.length:].any()
+
+
+@pytest.mark.parametrize('constraints', [None, BIO])
+def test_one_graph_serves_all_shapes(constraints, tmp_path):
+    first = Case(0, 4, 2, 3, constraints=constraints)
+    crf = make_crf(first)
+    everything, history = exported(Everything(crf), tmp_path / 'a'), exported(History(crf), tmp_path / 'b')
+    for length, batch in SHAPES:
+        case = Case(length, length, batch, 3, scale=2.0, constraints=constraints)
+        case.scores = first.scores
+        case.rescore()
+        inputs = float_tensor(case.emissions), int_tensor(case.lengths)
+        check(case, everything(*inputs))
+        score, steps = history(*inputs)
+        assert steps.shape == (length - 1, batch, 3)
+        best = [row.best() if row.length else [] for row in case.rows]
+        assert post_decode(score, steps, int_tensor(case.lengths)) == best
+
+
+@pytest.mark.parametrize('constraints', [None, BIO])
+@pytest.mark.parametrize('scale', [1.0, 60.0])                   # the second goes to the log domain
+def test_what_is_known_of_a_path(constraints, scale, compiled):
+    case = Case(1, 5, 4, 3, scale=scale, constraints=constraints)
+    crf = make_crf(case)
+    inputs = float_tensor(case.emissions), int_tensor(case.lengths)
+    check(case, compiled(Everything(crf))(*inputs))
+
+
+def test_batch_first_and_paths_other_than_the_best(compiled):
+    case = Case(2, 4, 3, 3)
+    crf = make_crf(case, batch_first=True)
+    paths = np.where(np.arange(4) < case.lengths[:, None], case.tags.T, 0)
+    chosen, conditional = compiled(crf.along)(float_tensor(case.emissions.swapaxes(0, 1)), int_tensor(paths),
+                                              int_tensor(case.lengths))
+    for b, row in enumerate(case.rows):
+        tags = paths[b]
+        for t in range(row.length):
+            close(chosen[b, t], row.marginals()[t, tags[t]])
+            close(conditional[b, t], given_before(row, tags[t - 1], t))
+
+
+def test_softmax_is_a_chain_without_transitions(compiled, tmp_path):
+    case = Case(3, 4, 3, 3)
+    case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
+    case.rescore()
+    inputs = float_tensor(case.emissions), int_tensor(case.lengths)
+    head = Softmax(3)
+    runs = [compiled(Everything(head))(*inputs)]
+    if compiled is ms.jit:
+        runs.append(exported(Everything(head), tmp_path / 'a')(*inputs))
+    paths, scores = compiled(head.nbest)(inputs[0], 3, inputs[1])
+    normalizer = np.array([row.log_normalizer() if row.length else 0.0 for row in case.rows])
+    for b, row in enumerate(case.rows):
+        if row.length:
+            close(scores[b], row.ranked()[:3] - normalizer[b])
+            assert paths[b, 0, :row.length].asnumpy().tolist() == row.best()
+    for paths, scores, *others, zeros in runs:
+        # Its scores are log probabilities.
+        assert not zeros.asnumpy().any()
+        check(case, (paths, float_tensor(scores.asnumpy() + normalizer), *others, float_tensor(normalizer)))
+
+
+def test_a_head_that_is_compiled_for_any_length_checks_what_it_can():
+    crf = CRF(4)
+    crf_inputs = ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ANY[1]
+    with pytest.raises(ValueError, match=r'num_tags = 4, got shape \(None, None, 3\)'):
+        ms.export(History(crf), *crf_inputs, file_name='unused', file_format='MINDIR')

@@ -1,0 +1,115 @@
+"""The n best paths for any n, beside every path: which, in which order, and no more than there are."""
+
+from ms_crf import CRF, allowed_transitions
+from ms_crf.crf.nbest import LOWEST
+from ms_crf.nn.softmax import Softmax
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from conftest import close, float_tensor, int_tensor, make_crf
+from oracle import Case
+
+BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
+
+
+def in_order(row):
+    """All paths of an `oracle.Row`, best first; of equals the one with the lowest last tag, then the one before it."""
+    return sorted(zip(row.scores, row.paths.tolist()), key=lambda pair: (-pair[0], pair[1][::-1]))
+
+
+def check(case, found, n):
+    paths, scores = (tensor.asnumpy() for tensor in found)
+    assert paths.shape == (len(case.rows), n, len(case.emissions)) and paths.dtype == np.int32
+    for b, row in enumerate(case.rows):
+        expected = in_order(row)[:n]
+        count = len(expected)
+        close(scores[b, :count], [score for score, _ in expected])
+        assert paths[b, :count, :row.length].tolist() == [path for _, path in expected]
+        assert (scores[b, count:] == np.float32(LOWEST)).all() and not paths[b, count:].any()
+        assert not paths[b, :, row.length:].any()
+
+
+@pytest.mark.parametrize('n', [8, 9, 40, 300])
+@pytest.mark.parametrize('constraints', [None, BIO])
+def test_many_paths_and_ties(n, constraints, compiled):
+    """Whole numbers: nearly every score occurs many times."""
+    case = Case(3, 5, 4, 3, integers=True, constraints=constraints)
+    crf = make_crf(case)
+
+    def nbest(emissions, lengths):
+        return crf.nbest(emissions, n, lengths)
+
+    check(case, compiled(nbest)(float_tensor(case.emissions), int_tensor(case.lengths)), n)
+
+
+def test_all_paths_equal(compiled):
+    case = Case(0, 4, 2, 3)
+    case.emissions[:] = 0.0
+    case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
+    case.rescore()
+    crf = make_crf(case)
+    for n in (12, 100):
+        def nbest(emissions, lengths, n=n):
+            return crf.nbest(emissions, n, lengths)
+
+        check(case, compiled(nbest)(float_tensor(case.emissions), int_tensor(case.lengths)), n)
+
+
+def test_two_hundred_of_six_words_and_a_thousand_of_one(compiled):
+    for length, n in ((6, 200), (1, 1000)):
+        case = Case(1, length, 2, 5)
+        crf = make_crf(case)
+
+        def nbest(emissions, lengths, crf=crf, n=n):
+            return crf.nbest(emissions, n, lengths)
+
+        check(case, compiled(nbest)(float_tensor(case.emissions), int_tensor(case.lengths)), n)
+
+
+def test_softmax_head(compiled):
+    case = Case(2, 4, 3, 3)
+    case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
+    case.rescore()
+    head = Softmax(3)
+
+    def nbest(emissions, lengths):
+        return head.nbest(emissions, 90, lengths)
+
+    paths, scores = compiled(nbest)(float_tensor(case.emissions), int_tensor(case.lengths))
+    normalizers = np.array([row.log_normalizer() for row in case.rows])
+    scores = scores.asnumpy()
+    real = scores > LOWEST / 2
+    check(case, (paths, float_tensor(np.where(real, scores + normalizers[:, None], scores))), 90)
+
+
+def test_scores_of_many_can_be_differentiated(compiled):
+    """A path's score changes by 1 with each emission on it."""
+    case = Case(4, 3, 2, 3)
+    crf = make_crf(case)
+    lengths = int_tensor(case.lengths)
+
+    def ninth(emissions):
+        return crf.nbest(emissions, 12, lengths)[1][:1, 8].sum()
+
+    expected = np.zeros(case.emissions.shape)
+    expected[np.arange(3), 0, in_order(case.rows[0])[8][1]] = 1.0
+    close(compiled(ms.grad(ninth))(float_tensor(case.emissions)), expected)
+
+
+@pytest.mark.parametrize('n,error,message', [
+    (0, ValueError, 'n must be at least 1, got 0'), (True, TypeError, 'n must be an int, got bool'),
+    (2.0, TypeError, 'n must be an int, got float'), ('2', TypeError, 'n must be an int, got str')])
+def test_faults_of_n(n, error, message):
+    with pytest.raises(error, match=message):
+        CRF(3).nbest(float_tensor(np.zeros((2, 1, 3))), n)
+
+
+def test_numpy_integers(compiled):
+    crf, n = CRF(3), np.int64(2)
+
+    def nbest(emissions):
+        return crf.nbest(emissions, n)
+
+    assert compiled(nbest)(float_tensor(np.zeros((2, 1, 3))))[0].shape == (1, 2, 2)

@@ -1,0 +1,261 @@
+"""An exported graph and its record: what they replace, how they fail, what is found when they were changed."""
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+
+from ms_crf import Tagger, export
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.models import mindir
+from ms_crf.models.graph_record import check_target, read_record, record_of, replace_pair
+
+import pytest
+from test_tagger import make_run
+
+from conftest import ROOT
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp('run') / 'run')
+
+
+@pytest.fixture(scope='module')
+def exported(run, tmp_path_factory):
+    """Contents of a graph and of its record."""
+    folder = tmp_path_factory.mktemp('exported')
+    mindir.export(run, folder / 'a.mindir')
+    return (folder / 'a.mindir').read_bytes(), json.loads((folder / 'a.json').read_text())
+
+
+@pytest.fixture
+def pair(exported, tmp_path):
+    """A function that writes the pair anew, its record changed, and gives the graph's name."""
+    def write(checked=False, graph=exported[0], **changes):
+        record = {**exported[1], **changes}
+        record = {key: value for key, value in record.items() if value is not KeyError}
+        if not checked:                          # as an earlier version wrote it
+            del record['record_sha256']
+        (tmp_path / 'a.mindir').write_bytes(graph)
+        (tmp_path / 'a.json').write_text(json.dumps(record))
+        return tmp_path / 'a.mindir'
+    return write
+
+
+def refused(path):
+    with pytest.raises(CorpusError) as raised:
+        Tagger.load(path)
+    text = str(raised.value)
+    assert len(text.splitlines()) == 1 and text.startswith(str(path.parent)) and len(text) < 500
+    return text.removeprefix(f'{path.parent}/')
+
+
+GREAT = 10 ** 9
+
+
+@pytest.mark.parametrize('key,value,message', [
+    ('static', KeyError, 'expected "static" to be batch and length or null, got none'),
+    ('static', [True, 4], 'got [true, 4]'), ('static', [1.0, 4], 'got [1.0, 4]'), ('static', 'x', 'got "x"'),
+    ('static', [0, 5], 'got [0, 5]'), ('static', [-1, 5], 'got [-1, 5]'), ('static', {}, 'got {}'),
+    ('static', [GREAT, GREAT], 'a batch of "static" [1000000000, 1000000000] needs at least'),
+    ('static', [2, 5], 'expected "inputs" to be words, spellings, places, lengths, and words to be int32 of shape [10]'
+     ', got ["words", "int32", [null]]'),
+    ('tags', [], 'expected tags to hold at least one'), ('tags', ['O', 5], 'expected tags to be a list of strings'),
+    ('tags', KeyError, 'expected tags to be a list of strings'), ('tags', {}, 'expected tags to be a list'),
+    ('tags', ['O', 'B-X', 'I-X', 'B-Y', ''], 'expected tags that are not empty'),
+    ('tags', ['O', 'B-X', 'I-X', 'B-Y', 'B-\ud800'], 'expected tags that are not empty, of characters that can be'),
+    ('tags', ['O', 'B-X', 'I-X', 'B-Y', 'B-Y'], 'expected tags to be distinct'),
+    ('tags', ['O', 'B-X', 'I-X', 'B-Y', 'E-Y'], 'expected "tags" that fit "scheme": tags must be'),
+    ('tags', ['O', 'B-X', 'I-X', 'B-Y'], 'expected 5 tags, as the graph has, got 4'),
+    ('words', ['to'], 'expected 10 ids of words, as the graph has, got 3'),
+    ('words', 'to', 'expected words to be a list'),
+    ('words', ['to', 'to'], 'expected words to be distinct'), ('words', KeyError, 'expected words to be a list'),
+    ('characters', ['a'], 'expected 16 ids of characters, as the graph has, got 3'),
+    ('characters', ['ab'], 'expected characters to be single ones'),
+    ('char_length', GREAT, '["spellings", "int32", [null, 16]]'),
+    ('char_length', 10 ** 30, 'expected char_length to be a whole number'),
+    ('char_length', True, 'expected char_length to be a whole number from 1 to 2147483647, got True'),
+    ('char_length', 0, 'got 0'), ('char_length', 4.0, 'got 4.0'), ('char_length', None, 'got None'),
+    ('first_id', 7, 'expected first_id to be 2, got 7'),
+    ('output', 'emissions', 'expected "outputs" to be score, history'), ('output', [], '"output" to be one of'),
+    ('scheme', {}, '"scheme" to be one of'), ('scheme', 'BMES', 'fit "scheme"'),
+    ('found_scheme', None, '"found_scheme" to be one of'), ('inputs', KeyError, 'expected "inputs" to be words'),
+    ('inputs', [[]] * 4, 'expected "inputs" to be'), ('inputs', [{'name': []}], 'expected "inputs" to be'),
+    ('outputs', None, 'expected "outputs" to be paths, scores'), ('format', '1', '"format": 1'),
+    ('format', GREAT, '"format": 1'), ('sha256', None, 'got another or a damaged one'),
+    ('sha256', [], 'got another or a damaged one'), ('next', 5, 'an edited or damaged one'),
+    ('next', {'record_sha256': ''}, 'an edited or damaged one')])
+def test_records_that_can_not_be(pair, key, value, message):
+    found = refused(pair(**{key: value}))
+    assert message in found
+
+
+@pytest.mark.parametrize('changes', [
+    {'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}, {'words': 'in to at on by Xan Yel abracadabra'.split()},
+    {'scheme': 'plain'}, {'static': KeyError}, {'found_scheme': 'IOB1'}, {'another': 1}, {'record_sha256': None}])
+def test_an_edited_record_is_found(pair, changes):
+    assert refused(pair(checked=True, **changes)) == (
+        'a.json: expected the record as ms_crf.export wrote it, got an edited or damaged one; copy it again, or export '
+        'again')
+
+
+def test_records_of_earlier_versions_and_in_another_layout_are_read(pair):
+    expected = Tagger.load(pair(checked=True)).tag([['to', 'Xan']])[0]
+    assert Tagger.load(pair()).tag([['to', 'Xan']])[0] == expected
+    path = pair(checked=True)
+    record = json.loads(record_of(path).read_text())
+    record_of(path).write_text(json.dumps(dict(reversed(record.items())), indent=4))
+    assert read_record(path)[0] == record
+
+
+@pytest.mark.parametrize('text,message', [
+    ('[' * 100000, 'expected JSON as ms_crf.export writes it: it is nested too deeply'),
+    ('{"format": ' + '9' * 5000 + '}', 'expected JSON as ms_crf.export writes it: Exceeds the limit'),
+    ('', 'expected JSON'), ('[]', 'expected "format": 1'), ('{}', 'expected "format": 1'), ('\udcff', 'expected JSON'),
+    ('{"a": ' * 900 + '1' + '}' * 900, 'expected "format": 1'), ('\ufeff{}', 'expected JSON')])
+def test_records_that_are_no_json(pair, text, message):
+    path = pair()
+    record_of(path).write_text(text, errors='surrogateescape')
+    assert refused(path).startswith(f'a.json: {message}')
+
+
+def test_what_is_not_there_or_no_file(pair, tmp_path):
+    path = pair()
+    record_of(path).unlink()
+    assert refused(path) == ('a.json: no such file; expected the record beside a.mindir; copy both files, or export '
+                             'again')
+    os.mkfifo(record_of(path))
+    assert refused(path) == 'a.json: expected JSON as ms_crf.export writes it: this is what is no file'
+    record_of(path).unlink()
+    record_of(path).mkdir()
+    assert 'a folder' in refused(path)
+    record_of(path).rmdir()
+    pair().unlink()
+    path.mkdir()
+    assert refused(path) == 'a.mindir: expected a graph made by ms_crf.export, got a folder'
+    path.rmdir()
+    os.mkfifo(path)
+    assert refused(path) == 'a.mindir: expected a graph made by ms_crf.export, got what is no file'
+
+
+class Stopped(BaseException):
+    pass
+
+
+@pytest.mark.parametrize('moment', range(6))
+def test_a_crash_between_both_files_leaves_a_pair(exported, tmp_path, monkeypatch, moment):
+    """Stopped before and after each renaming; tags in another order show which record is found."""
+    path, draft = tmp_path / 'a.mindir', tmp_path / 'draft'
+    new = {**exported[1], 'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}
+    for record, contents in ((exported[1], b'one'), (new, b'two')):
+        draft.write_bytes(contents)
+        record = {key: value for key, value in record.items() if 'sha256' not in key}
+        calls, rename = [], os.replace
+
+        def replace(source, target):
+            if len(calls) * 2 == moment:         # noqa: B023
+                raise Stopped
+            rename(source, target)               # noqa: B023
+            calls.append(target)                 # noqa: B023
+            if len(calls) * 2 - 1 == moment:     # noqa: B023
+                raise Stopped
+
+        if contents == b'two':
+            monkeypatch.setattr(os, 'replace', replace)
+            with pytest.raises(Stopped):
+                replace_pair(path, draft, record)
+            monkeypatch.undo()
+        else:
+            replace_pair(path, draft, record)
+    found = read_record(path)[0]
+    assert found['tags'] == {b'one': exported[1], b'two': new}[path.read_bytes()]['tags']
+    draft.write_bytes(b'three')
+    replace_pair(path, draft, record)            # whatever was left is replaced
+    assert read_record(path)[0]['sha256'] == hashlib.sha256(b'three').hexdigest()
+    assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir'] and 'next' not in read_record(path)[0]
+
+
+def test_nothing_else_is_overwritten(run, tmp_path, capsys):
+    before = {file.name: file.read_bytes() for file in run.iterdir()}
+    for name in ('config', 'vocab', 'scores'):
+        assert export.main(['--run', str(run), '--output', str(run / f'{name}.mindir')]) == 2
+        assert capsys.readouterr().err.startswith(f'ms_crf.export: {run / name}.json: expected ')
+    assert {file.name: file.read_bytes() for file in run.iterdir()} == before
+    for text in ('{"mine": 1}', 'text', '[]', ''):
+        (tmp_path / 'a.json').write_text(text)
+        assert export.main(['--run', str(run), '--output', str(tmp_path / 'a.mindir')]) == 2
+        assert capsys.readouterr().err == (
+            f'ms_crf.export: {tmp_path}/a.json: expected nothing, or the record of an earlier export, got another '
+            'file, which would be overwritten; choose another --output\n')
+        assert (tmp_path / 'a.json').read_text() == text and not (tmp_path / 'a.mindir').exists()
+
+
+@pytest.mark.parametrize('ending', ['mindir', 'json'])
+@pytest.mark.parametrize('kind,message', [
+    ('fifo', 'expected the name of a file to write, got something else'), ('folder', 'got a folder'),
+    ('device', 'expected the name of a file to write, got something else')])
+def test_names_that_are_no_files(tmp_path, ending, kind, message):
+    path = tmp_path / f'a.{ending}'
+    {'fifo': os.mkfifo, 'folder': os.mkdir, 'device': lambda path: os.symlink('/dev/null', path)}[kind](path)
+    with pytest.raises(CorpusError, match=message):
+        check_target(tmp_path / 'a.mindir')
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_links_and_modes_are_kept(run, pair, tmp_path):
+    path = pair(checked=True)
+    for file in (path, record_of(path)):
+        file.chmod(0o600)
+        (tmp_path / f'link{file.suffix}').symlink_to(file.name)
+    mindir.export(run, tmp_path / 'link.mindir', 'confidences')
+    assert Tagger.load(path).gives_confidences and (tmp_path / 'link.mindir').is_symlink()
+    assert [stat.S_IMODE(file.stat().st_mode) for file in (path, record_of(path))] == [0o600] * 2
+
+
+@pytest.mark.parametrize('static', [(GREAT, GREAT), (10 ** 15, 1)])
+def test_a_batch_without_a_place_in_memory(run, static, tmp_path):
+    with pytest.raises(OptionError, match=f'--static {static[0]} {static[1]} needs at least .* GB of memory'):
+        mindir.export(run, tmp_path / 'a.mindir', static=list(static))
+    assert not list(tmp_path.iterdir())
+
+
+def command(arguments, **options):
+    return subprocess.Popen([sys.executable, '-m', 'ms_crf.export', *map(str, arguments)], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def test_a_full_disk(run, pair, tmp_path):
+    """Files of at most 20,000 bytes, which the graph is not: what was there before stays."""
+    path = pair(checked=True)
+    before = path.read_bytes(), record_of(path).read_bytes()
+    process = command(['--run', run, '--output', path], cwd=ROOT,
+                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+    assert process.communicate(timeout=120)[1] == (
+        f'ms_crf.export: {path}: can not be written: File too large; what was there before stays\n')
+    assert process.returncode == 2 and (path.read_bytes(), record_of(path).read_bytes()) == before
+    assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir']
+
+
+@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
+def test_interrupted_while_the_graph_is_compiled(run, tmp_path, name):
+    """The signal comes while MindSpore parses the first function, in an empty folder where it would leave traces."""
+    hook = ('import os, signal, sys\n'
+            'def profile(frame, event, argument):\n'
+            '    if event == "call" and frame.f_code.co_filename.endswith("parse/parser.py"):\n'
+            '        sys.setprofile(None)\n'
+            '        os.kill(os.getpid(), int(os.environ["NUMBER"]))\n'
+            'if "NUMBER" in os.environ: sys.setprofile(profile)\n')
+    for folder in ('hook', 'work'):
+        (tmp_path / folder).mkdir()
+    (tmp_path / 'hook' / 'sitecustomize.py').write_text(hook)
+    environment = {**os.environ, 'PYTHONPATH': f'{tmp_path}/hook{os.pathsep}{ROOT}',
+                   'NUMBER': str(int(getattr(signal, name)))}
+    process = command(['--run', run, '--output', 'a.mindir'], cwd=tmp_path / 'work', env=environment)
+    output, errors = process.communicate(timeout=120)
+    assert (process.returncode, output, errors) == (130, '', 'ms_crf.export: stopped\n')
+    assert not os.listdir(tmp_path / 'work')

@@ -1,0 +1,253 @@
+"""Word vectors, vocabularies, corpora under one scheme, and batches from which every sentence comes back."""
+
+import gzip
+import itertools
+from functools import partial
+
+from ms_crf.errors import CorpusError
+from ms_crf.models.words.batches import (
+    BUCKET_COST,
+    Batcher,
+    Encoded,
+    TaggingShapes,
+    bucket_lengths,
+    buckets,
+    cut_by_forms,
+    make_batch,
+    plan,
+)
+from ms_crf.models.words.vectors import read_vectors
+from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ms_crf.text.dataset import load, score_in
+from ms_crf.training.schedules import dropout, rate_at, replaced
+
+import numpy as np
+import pytest
+
+VECTORS = 'the 1 2\napple 3 4\nApple 5 6\n0000 7 8\nnever 0 0\n. . 1 1\n'
+
+
+def write(folder, text, name):
+    file = folder / name
+    file.write_bytes(gzip.compress(text.encode()) if name.endswith('.gz') else text.encode())
+    return str(file)
+
+
+@pytest.mark.parametrize('text,name', [(VECTORS, 'v.txt'), ('6 2\n' + VECTORS, 'v.vec'), (VECTORS, 'v.txt.gz'),
+                                       (VECTORS.replace('\n', ' \r\n'), 'v.txt')])
+def test_vectors_are_looked_up_exactly_then_in_lower_case_then_with_digits_as_0(tmp_path, text, name):
+    vectors, width, ways = read_vectors(write(tmp_path, text, name), ['The', 'Apple', 'APPLE', '1984', 'odd'])
+    assert width == 2
+    assert ways == {'The': 'lower case', 'Apple': 'exact', 'APPLE': 'lower case', '1984': 'digits as 0'}
+    assert {form: vector.tolist() for form, vector in vectors.items()} == {
+        'the': [1, 2], 'apple': [3, 4], 'Apple': [5, 6], '0000': [7, 8]}
+
+
+@pytest.mark.parametrize('text,message', [
+    ('a 1 2\nb 1\n', "v.txt:2: expected 2 numbers after 'b', as before, got 1"),
+    ('a 1 2\nb 1 2 3\n', "v.txt:2: expected 2 numbers after 'b', as before, got 3"),
+    ('2 3\na 1 2\n', "v.txt:2: expected 3 numbers after 'a', as before, got 2"),
+    ('a 1 nan\n', "v.txt:1: expected finite numbers, got nan as number 2 of 'a'"),
+    ('a 1 x\n', "v.txt:1: expected 2 numbers after 'a', got '1 x'"),
+    ('a\n', "v.txt:1: expected a word and its vector, got 'a'"),
+    ('', 'v.txt: expected word vectors, got an empty file'),
+])
+def test_faults_of_vectors(tmp_path, text, message):
+    with pytest.raises(CorpusError) as raised:
+        read_vectors(write(tmp_path, text, 'v.txt'), ['a', 'b'])
+    assert str(raised.value).endswith(message)
+
+
+def test_a_damaged_gzip_file(tmp_path):
+    file = tmp_path / 'v.txt.gz'
+    file.write_bytes(gzip.compress(VECTORS.encode() * 1000)[:60])
+    with pytest.raises(CorpusError, match='expected a gzip file, got a damaged one'):
+        read_vectors(str(file), ['a'])
+
+
+def test_vocabulary():
+    vectors = {'apple': np.ones(2), 'pear': np.ones(2)}
+    vocabulary = Vocabulary.of([['Apple', 'apple', 'xyz']], [['pear', 'plum']], ['O'], vectors, 4)
+    assert vocabulary.words == ['apple', 'xyz', 'pear']
+    ids = [vocabulary.word_id(word) for word in ('Apple', 'APPLE', 'xyz', 'Pear', 'plum')]
+    assert ids == [2, 2, 3, 4, UNKNOWN]
+    rows = vocabulary.initial_rows(vectors, 2, np.random.default_rng(0))
+    assert rows.shape == (5, 2) and rows[[0, 2, 4]].tolist() == [[0, 0], [1, 1], [1, 1]]
+    a, p, e = (vocabulary.characters.index(character) + 2 for character in 'ape')
+    assert vocabulary.spellings(['ap', 'apxxpe', '?', '\ud800']).tolist() == [
+        [a, p, 0, 0], [a, p, p, e], [UNKNOWN, 0, 0, 0], [UNKNOWN, 0, 0, 0]]
+    again = Vocabulary.from_json(vocabulary.to_json())
+    assert again.to_json() == vocabulary.to_json() and again.word_id('xyz') == 3
+
+
+@pytest.mark.parametrize('change,message', [
+    ({'words': 'x'}, 'words to be a list of strings'), ({'tags': ['O', 'O']}, 'tags to be distinct'),
+    ({'char_length': 0}, 'char_length to be a positive number'), ({'more': 1}, 'the keys words, characters, tags')])
+def test_faults_of_vocabularies(change, message):
+    with pytest.raises(ValueError, match=message):
+        Vocabulary.from_json({'words': [], 'characters': [], 'tags': ['O'], 'char_length': 4, **change})
+
+
+def padding_cost(lengths, buckets):
+    return (sum(min(bucket for bucket in buckets if bucket >= length) for length in lengths)
+            + BUCKET_COST * len(buckets))
+
+
+def test_buckets_cost_least_of_all_choices():
+    generator = np.random.default_rng(0)
+    for _ in range(20):
+        lengths = generator.integers(1, 60, 7).repeat(generator.integers(1, 1500, 7))
+        distinct = sorted(set(lengths.tolist()))
+        choices = [[*chosen, distinct[-1]] for count in range(len(distinct))
+                   for chosen in itertools.combinations(distinct[:-1], count)]
+        best = min(padding_cost(lengths, buckets) for buckets in choices)
+        assert padding_cost(lengths, bucket_lengths(lengths)) == best
+
+
+def test_lengths_that_are_compiled_already_cost_nothing():
+    lengths = np.repeat([10, 20, 30], [3000, 1, 1])
+    distinct, counts = np.unique(lengths, return_counts=True)
+    assert bucket_lengths(lengths) == [10, 30]
+    assert buckets(distinct.tolist(), counts, BUCKET_COST, [20, 40]) == [10, 20, 40]
+    assert buckets([20, 30], counts[1:], BUCKET_COST, [40]) == [40] and bucket_lengths([5]) == [5]
+
+
+def test_shapes_of_tagging_serve_all_lengths_and_stay():
+    generator, shapes = np.random.default_rng(0), TaggingShapes(8)
+    for lengths in (np.array([3]), generator.integers(1, 60, 500), np.array([1000, 5, 70])):
+        seen = []
+        for (length, rows), numbers in shapes.plan(lengths):
+            assert len(numbers) <= rows <= 8 and lengths[numbers].max() <= length
+            assert rows == 1 or length * rows <= 8 * 128
+            seen += numbers.tolist()
+        assert sorted(seen) == list(range(len(lengths)))
+    assert shapes.lengths == [16, 64, 1024]
+    many = np.repeat([12, 20, 60], 2000)
+    for _ in range(3):
+        used = [length for (length, _), _ in shapes.plan(many)]
+    assert used.count(24) == 250 and shapes.lengths == [16, 24, 64, 1024]        # it has become worth one of its own
+
+
+def random_corpus(generator, count, longest):
+    words = [''.join(generator.choice(list('abc'), generator.integers(1, 12))) for _ in range(300)]
+    tokens = [generator.choice(words, generator.integers(1, longest)).tolist() for _ in range(count)]
+    return tokens, [generator.choice(['O', 'B', 'I'], len(sentence)).tolist() for sentence in tokens]
+
+
+@pytest.mark.parametrize('shuffled', [False, True])
+def test_every_sentence_comes_back_from_its_batch(shuffled):
+    generator = np.random.default_rng(0)
+    tokens, tags = random_corpus(generator, 200, 30)
+    vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8)
+    batcher = Batcher(Encoded(tokens[:150], vocabulary), 16)
+    tokens[7] = tokens[7] * 100                                  # far longer than what the shapes were made for
+    tags[7] = tags[7] * 100
+    encoded = Encoded(tokens, vocabulary, tags)
+    unknown = None
+    if shuffled:
+        unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)
+        assert 0 < sum(map(sum, unknown)) < sum(map(len, tokens))
+    codes, seen = encoded.codes(unknown), []
+    cut = partial(cut_by_forms, encoded, codes)
+    for shape, numbers in plan(batcher.shapes_for(encoded), encoded.lengths, cut, generator if shuffled else None):
+        batch = make_batch(encoded, shape, numbers, codes)
+        assert batch.words.shape == batch.form_words.shape == (shape.forms,)
+        assert len(batch.long_spellings) == shape.long_forms and len(batch.short_spellings) == shape.short_forms
+        real = batch.words[batch.words != 0]
+        assert len(set(real.tolist())) == len(real)              # rows of the word table are written once
+        for row in range(shape.rows):
+            if row >= len(numbers):
+                assert batch.lengths[row] == 0
+                continue
+            number = numbers[row]
+            assert batch.lengths[row] == len(tokens[number])
+            assert [vocabulary.tags[tag] for tag in batch.tags[:batch.lengths[row], row]] == tags[number]
+            for position, token in enumerate(tokens[number]):
+                form = batch.places[position, row]
+                word = UNKNOWN if unknown and unknown[number][position] else vocabulary.word_id(token)
+                assert batch.words[batch.form_words[form]] == word
+                in_long = form < shape.long_forms
+                spelling = batch.long_spellings[form] if in_long else batch.short_spellings[form - shape.long_forms]
+                ids = [FIRST + 'abc'.index(letter) for letter in (token if len(token) <= 8 else token[:4] + token[-4:])]
+                assert spelling.tolist() == ids + [0] * (len(spelling) - len(ids))
+                assert in_long or len(token) <= 4
+        seen += numbers.tolist()
+    assert sorted(seen) == list(range(200))
+
+
+def test_noise_follows_from_the_position_alone():
+    first = dropout(1, 2, 3, (4, 5), [6, 7], [0.5, 0.25], True)
+    again = dropout(1, 2, 3, (4, 5), [6, 7], [0.5, 0.25], True)
+    assert all((a == b).all() for a, b in zip(first, again))
+    assert (first[0] != dropout(1, 2, 4, (4, 5), [6, 7], [0.5, 0.25], True)[0]).any()
+    assert (first[0] == first[0][:1]).all()                      # locked over time
+    free, = dropout(1, 2, 3, (40, 50), [60], [0.25], False)
+    assert (free != free[:1]).any()
+    assert set(np.unique(free).tolist()) == {0.0, np.float32(1 / 0.75)} and free.mean() == pytest.approx(1, abs=0.01)
+
+
+def test_rates():
+    assert rate_at('constant', 0.1, 7.5, 10) == 0.1
+    assert rate_at('inverse', 0.1, 4, 10, decay=0.25) == pytest.approx(0.05)
+    assert rate_at('cosine', 0.1, 1, 9, warmup=1) == pytest.approx(0.1)
+    assert rate_at('cosine', 0.1, 5, 9, warmup=1) == pytest.approx(0.05)
+    assert 0 < rate_at('cosine', 0.1, 0, 9, warmup=1) < 0.001 and 0 < rate_at('cosine', 0.1, 9, 9) < 0.001
+
+
+def corpus(folder, **parts):
+    return {part: write(folder, '\n'.join(row.replace('/', '\t') for row in text.split(' ')).replace('|', ''),
+                        f'{part}.tsv') for part, text in parts.items()}
+
+
+def test_a_corpus_in_other_schemes(tmp_path):
+    paths = corpus(tmp_path, train='a/I-X b/I-X c/O d/I-Y', dev='a/I-X b/B-X')
+    found = load(paths)
+    assert (found.found, found.scheme, found.repaired) == ('IOB1', 'BIO', [])
+    assert found.tags == ['O', 'B-X', 'I-X', 'B-Y', 'I-Y']
+    assert found.parts['train'][0].tags == ['B-X', 'I-X', 'O', 'B-Y'] and found.gold['dev'] == [['B-X', 'B-X']]
+    found = load(paths, 'BIOES')
+    assert found.parts['train'][0].tags == ['B-X', 'E-X', 'O', 'S-Y'] and found.gold['dev'] == [['B-X', 'B-X']]
+    assert len(found.tags) == 9
+    scored = score_in('IOB1', found.gold['dev'], [['B-X', 'E-X']], 'BIOES')
+    assert scored.spans[:] == (0, 1, 2) and scored.accuracy == 0.5
+
+
+def test_ill_formed_tags_are_told(tmp_path):
+    paths = corpus(tmp_path, train='a/B-X b/O  c/O d/I-X', dev='a/B-X')
+    found = load(paths)
+    assert found.repaired == [(paths['train'], 1, 4)]
+    assert found.parts['train'][1].tags == ['O', 'B-X']
+
+
+def test_words_and_plain_tags(tmp_path):
+    found = load(corpus(tmp_path, train='a/B b/M c/E d/S', dev='a/S'))
+    assert (found.scheme, found.tags) == ('BMES', ['B', 'M', 'E', 'S'])
+    found = load(corpus(tmp_path, train='a/NOUN b/VERB', dev='a/VERB'))
+    assert (found.scheme, found.tags) == ('plain', ['NOUN', 'VERB'])
+
+
+@pytest.mark.parametrize('train,dev,scheme,line,tag,counts', [
+    ('a/B-X', 'a/O  c/O b/B-Y c/I-Y d/B-X b/B-Z', 'auto', 4, 'B-Y', {'Y': 2, 'Z': 1}),
+    ('a/NOUN', 'a/NOUN b/VERB c/VERB', 'auto', 2, 'VERB', {'VERB': 2}),
+    ('a/NOUN', 'a/O b/NOUN', 'auto', 1, 'O', {'O': 1}),
+    ('a/B b/M c/E', 'a/S b/O', 'auto', 2, 'O', {'O': 1}),
+    ('a/S-X', 'a/O b/B-X c/E-X', 'BMES', 1, 'O', {'O': 1}),
+    ('a/S-X', 'a/O b/B-X c/E-X', 'BIO', None, None, None),       # where a model of BIO always has an O
+    ('a/B-X', 'a/B b/I', 'auto', 1, 'B', {'B': 1, 'I': 1}),
+    ('a/O', 'a/I-X b/B-X', 'auto', 1, 'I-X', {'X': 2}),
+])
+def test_tags_that_train_lacks_are_counted(tmp_path, train, dev, scheme, line, tag, counts):
+    paths = corpus(tmp_path, train=train, dev=dev, test=train)
+    found = load(paths, scheme)
+    assert found.unknown == ([] if line is None else [(paths['dev'], line, tag, counts)])
+
+
+@pytest.mark.parametrize('train,dev,scheme,message', [
+    ('a/B-X b/NOUN', 'a/O', 'auto', "train.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-X'"),
+    ('a/NOUN', 'a/NOUN', 'BIO', 'train.tsv: expected tags of spans for the scheme BIO, got plain tags'),
+])
+def test_faults_of_corpora(tmp_path, train, dev, scheme, message):
+    paths = corpus(tmp_path, train=train, dev=dev)
+    with pytest.raises(CorpusError) as raised:
+        load(paths, scheme)
+    assert message.format(**paths) in str(raised.value)

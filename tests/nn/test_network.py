@@ -1,0 +1,178 @@
+"""The cells of the tagger beside float64 NumPy and PyTorch; the updates beside PyTorch's optimizers."""
+
+from ms_crf.models.words.network import TaggerNetwork
+from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
+from ms_crf.nn.softmax import Softmax
+from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
+from ms_crf.training.step import Average
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from conftest import close, float_tensor, int_tensor
+
+
+@pytest.fixture
+def generator():
+    return np.random.default_rng(0)
+
+
+def some_spellings(generator):
+    spellings = generator.integers(1, 9, (6, 5)).astype(np.int32)
+    for word, length in enumerate((5, 1, 3, 0, 2, 5)):
+        spellings[word, length:] = 0
+    return spellings
+
+
+def test_character_cnn_is_a_convolution_with_maximum(compiled, generator):
+    cnn = CharacterCNN(9, 3, 4)
+    spellings = some_spellings(generator)
+    table = cnn.table.weight.asnumpy().astype(float)
+    filters = cnn.filters.weight.asnumpy().astype(float).reshape(4, 3, 3)        # (width, place, dim)
+    expected = np.zeros((6, 4))
+    for word, ids in enumerate(spellings):
+        vectors = [np.zeros(3)] * 2 + [table[character] for character in ids if character] + [np.zeros(3)] * 2
+        for first in range(len(vectors) - 2):
+            window = np.stack(vectors[first:first + 3])
+            expected[word] = np.maximum(expected[word], (filters * window).sum((1, 2)))
+    for training in (False, True):
+        cnn.set_train(training)
+
+        @compiled
+        def run(spellings):
+            return cnn(spellings)
+
+        close(run(int_tensor(spellings)), expected)
+        close(run(int_tensor(np.pad(spellings, ((0, 0), (0, 3))))), expected)    # more padding changes nothing
+
+
+def test_character_lstm_is_pytorchs(compiled, generator):
+    torch = pytest.importorskip('torch')
+    lstm = CharacterLSTM(9, 3, 4)
+    peer = torch.nn.LSTM(3, 2, bidirectional=True)
+    for ending, cell in (('', lstm.lstm.forward_lstm), ('_reverse', lstm.lstm.backward_lstm)):
+        for parameter in cell.trainable_params():
+            name = next(name for name in ('weight_ih', 'weight_hh', 'bias_ih', 'bias_hh') if name in parameter.name)
+            values = torch.tensor(parameter.asnumpy())
+            getattr(peer, f'{name}_l0{ending}').data = values
+    spellings = some_spellings(generator)
+    found = compiled(lstm)(int_tensor(spellings))
+    table = torch.tensor(lstm.table.weight.asnumpy())
+    expected = np.zeros((6, 4))
+    for word, ids in enumerate(spellings):
+        ids = ids[ids != 0]
+        if len(ids):
+            _, (states, _) = peer(table[torch.tensor(ids, dtype=torch.int64)][:, None])
+            expected[word] = states.detach().numpy().reshape(4)
+    close(found, expected)
+
+
+@pytest.mark.parametrize('batch_first', [False, True])
+def test_softmax_head(compiled, generator, batch_first):
+    emissions = generator.normal(size=(5, 3, 4))
+    lengths, tags = np.array([5, 0, 3]), generator.integers(0, 4, (5, 3))
+    tags[1, 0] = -1                                              # not known
+    probabilities = np.exp(emissions) / np.exp(emissions).sum(2, keepdims=True)
+    live = np.arange(5)[:, None] < lengths
+    picked = np.take_along_axis(probabilities, np.maximum(tags, 0)[:, :, None], 2)[:, :, 0]
+    losses = -(np.log(picked) * (live & (tags >= 0))).sum(0)
+    turn = (lambda array: np.swapaxes(array, 0, 1)) if batch_first else np.asarray
+    inputs = float_tensor(turn(emissions)), int_tensor(turn(tags)), int_tensor(lengths)
+    for reduction, expected in (('none', losses), ('sum', losses.sum()), ('mean', losses.sum() / 2),
+                                ('token_mean', losses.sum() / 8)):
+        head = Softmax(4, batch_first, reduction)
+        close(compiled(head)(*inputs), expected)
+    paths, scores = compiled(head.decode)(inputs[0], inputs[2])
+    assert (paths.asnumpy() == (probabilities.argmax(2) * live).T).all()
+    close(scores, (np.log(probabilities.max(2)) * live).sum(0))
+    close(compiled(head.marginals)(inputs[0], inputs[2]), turn(probabilities * live[:, :, None]))
+
+
+def small_inputs(generator):
+    spellings = some_spellings(generator)
+    places = generator.integers(0, 6, (4, 3))
+    return [int_tensor(array) for array in (generator.permutation(6), generator.permutation(6), spellings[:2],
+                                            spellings[2:, :3] * 0 + spellings[2:, :3], places, [4, 0, 2])]
+
+
+@pytest.mark.parametrize('options', [{'char': 'none', 'head': 'softmax'}, {'char': 'lstm', 'num_layers': 2}])
+def test_the_network_reads_words_by_their_place(compiled, generator, options):
+    """What stands on padding, and in which order the distinct words come, does not matter."""
+    ms.set_seed(1)
+    network = TaggerNetwork(7, 3, 4, 6, num_characters=9, char_dim=2, char_width=4, **options)
+    words, forms, long_, short, places, lengths = (tensor.asnumpy() for tensor in small_inputs(generator))
+
+    @compiled
+    def run(words, *others):
+        return network.head.decode(network.emissions(network.rows(words), *others), others[-1])
+
+    paths, scores = run(*map(int_tensor, (words, forms, long_, short, places, lengths)))
+    order = generator.permutation(6)
+    other = places.copy()
+    other[2:, 2] = 5
+    paths2, scores2 = run(*map(int_tensor, (words[order], np.argsort(order)[forms], long_, short, other, lengths)))
+    assert (paths.asnumpy() == paths2.asnumpy()).all() and not paths.asnumpy()[1].any()
+    close(scores2, scores.asnumpy())
+
+
+@pytest.mark.parametrize('kind,options', [('adam', {}), ('adamw', {'weight_decay': 0.1}),
+                                          ('sgd', {'weight_decay': 0.1}), ('adam', {'clip': 0.5})])
+def test_updates_are_pytorchs(generator, kind, options):
+    torch = pytest.importorskip('torch')
+    ms.set_seed(1)
+    network = TaggerNetwork(5, 3, 2, 4, char='none')
+    optimizer = Optimizer(network, kind, **{'clip': 0.0, **options})
+    head = {id(parameter) for parameter in network.head.trainable_params()}
+    decay = options.get('weight_decay', 0.0)
+    weights = [torch.nn.Parameter(torch.tensor(weight.asnumpy())) for weight in optimizer.weights]
+    # Every row of the table is in every batch, so that its own way of updating must equal the dense one.
+    weights.append(torch.nn.Parameter(torch.tensor(network.word_table.asnumpy())))
+    groups = [{'params': [weight],
+               'weight_decay': decay if weight.ndim > 1 and (index == len(weights) - 1
+                                                             or id(optimizer.weights[index]) not in head) else 0.0}
+              for index, weight in enumerate(weights)]
+    maker = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW, 'sgd': torch.optim.SGD}[kind]
+    peer = maker(groups, lr=0.01, **({'momentum': 0.9} if kind == 'sgd' else {}))
+    run = ms.jit(optimizer)
+    order = [3, 0, 4, 1, 2]
+    for step in range(1, 4):
+        gradients = [generator.normal(size=weight.shape).astype(np.float32) for weight in weights]
+        for weight, gradient in zip(weights, gradients):
+            weight.grad = torch.tensor(gradient)
+        expected = np.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in gradients))
+        if options.get('clip'):
+            torch.nn.utils.clip_grad_norm_(weights, options['clip'])
+        peer.step()
+        now = float_tensor([0.01, BETA1 ** step, BETA2 ** step])
+        norm = run(now, int_tensor(order), float_tensor(gradients[-1][order]),
+                   tuple(float_tensor(gradient) for gradient in gradients[:-1]))
+        close(norm, expected)
+    for found, weight in zip([*optimizer.weights, network.word_table], weights):
+        # The fused kernel adds its epsilon before the correction of the bias, PyTorch after it.
+        close(found, weight.detach().numpy(), 1e-4)
+
+
+def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
+    ms.set_seed(1)
+    network = TaggerNetwork(5, 3, 2, 4, char='none')
+    optimizer = Optimizer(network, 'sgd', momentum=0.0, clip=0.0, crf_rate=3.0, word_rate=0.5)
+    before = {parameter.name: parameter.asnumpy().copy() for parameter in network.trainable_params()}
+    gradients = tuple(ms.ops.ones_like(weight) for weight in optimizer.weights)
+    optimizer(float_tensor([0.1, 1, 1]), int_tensor([3, 1, 0]), float_tensor([[1] * 3, [2] * 3, [0] * 3]), gradients)
+    for parameter in network.trainable_params():
+        step = before[parameter.name] - parameter.asnumpy()
+        if parameter is network.word_table:
+            close(step, 0.05 * np.array([[0] * 3, [2] * 3, [0] * 3, [1] * 3, [0] * 3]))
+        else:
+            close(step, np.full(parameter.shape, 0.3 if parameter.name.startswith('head.') else 0.1))
+
+
+def test_the_average_follows(compiled, generator):
+    network, other = TaggerNetwork(5, 3, 2, 4, char='none'), TaggerNetwork(5, 3, 2, 4, char='none')
+    other.update_parameters_name('average.')
+    source = [parameter.asnumpy().copy() for parameter in network.trainable_params()]
+    target = [parameter.asnumpy().copy() for parameter in other.trainable_params()]
+    compiled(Average(network, other))(ms.Tensor(0.25, ms.float32))
+    for parameter, a, b in zip(other.trainable_params(), source, target):
+        close(parameter, 0.25 * a + 0.75 * b)

@@ -1,0 +1,147 @@
+"""What is a token in a column file, a comment, or neither; and where its lines end."""
+
+import gzip
+import json
+import os
+import threading
+
+from ms_crf.text.dataset import load
+from ms_crf.text.readers import CorpusError, blocks, numbered_lines, read_corpus
+
+import pytest
+from test_text import CORPORA, write
+
+CONLLU = '''# newdoc id = a
+# sent_id = 1
+# text = one two three four five six seven
+1-2\tvámonos\t_\t_\t_\t_\t_\t_\t_\t_
+1\tvamos\tir\tVERB\t_\t_\t0\troot\t_\t_
+2\tnos\tnosotros\tPRON\t_\t_\t1\tobj\t_\t_
+3\ta\ta\tADP\t_\t_\t5\tcase\t_\t_
+3.1\tla\tla\tDET\t_\t_\t_\t_\t5:det\t_
+4\t#mar\tmar\tNOUN\t_\t_\t1\tobl\t_\t_
+
+# sent_id = 2
+1\t#\t#\tSYM\t_\t_\t0\troot\t_\t_
+2\tde facto\tde facto\tADJ\t_\t_\t0\troot\t_\t_
+'''
+
+
+def found(path, **options):
+    return [(sentence.tokens, sentence.tags) for sentence in read_corpus(path, **options)]
+
+
+def test_conllu_has_its_own_columns(tmp_path):
+    path = write(tmp_path, CONLLU, 'es.conllu')
+    expected = [(['vamos', 'nos', 'a', '#mar'], ['VERB', 'PRON', 'ADP', 'NOUN']), (['#', 'de facto'], ['SYM', 'ADJ'])]
+    assert found(path) == expected
+    with gzip.open(tmp_path / 'es.conllu.gz', 'wb') as file:
+        file.write(CONLLU.encode())
+    assert found(tmp_path / 'es.conllu.gz') == expected
+    assert found(path, columns=(1, 7))[1][1] == ['root', 'root']                   # named columns are taken
+    # Under another name the rows of words that are none of their own are rows like others, but comments are comments.
+    other = write(tmp_path, CONLLU, 'es.conll')
+    assert found(other, columns=(1, 3))[1] == expected[1] and len(found(other, columns=(1, 3))[0][0]) == 6
+
+
+def test_a_fault_in_conllu_is_at_its_line(tmp_path):
+    path = write(tmp_path, CONLLU, 'es.conllu')
+    assert [(sentence.line, sentence.lines) for sentence in read_corpus(path)] == [(5, (5, 6, 7, 9)), (12, ())]
+    odd = write(tmp_path, CONLLU.replace('\tVERB', '\tB-X').replace('\tSYM', '\tB-X'), 'odd.conllu')
+    with pytest.raises(CorpusError, match="odd.conllu:6: expected 'O' or one of .* got 'PRON'"):
+        load({'train': odd})
+    with pytest.raises(CorpusError, match='bad.conllu:2: expected columns 1 and 3 to hold token and tag'):
+        read_corpus(write(tmp_path, '1\tEU\tEU\tX\n2\trejects\n', 'bad.conllu'))
+
+
+@pytest.mark.parametrize('text,tokens', [
+    ('# a comment\nEU\tB-ORG\n', ['EU']),                      # two words where rows have two columns
+    ('# two words\n#Ebola\tO\n#\tO\nEU\tB-ORG\n# EU\tO\n', ['#Ebola', '#', 'EU', '# EU']),
+    ('EU\tB-ORG\n# in between\n#\tO\n', ['EU', '#']),
+    ('# comment\nEU B-ORG\n', ['EU']),
+    ('# O\n#Ebola O\nEU B-ORG\n# O\n', ['#', '#Ebola', 'EU', '#']),
+    ('EU NNP\n. SYM\n\n# note\n# 5\n# SYM\n', ['EU', '.', '#']),    # a tag is what other rows have
+    ('# id = 5\n# x = O\nEU NNP I-NP B-ORG\n# # B-NP O\n', ['EU', '#']),
+    ('# B-ORG\nEU B-ORG\n', ['#', 'EU']), ('EU\n#\n#mar\n# note\n', ['EU', '#', '#mar']),
+])
+def test_comments_and_hashtags(tmp_path, text, tokens):
+    path = write(tmp_path, text)
+    rows = [row for block in blocks(numbered_lines(path)) for row in block]
+    assert [row.cells[0] for row in rows if row.cells] == tokens
+    assert ''.join(row.text + '\n' for row in rows) == text      # which nothing is lost of
+
+
+@pytest.mark.skipif(not CORPORA.exists(), reason='the corpora are not here')
+@pytest.mark.parametrize('folder', ['en-btc-ner', 'en-wnut17-ner'])
+@pytest.mark.parametrize('separator', ['\t', ' '])
+def test_tweets_keep_their_hashtags(tmp_path, folder, separator):
+    lines = (CORPORA / folder / 'train.tsv').read_text(encoding='utf-8').replace('\t', separator).split('\n')
+    path = write(tmp_path, '# a comment\n' + '\n'.join(lines))
+    tokens = [token for sentence in read_corpus(path) for token in sentence.tokens]
+    assert tokens == [line.split(separator)[0] for line in lines if line.strip(' \t')]
+    assert '#' in tokens
+
+
+@pytest.mark.parametrize('text', [' EU\tB-ORG\n  rejects \t O \n', 'EU \tB-ORG\nrejects\tO\n'])
+def test_blanks_around_columns_are_none_of_them(tmp_path, text):
+    assert found(write(tmp_path, text)) == [(['EU', 'rejects'], ['B-ORG', 'O'])]
+    with pytest.raises(CorpusError, match='expected a token and a tag, got an empty column'):
+        read_corpus(write(tmp_path, 'a\tO\n \tO\n'))
+
+
+@pytest.mark.parametrize('end', ['\r', '\r\n', '\n', '\r\r\n'])
+@pytest.mark.parametrize('last', [True, False])
+def test_lines_end_as_they_do_anywhere(tmp_path, end, last):
+    path = write(tmp_path, end.join(['EU\tB-ORG', 'rejects\tO', '', 'it\tO']) + end * last)
+    assert found(path) == [(['EU', 'rejects'], ['B-ORG', 'O']), (['it'], ['O'])]
+    assert read_corpus(path)[1].line == 4
+    rows = [json.dumps({'tokens': [word], 'tags': ['O']}) for word in 'ab']
+    path = write(tmp_path, end.join(rows) + end * last, 'a.json')
+    assert found(path) == [(['a'], ['O']), (['b'], ['O'])]
+
+
+@pytest.mark.parametrize('text,message', [
+    ('{"tokens": ["a"], "tags": ["O"], "x": NaN}', 'got NaN, which is no number of JSON'),
+    ('{"x": -Infinity}', 'got -Infinity, which is no number'), ('{"x": 1e999}', 'got 1e999, which is too large'),
+    ('{"x": ' + '1' * 5000 + '}', 'expected a JSON object, got Exceeds the limit'),
+    ('[' * 100_000, 'nested too deeply')])
+def test_numbers_that_json_does_not_have(tmp_path, text, message):
+    with pytest.raises(CorpusError, match=message) as raised:
+        read_corpus(write(tmp_path, text, 'x.jsonl'))
+    assert str(raised.value).startswith(f'{tmp_path}/x.jsonl:1: ') and len(str(raised.value).splitlines()) == 1
+
+
+def test_files_are_read_once_and_may_be_pipes(tmp_path):
+    """A second reading would wait for ever, as nobody writes again."""
+    paths = {part: tmp_path / part for part in ('train', 'dev')}
+    for path in paths.values():
+        os.mkfifo(path)
+    writers = [threading.Thread(target=path.write_text, args=['EU\tB-ORG\n']) for path in paths.values()]
+    for writer in writers:
+        writer.start()
+    assert [sentence.tokens for sentence in load(paths).parts['dev']] == [['EU']]
+    for writer in writers:
+        writer.join()
+
+
+@pytest.mark.skipif(not hasattr(os, 'seteuid'), reason='users are another matter there')
+def test_what_may_not_be_read_is_said_so(tmp_path):
+    path = write(tmp_path, 'EU\tO\n')
+    path.chmod(0)
+    root = os.geteuid() == 0
+    if root:
+        os.chmod(tmp_path, 0o777)
+        os.seteuid(65534)
+    try:
+        with pytest.raises(CorpusError, match='can not be read: Permission denied'):
+            read_corpus(path)
+    finally:
+        if root:
+            os.seteuid(0)
+
+
+@pytest.mark.parametrize('name', ['a\0b', '\ud800', 'x' * 5000])
+def test_names_that_no_file_can_have(name):
+    with pytest.raises(CorpusError) as raised:
+        read_corpus(name)
+    assert len(str(raised.value).splitlines()) == 1

@@ -1,0 +1,160 @@
+"""How long a training goes on, which of its epochs is taken, and what it says of that."""
+
+import io
+import json
+import shutil
+
+from ms_crf import train
+from ms_crf.runs import records
+from ms_crf.training import trainer
+from ms_crf.training.best import Best
+from ms_crf.training.schedules import Course, course_of
+
+import numpy as np
+import pytest
+
+from conftest import SMALL, close, files, write_corpus
+
+OF_24 = Course(epochs=24, patience=8, warmup=0.5, decay=0.05, average_every=8)
+
+
+def test_long_epochs_are_as_they_were():
+    for steps in (25, 43, 106, 5000):
+        assert course_of(steps) == OF_24
+
+
+@pytest.mark.parametrize('steps', [1, 2, 4, 7, 24])
+def test_short_epochs_are_more(steps):
+    course = course_of(steps)
+    for epochs, least in ((course.epochs, 600), (course.patience, 200)):
+        assert (epochs - 1) * steps < least <= epochs * steps
+    assert course.warmup * steps == pytest.approx(12.5)
+    assert course.decay * course.epochs == pytest.approx(1.2, rel=0.1)
+    assert course.average_every == 1
+
+
+def test_what_was_given_is_obeyed():
+    assert course_of(2, 24, 8, 0.5, 0.05) == OF_24._replace(average_every=1)
+    assert course_of(106, 3, 0, 2.0, 0.0) == Course(3, 0, 2.0, 0.0, 8)
+    assert course_of(2, epochs=4).warmup < 1                     # it must not fill what is asked for
+    assert course_of(2, epochs=4).patience == 100
+
+
+def tagged(outside, others):
+    return [['O'] * outside + ['B-X'] * others]
+
+
+def taken(best, scores):
+    return [best.take(number, *score) for number, score in enumerate(scores, 1)]
+
+
+def test_an_untrained_model_is_not_the_best():
+    """What 50 sentences of the sample gave: an F1 of 1 % by chance, then 'O' for every word, then spans."""
+    best = Best(tagged(799, 201), plain=False)
+    assert taken(best, [(0.0048, 0.0314, 15.7), (0.0, 0.799, 14.9), (0.0, 0.799, 12.8), (0.0, 0.799, 13.0),
+                        (0.03, 0.5, 9.0), (0.038, 0.803, 8.0), (0.35, 0.85, 5.0), (0.35, 0.85, 1.0),
+                        (0.35, 0.851, 6.0), (0.36, 0.7, 4.0), (0.1, 0.99, 1.0)]) == [
+        True, True, True, False, False, True, True, False, True, True, False]
+    assert (best.epoch, best.moved) == (10, 10)
+    assert best.nothing_learned() is None
+
+
+def test_patience_begins_anew_with_every_kind_of_progress():
+    best = Best(tagged(99, 1), plain=False)
+    taken(best, [(0.0, 0.99, 3.0), (0.02, 0.9, 3.5), (0.05, 0.97, 3.2), (0.05, 0.95, 3.2)])
+    assert (best.epoch, best.moved) == (1, 3)
+
+
+def test_a_model_of_the_most_frequent_tag_has_learned_nothing():
+    best = Best(tagged(80, 20), plain=False)
+    taken(best, [(0.01, 0.2, 9.0), (0.0, 0.8, 8.0)])
+    assert best.nothing_learned().startswith("nothing was learned: on dev the model is no better than the tag 'O' for "
+                                             'every word (accuracy 80.00%, of that tag 80.00%)')
+    plain = Best([['NOUN', 'NOUN', 'VERB']], plain=True)
+    taken(plain, [(2 / 3, 2 / 3, 1.0)])
+    assert "the tag 'NOUN'" in plain.nothing_learned()
+    taken(plain, [(1.0, 1.0, 1.0)])
+    assert plain.nothing_learned() is None
+    alone = Best([['O', 'O']], plain=False)                      # a dev that can't tell
+    taken(alone, [(0.0, 1.0, 1.0)])
+    assert alone.nothing_learned() is None
+
+
+def test_the_state_of_the_best_epoch():
+    best, other, third = (Best(tagged(8, 2), plain=False) for _ in range(3))
+    taken(best, [(0.0, 0.8, 3.0), (0.2, 0.5, 2.0), (0.05, 0.9, 1.0)])
+    other.load(np.array(best.state(), np.float64).tolist())
+    assert vars(other) == vars(best)
+    third.load_score(2, 0.2)                                     # of an earlier version
+    for score in ((0.2, 0.9, 0.1), (0.21, 0.1, 9.0)):
+        assert third.take(9, *score) == (score[0] > 0.2)
+
+
+class Recorder(train.Watcher):
+    """Keeps the weights after each step."""
+
+    def __init__(self):
+        super().__init__(io.StringIO())
+        self.run, self.weights = None, []
+
+    def step(self, sentences, loss):
+        super().step(sentences, loss)
+        self.weights.append(records.as_arrays(self.run.network.trainable_params()))
+
+
+def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
+    """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
+    given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
+    options, recorder = train.options_of(given), Recorder()
+    recorder.run = run = trainer.start(options, recorder)
+    first = records.as_arrays(run.network.trainable_params())
+    expected = {name: array.astype(float) for name, array in first.items()}
+    run.run_epoch()
+    assert run.course == course_of(len(recorder.weights), epochs=2)
+    for step, weights in enumerate(recorder.weights, 1):
+        decay = min(0.9, step / (10 + step))
+        for name, array in weights.items():
+            expected[name] = decay * expected[name] + (1 - decay) * array
+    for name, array in records.as_arrays(run.scored.trainable_params()).items():
+        close(array, expected[name.removeprefix('average.')])
+
+
+def test_what_a_training_on_few_sentences_says(tmp_path, capsys):
+    """Tags that train lacks are counted and missed; a model that tags everything 'O' is named."""
+    for part, count in (('train', 9), ('dev', 4), ('test', 4)):
+        write_corpus(tmp_path / f'{part}.tsv', count, 1)
+    for part in ('train', 'test'):
+        path = tmp_path / f'{part}.tsv'
+        path.write_text(path.read_text().replace('B-PER', 'O').replace('I-PER', 'O' if part == 'train' else 'I-LOC'))
+    folder = tmp_path / 'run'
+    given = [*files(tmp_path), *SMALL[:SMALL.index('--epochs')], '--learning-rate', '0.05', '--device', 'CPU',
+             '--epochs', '9', '--save', str(folder)]
+    assert train.main(given) == 0
+    lines = capsys.readouterr().out.splitlines()
+    dev = tmp_path / 'dev.tsv'
+    first = next(number for number, line in enumerate(dev.read_text().splitlines(), 1) if 'PER' in line)
+    assert (f"{dev}: 8 tags that train lacks can only be missed (PER 8), the first, 'B-PER', at line {first}") in lines
+    assert sum('4 tags that train lacks can only be missed (LOC 4)' in line for line in lines) == 1
+    for start in ('short epochs (steps in each: ',
+                  "nothing was learned: on dev the model is no better than the tag 'O'"):
+        assert sum(line.startswith(start) for line in lines) == 1
+    metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
+    assert {record['f1'] for record in metrics} == {0.0}
+    assert json.loads((folder / records.SCORES).read_text())['test']['f1'] == 0
+    options = records.read_options(folder, records.read_config(folder))
+    assert (options.epochs, options.patience, options.warmup) == (9, None, None)
+
+
+def test_why_a_training_ended(undisturbed, tmp_path, capsys):
+    """Also of a state that an earlier version has written."""
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    arrays = records.read_tensors(folder / records.STATE)
+    del arrays['best']
+    records.write_tensors(folder / records.STATE, arrays)
+    assert train.main(['--resume', str(folder), '--epochs', '60', '--patience', '3']) == 0
+    shown = capsys.readouterr().out.splitlines()
+    scores = json.loads((folder / records.SCORES).read_text())
+    assert scores['epochs'] < 60 and scores['dev']['f1'] == 1
+    assert shown.count('stopped: no better dev score for 3 epochs') == 1
+    assert scores['best_epoch'] == scores['epochs'] - 3

@@ -1,0 +1,238 @@
+"""`train.py` from files to a run directory: stopped, killed and resumed, and given what it can't use."""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+from ms_crf import train
+from ms_crf.models.words import word_input
+from ms_crf.runs import records
+from ms_crf.training import trainer
+
+import numpy as np
+import pytest
+
+from conftest import ROOT, SMALL, files
+
+
+def tensors(folder):
+    return {name: records.read_tensors(folder / name) for name in (records.STATE, records.WEIGHTS)}
+
+
+def assert_same_bits(folder, other):
+    found, expected = tensors(folder), tensors(other)
+    for name, arrays in expected.items():
+        assert found[name].keys() == arrays.keys()
+        for key, array in arrays.items():
+            assert found[name][key].tobytes() == array.tobytes(), f'{key} of {name}'
+    scores = [json.loads((place / records.SCORES).read_text()) for place in (folder, other)]
+    assert scores[0] == scores[1]
+
+
+def test_what_a_run_prints_and_leaves(undisturbed):
+    folder, result = undisturbed
+    assert result.returncode == 0, result.stderr
+    assert 'WARN' not in result.stdout + result.stderr and 'Traceback' not in result.stderr
+    assert result.stderr == ''                                   # the bar shows on terminals only
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ['train', '21', 'sentences', str(sum(map(bool, (folder.parent / 'train.tsv').read_text(
+        ).splitlines()))), 'tokens']
+    assert 'tags: BIO, 3 of them' in lines
+    assert sum(line.startswith('compiled the graph of training for 4 sentences of up to 5 ') for line in lines) == 1
+    assert sum(line.startswith('epoch ') for line in lines) == 3
+    metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
+    scores = json.loads((folder / records.SCORES).read_text())
+    best = max(metrics, key=lambda record: record['f1'])         # the first of equals
+    assert scores['best_epoch'] == best['epoch'] and scores['dev']['f1'] == best['f1']
+    assert scores['test']['f1'] > 0.9
+    assert scores['test']['table'][1] in lines
+    assert {file.name for file in folder.iterdir()} == {
+        records.CONFIG, records.VOCABULARY, records.WEIGHTS, records.STATE, records.METRICS,
+        records.SCORES, records.CHECKSUMS, 'lock'}
+    config = json.loads((folder / records.CONFIG).read_text())
+    assert config['options']['average'] == 0.9 and config['options']['dropout_between'] == 0.5
+    assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
+
+
+class StopAt(train.Watcher):
+    """Says stop after a step."""
+
+    def __init__(self, step):
+        super().__init__(io.StringIO())
+        self.steps_left = step
+
+    def step(self, sentences, loss):
+        super().step(sentences, loss)
+        self.steps_left -= 1
+
+    def stopping(self):
+        return self.steps_left == 0
+
+
+def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
+    """In the midst of an epoch, at its end, and before anything was saved."""
+    options = train.options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
+    run = trainer.start(options, StopAt(4))
+    with pytest.raises(trainer.Stopped):
+        run.run()
+    assert (run.epoch, run.step_in_epoch) == (0, 4)
+    for stop in (9, -1):
+        run = trainer.resume(tmp_path / 'run', options, StopAt(stop))
+        if stop > 0:
+            with pytest.raises(trainer.Stopped):
+                run.run()
+        else:
+            run.run()
+    assert_same_bits(tmp_path / 'run', undisturbed[0])
+
+
+def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
+    folder = tmp_path / 'run'
+    command = [sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (folder / records.STATE).exists() and time.monotonic() < deadline:
+        process.poll()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    result = subprocess.run([sys.executable, 'train.py', '--resume', str(folder)], cwd=ROOT, capture_output=True,
+                            text=True, timeout=200)
+    assert (result.returncode, result.stderr) == (0, '')
+    assert_same_bits(folder, undisturbed[0])
+
+
+def test_a_disk_that_is_full(corpora, undisturbed, tmp_path):
+    """Files may not grow as large as the state is: the first epoch can't be saved."""
+    resource = pytest.importorskip('resource')
+    folder = tmp_path / 'run'
+    largest = (undisturbed[0] / records.STATE).stat().st_size - 1
+    result = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)], cwd=ROOT,
+                            capture_output=True, text=True, timeout=200,
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest)))
+    assert result.returncode == 2
+    assert result.stderr == (f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved '
+                             'before stays\n')
+    assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
+
+
+def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    (folder / records.METRICS).write_text('{"epoch": 1\n')
+    (folder / records.CHECKSUMS).unlink()
+    assert train.main(['--resume', str(folder)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it: ')
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):
+    folder = tmp_path / 'run'
+    command = [sys.executable, '-u', 'train.py', *files(corpora), *SMALL, '--save', str(folder), '--epochs', '100000',
+               '--patience', '0']
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        if line.startswith('epoch   2'):
+            process.send_signal(signal.SIGINT)
+            break
+    rest, errors = process.communicate(timeout=100)
+    assert process.returncode == 130 and errors == ''
+    assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
+    assert records.read_tensors(folder / records.STATE)['position'][0] >= 2
+
+
+def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / 'run'
+    real = word_input.make_step
+
+    def make(*arguments):
+        step, count = real(*arguments), [0]
+
+        def poisoned(*tensors):
+            loss, norm = step(*tensors)
+            count[0] += 1
+            return (loss * np.nan if count[0] == 8 else loss), norm
+        return poisoned
+    monkeypatch.setattr(word_input, 'make_step', make)
+    assert train.main([*files(corpora), *SMALL, '--save', str(folder)]) == 2
+    message = capsys.readouterr().err
+    assert message.startswith('train.py: step 2 of epoch 2: loss nan, norm of gradients ')
+    assert 'train.tsv lines ' in message and f'{folder} holds epoch 1; try --resume' in message
+    assert len(message.splitlines()) == 1
+    assert records.read_tensors(folder / records.STATE)['position'][0] == 1
+
+
+@pytest.mark.parametrize('arguments,message', [
+    (['--train', 'nowhere.tsv'], 'nowhere.tsv: no such file'),
+    (['--train', '{empty}'], 'empty.tsv: expected tagged sentences, got none'),
+    (['--train', '{short}'], "short.tsv:2: expected columns 0 and -1 to hold token and tag, separated by tabs or "
+                             "blanks, got 'b'"),
+    (['--train', '{latin}'], 'latin.tsv:1: expected UTF-8, got byte 0xe9 at column 1'),
+    (['--train', '{noscheme}'], "noscheme.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-PER', got "
+                                "'NOUN'"),
+    (['--embeddings', '{narrow}'], "narrow.txt:2: expected 2 numbers after 'to', as before, got 1"),
+    (['--embeddings', '{nan}'], "nan.txt:1: expected finite numbers, got nan as number 1 of 'of'"),
+    (['--save', '{empty}'], 'empty.tsv: expected a folder that is not there yet, got one that is; choose another'),
+    (['--save', '{empty}/x/y'], 'empty.tsv is not a folder that you may write to'),
+    (['--save', '{folder}', '--overwrite'], 'expected a run of this program to overwrite, got something else'),
+    (['--columns', '1'], "--columns must be two numbers like 0,-1, got '1'"),
+    (['--hidden', '7'], '--hidden must be even, half for each direction, got 7'),
+    (['--dropout-embedding', '1'], '--dropout-embedding must be at most 0.95, got 1.0'),
+    (['--learning-rate', 'nan'], '--learning-rate must be at least 1e-12, got nan'),
+    (['--precision', 'mixed'], '--precision mixed needs a GPU or Ascend, got CPU; leave it away'),
+    (['--nonsense'], 'unrecognized arguments: --nonsense; see --help'),
+    (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options, got '),
+    (['--config', '{options}'], "options.json: 'hiden' is no option; did you mean hidden?"),
+    (['--resume', '{empty}'], 'config.json: no such file; expected a run made by train.py'),
+    (['--resume', '{folder}'], 'config.json: no such file; expected a run made by train.py'),
+    (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
+])
+def test_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arguments, message):
+    bad = tmp_path / 'bad'
+    bad.mkdir()
+    for name, content in {
+            'empty.tsv': b'', 'short.tsv': b'a\tO\nb\n', 'latin.tsv': b'\xe9\tO\n',
+            'noscheme.tsv': b'a\tB-PER\nb\tNOUN\n',
+            'narrow.txt': b'of 1 2\nto 1\n', 'nan.txt': b'of nan 2\n',
+            'options.json': b'{"hiden": 8}'}.items():
+        (bad / name).write_bytes(content)
+    places = {name.split('.')[0]: str(bad / name) for name in os.listdir(bad)}
+    arguments = [argument.format(**places, folder=bad) for argument in arguments]
+    if '--resume' not in arguments:
+        small = SMALL[2:] if '--embeddings' in arguments else SMALL      # without --word-dim
+        arguments = [*files(corpora), *small, '--save', str(tmp_path / 'run'), *arguments]
+    before = sorted(tmp_path.rglob('*'))
+    assert train.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith('train.py: ') and message in error and len(error.splitlines()) == 1, error
+    assert sorted(tmp_path.rglob('*')) == before
+
+
+def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
+    """Damaged state, missing tensors, other corpora: named, and nothing is written."""
+    folder = tmp_path / 'run'
+    folder.mkdir()
+    for file in undisturbed[0].iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    checksums = folder / records.CHECKSUMS
+    checksums.unlink()                                           # as earlier versions made it
+    state = folder / records.STATE
+    state.chmod(0o644)
+    whole = state.read_bytes()
+    state.write_bytes(whole[:len(whole) // 2])
+    assert train.main(['--resume', str(folder)]) == 2
+    assert f'{state}: expected tensors as train.py writes them' in capsys.readouterr().err
+    arrays = records.read_tensors(undisturbed[0] / records.STATE)
+    del arrays['first.projection.weight']
+    records.write_tensors(state, arrays)
+    assert train.main(['--resume', str(folder)]) == 2
+    assert f'{state}: expected a tensor first.projection.weight, got none' in capsys.readouterr().err
+    checksums.unlink()
+    vocabulary = folder / records.VOCABULARY
+    vocabulary.write_text(vocabulary.read_text().replace('"Xan"', '"Xon"'))
+    assert train.main(['--resume', str(folder)]) == 2
+    assert 'the training files or word vectors are not those that the run began with' in capsys.readouterr().err
