@@ -42,8 +42,8 @@ class Peer(nn.Module):
 
 def from_run(run):
     """A peer with the weights of a run directory, which has one layer and reads characters with a CNN."""
-    from ms_crf.crf.constraints import allowed_transitions
     from ms_crf.runs import records
+    from ms_crf.text.schemes import allowed_transitions
 
     config = records.read_config(run)
     options, vocabulary = records.read_options(run, config), records.read_vocabulary(run)

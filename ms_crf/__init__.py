@@ -12,17 +12,17 @@ environment.prepare()
 __version__ = environment.VERSION
 
 _HOMES = {
-    'CRF': 'crf',
-    'BiLSTM_CRF': 'tagger_model',
-    'sequence_mask': 'functional',
-    'compute_score': 'functional',
-    'compute_normalizer': 'functional',
-    'viterbi_decode': 'functional',
-    'post_decode': 'backtrace',
-    'allowed_transitions': 'constraints',
-    'HMM': 'hmm',
+    'CRF': 'crf.layer',
+    'BiLSTM_CRF': 'nn.bilstm_crf',
+    'sequence_mask': 'crf.tutorial',
+    'compute_score': 'crf.tutorial',
+    'compute_normalizer': 'crf.tutorial',
+    'viterbi_decode': 'crf.tutorial',
+    'post_decode': 'crf.post_decode',
+    'allowed_transitions': 'text.schemes',
+    'HMM': 'models.hmm.hmm',
     'Tagger': 'tagger',
-    'check_batch': 'checks',
+    'check_batch': 'crf.validation',
 }
 __all__ = sorted(_HOMES)
 

@@ -6,8 +6,9 @@ work is refused.
 
 from dataclasses import fields, replace
 
+from ms_crf.errors import OptionError
 from ms_crf.memory import check_memory
-from ms_crf.options import OptionError, Options, dashed
+from ms_crf.options import Options, dashed
 
 BYTES = 4                      # of a number
 _DEFAULTS = {entry.name: entry.default for entry in fields(Options)}

@@ -7,7 +7,8 @@ import sys
 from dataclasses import fields
 
 from ms_crf import compare, export, infer, train
-from ms_crf.options import OptionError, Options, dashed
+from ms_crf.errors import OptionError
+from ms_crf.options import Options, dashed
 from ms_crf.train import options_of
 
 import pytest

@@ -6,16 +6,15 @@ import random
 import shutil
 
 from ms_crf import Tagger
-from ms_crf.crf.constraints import allowed_transitions
-from ms_crf.errors import CorpusError
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
 from ms_crf.models.assembly import build_network
 from ms_crf.models.words.batches import Encoded
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.options import OptionError, Options
+from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.tagger import CHUNK
-from ms_crf.text.schemes import spans_of
+from ms_crf.text.schemes import allowed_transitions, spans_of
 
 import mindspore as ms
 import numpy as np

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ms_crf.crf.constraints import allowed_transitions
 from ms_crf.models.encoder.network import EncodedTagger, PieceTagger
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.nn.transformer import Encoder
 from ms_crf.runs import records
-from ms_crf.text.schemes import PLAIN
+from ms_crf.text.schemes import PLAIN, allowed_transitions
 
 import mindspore as ms
 

@@ -2,8 +2,8 @@
 
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
 from ms_crf.models.encoder.windows import Pieces, Specials, piece_batch, window_arrays, windows_at_most
-from ms_crf.models.words.batches import PADDING, Encoded
-from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Tags, Vocabulary
+from ms_crf.models.words.batches import Encoded
+from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Tags, Vocabulary
 
 import numpy as np
 

@@ -8,14 +8,13 @@ import stat
 from pathlib import Path
 
 from ms_crf import files
-from ms_crf.crf.constraints import allowed_transitions
 from ms_crf.errors import CorpusError
 from ms_crf.memory import check_memory
 from ms_crf.models.graph_input import PieceGraphInput, WordGraphInput
 from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
-from ms_crf.text.schemes import PLAIN, SCHEMES
+from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 
 FORMAT = 1
 _OWN, _NEXT = 'record_sha256', 'next'            # of what is in the record; the record of the graph that comes next

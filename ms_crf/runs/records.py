@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ms_crf import files
 from ms_crf.runs import checksums
-from ms_crf.crf.constraints import allowed_transitions
+from ms_crf.text.schemes import allowed_transitions
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.models.hmm.hmm import HMM

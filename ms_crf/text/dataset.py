@@ -10,6 +10,7 @@ from ms_crf.text.metrics import percent, score, table, total
 from ms_crf.text.readers import is_json, read_corpus
 from ms_crf.text.schemes import (
     PLAIN,
+    TABLE,
     SchemeError,
     is_span_tag,
     recognise_scheme,
@@ -18,8 +19,6 @@ from ms_crf.text.schemes import (
     strict_spans_of,
     tags_of,
 )
-
-PREFIXES = {'BIO': 'BI', 'BIOES': 'BIES', 'BMES': 'BMES'}
 
 
 class Corpora(NamedTuple):
@@ -209,5 +208,5 @@ def _ill_formed(path, sentences, scheme):
 
 def _all_tags(sentences, scheme):
     kinds = sorted({split_tag(tag)[1] for sentence in sentences for tag in sentence.tags if tag != 'O'})
-    outside = scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
-    return ['O'] * outside + [f'{prefix}-{kind}' if kind else prefix for kind in kinds for prefix in PREFIXES[scheme]]
+    prefixes, outside = TABLE[scheme].prefixes, scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
+    return ['O'] * outside + [f'{prefix}-{kind}' if kind else prefix for kind in kinds for prefix in prefixes]

@@ -1,11 +1,67 @@
-"""Tag schemes: which one a corpus uses, the spans that tags mean, and tags for spans.
+"""Tag schemes: one table each, and all that follows from it: what may follow what, spans of tags and tags of spans.
 
-A span is (type, first token, last token). Tags are 'O' or a prefix, alone or with a type: 'B', 'I-PER'.
+A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'.
 """
 
+from typing import NamedTuple, Optional
+
+from ms_crf.crf.constraints import Constraints
+from ms_crf.errors import brief
+
+import numpy as np
+
+
+class Scheme(NamedTuple):
+    """The prefixes that the tokens of a span get."""
+
+    first: str                   # of several tokens
+    inside: str
+    last: str
+    single: str                  # of a span of one token
+    again: Optional[str] = None  # in place of `first` and `single` where a span of the same type has just ended
+
+    @property
+    def prefixes(self):
+        """All of them, each once."""
+        return ''.join(dict.fromkeys((self.again or '') + ''.join(self[:4])))
+
+    @property
+    def marks_ends(self):
+        """Whether the tags themselves say where a span ends."""
+        return self.last != self.inside
+
+    @property
+    def opening(self):
+        """Prefixes that may begin a sentence or follow a span that has ended."""
+        return {self.first, self.single}
+
+    @property
+    def closing(self):
+        """Prefixes that may end a sentence or stand before a new span."""
+        return {self.last, self.single} | ({self.again} if self.again else set())
+
+    @property
+    def within(self):
+        """Pairs of prefixes that may follow each other under one type, apart from opening after closing."""
+        pairs = {(before, after) for before in {self.first, self.inside, self.again or self.first}
+                 for after in {self.inside, self.last}}
+        return pairs | ({(before, self.again) for before in self.closing} if self.again else set())
+
+
+TABLE = {
+    'BIO': Scheme('B', 'I', 'I', 'B'),
+    'IOB1': Scheme('I', 'I', 'I', 'I', again='B'),
+    'BIOES': Scheme('B', 'I', 'E', 'S'),
+    'BMES': Scheme('B', 'M', 'E', 'S'),
+}
 PLAIN = 'plain'
-SCHEMES = ('BIO', 'IOB1', 'BIOES', 'BMES', PLAIN)
-_PREFIXES = 'BIEMS'
+SCHEMES = (*TABLE, PLAIN)
+
+# What a prefix says by itself, whatever the scheme: those that always begin a span, always end one, continue one.
+_BEGINNING = ''.join({prefix for scheme in TABLE.values() for prefix in (scheme.first, scheme.single, scheme.again)
+                      if prefix and prefix != scheme.inside})
+_ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.marks_ends for prefix in (scheme.last, scheme.single)})
+_PREFIXES = ''.join({prefix for scheme in TABLE.values() for prefix in scheme.prefixes})
 
 
 def split_tag(tag):
@@ -15,9 +71,63 @@ def split_tag(tag):
 
 
 def is_span_tag(tag):
+    """Whether a tag is one of a span: a known prefix, alone or with a type."""
     prefix, dash, kind = tag.partition('-')
     return len(prefix) == 1 and prefix in _PREFIXES and bool(dash) == bool(kind)
 
+
+# What may follow what
+
+def _may_follow(scheme, before, after):
+    """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
+    outside = ('O', '')
+    ended = before in (None, outside) or before[0] in scheme.closing
+    begins = after in (None, outside) or after[0] in scheme.opening
+    return ended and begins or (None not in (before, after) and before[1] == after[1]
+                                and (before[0], after[0]) in scheme.within)
+
+
+def allowed_transitions(scheme, tags):
+    """What a tag scheme allows, as `CRF(constraints=...)` takes it.
+
+    Args:
+        scheme: 'BIO', 'IOB1', 'BIOES' or 'BMES'.
+        tags: the tags in the order of their ids, such as ['O', 'B-PER', 'I-PER'].
+
+    Returns:
+        Constraints: transitions (K, K), start (K,), end (K,), True for allowed.
+    """
+    if not isinstance(scheme, str) or scheme not in TABLE:
+        raise ValueError(f'scheme must be one of {", ".join(TABLE)}, got {brief(scheme)}')
+    if isinstance(tags, str) or not hasattr(tags, '__iter__'):
+        raise TypeError(f'tags must be a sequence of strings, got {brief(tags)}')
+    tags = list(tags)
+    if not tags:
+        raise ValueError('tags must hold at least one tag, got none')
+    repeated = sorted({str(tag) for tag in tags if tags.count(tag) > 1})
+    if repeated:
+        raise ValueError(f'tags must be different from each other, got {brief(repeated[0])} more than once')
+    parts, scheme = _parts_of(scheme, tags), TABLE[scheme]
+    return Constraints(np.array([[_may_follow(scheme, before, after) for after in parts] for before in parts]),
+                       np.array([_may_follow(scheme, None, after) for after in parts]),
+                       np.array([_may_follow(scheme, before, None) for before in parts]))
+
+
+def _parts_of(scheme, tags):
+    """(prefix, type) of each tag; raises ValueError or TypeError for one that the scheme does not have."""
+    prefixes, parts = TABLE[scheme].prefixes, []
+    for index, tag in enumerate(tags):
+        if not isinstance(tag, str):
+            raise TypeError(f'tags must be strings, got {brief(tag)} at {index}')
+        prefix, kind = split_tag(tag)
+        if tag != 'O' and not (is_span_tag(tag) and prefix in prefixes):
+            expected = ', '.join([*(f'{each}-TYPE' for each in prefixes), 'O'])
+            raise ValueError(f'tags must be {expected} (or without types) under {scheme}, got {brief(tag)} at {index}')
+        parts.append((prefix, kind))
+    return parts
+
+
+# Which scheme a corpus has
 
 class SchemeError(ValueError):
     """Tags that belong to no scheme; `sentence` and `position` say where the first of them is."""
@@ -28,7 +138,7 @@ class SchemeError(ValueError):
 
 
 def recognise_scheme(sentences):
-    """Name of the scheme of tag sequences: 'BIO', 'IOB1', 'BIOES', 'BMES', or 'plain' such as parts of speech.
+    """Name of the scheme of tag sequences: one of `TABLE`, or 'plain' such as parts of speech.
 
     Spans have to make up all tags or none: with 'B-PER' among them, a tag like 'NOUN' is an error.
 
@@ -42,15 +152,15 @@ def recognise_scheme(sentences):
         return PLAIN
     if odd:
         raise _fault(sentences, odd, f"expected 'O' or one of B, I, E, M, S with a type like {min(typed)!r}")
-    prefixes = {split_tag(tag)[0] for tag in tags}
-    if {'M', 'I'} <= prefixes:
+    prefixes = {split_tag(tag)[0] for tag in tags} - {'O'}
+    fitting = [name for name, scheme in TABLE.items() if prefixes <= set(scheme.prefixes)]
+    if not fitting:                              # I and M are the inside of spans in different schemes
         inside = {tag for tag in tags if split_tag(tag)[0] == 'I'}
         raise _fault(sentences, inside, 'expected M inside of spans as elsewhere in the corpus')
-    if 'M' in prefixes:
-        return 'BMES'
-    if prefixes & {'E', 'S'}:
-        return 'BIOES' if 'I' in prefixes or 'O' in prefixes else 'BMES'
-    return 'IOB1' if _is_iob1(sentences) else 'BIO'
+    if 'IOB1' in fitting:
+        return 'IOB1' if _keeps_to('IOB1', sentences) and not _keeps_to('BIO', sentences) else 'BIO'
+    # Without I and M both schemes that mark the ends of spans fit; Chinese words leave nothing outside.
+    return fitting[0] if len(fitting) == 1 or 'O' in tags else fitting[-1]
 
 
 def _fault(sentences, wrong, expected):
@@ -59,30 +169,34 @@ def _fault(sentences, wrong, expected):
                 for index, sentence in enumerate(sentences) for position, tag in enumerate(sentence) if tag in wrong)
 
 
-def _is_iob1(sentences):
-    """Spans begin with I, and B stands only where the same type has just ended."""
-    begins_with_i = False
+def _keeps_to(scheme, sentences):
+    """Whether all tags follow each other as a scheme has it; where sentences end is not looked at."""
+    scheme, known = TABLE[scheme], {}
     for sentence in sentences:
-        before = ('O', '')
+        before = None
         for tag in sentence:
-            prefix, kind = split_tag(tag)
-            inside = before[0] != 'O' and before[1] == kind
-            if prefix == 'B' and not inside:
+            allowed = known.get((before, tag))
+            if allowed is None:
+                allowed = _may_follow(scheme, before and split_tag(before), split_tag(tag))
+                known[before, tag] = allowed
+            if not allowed:
                 return False
-            begins_with_i |= prefix == 'I' and not inside
-            before = (prefix, kind)
-    return begins_with_i
+            before = tag
+    return True
 
+
+# Spans of tags, and tags of spans
 
 def _ends(before, prefix, kind):
     """Whether the span that `before` (prefix, type) is in ends before this tag."""
     last, last_kind = before
-    return last != 'O' and (last in 'ES' or prefix in 'BSO' or last_kind != kind)
+    return last != 'O' and (last in _ENDING or prefix == 'O' or prefix in _BEGINNING or last_kind != kind)
 
 
 def _begins(before, prefix, kind):
+    """Whether a span begins at this tag after `before` (prefix, type)."""
     last, last_kind = before
-    return prefix != 'O' and (prefix in 'BS' or last in 'ESO' or last_kind != kind)
+    return prefix != 'O' and (prefix in _BEGINNING or last == 'O' or last in _ENDING or last_kind != kind)
 
 
 def boundaries(tags):
@@ -91,7 +205,7 @@ def boundaries(tags):
     Entry (i, j) of the first: a span begins at tag j after tag i; of the second: the span that tag i is in ends
     before tag j. The last row and column are the sentence's ends.
     """
-    parts = [('I' if prefix == 'M' else prefix, kind) for prefix, kind in map(split_tag, [*tags, 'O'])]
+    parts = [*map(split_tag, tags), ('O', '')]
     return ([[_begins(before, *after) for after in parts] for before in parts],
             [[_ends(before, *after) for after in parts] for before in parts])
 
@@ -105,7 +219,6 @@ def spans_of(tags):
     spans, first, before = [], None, ('O', '')
     for position, tag in enumerate([*tags, 'O']):
         prefix, kind = split_tag(tag)
-        prefix = 'I' if prefix == 'M' else prefix
         if _ends(before, prefix, kind):
             spans.append((before[1], first, position - 1))
         if _begins(before, prefix, kind):
@@ -116,19 +229,19 @@ def spans_of(tags):
 
 def strict_spans_of(tags, scheme):
     """Only spans that are well-formed in 'BIO', 'BIOES' or 'BMES'; what else there is means nothing."""
-    spans, first, before = [], None, ''
-    closed = scheme != 'BIO'
+    scheme, spans, first, before = TABLE[scheme], [], None, ''
     for position, tag in enumerate([*tags, 'O']):
         prefix, kind = split_tag(tag)
-        if first is not None and not (prefix in 'IME' and kind == before):
-            if not closed:
+        continues = first is not None and kind == before and prefix in (scheme.inside, scheme.last)
+        if first is not None and not continues:
+            if not scheme.marks_ends:
                 spans.append((before, first, position - 1))
             first = None
-        if prefix == 'B':
+        if prefix == scheme.first:
             first = position
-        elif prefix == 'S':
+        elif prefix == scheme.single:
             spans.append((kind, position, position))
-        elif prefix == 'E' and first is not None:
+        elif continues and scheme.marks_ends and prefix == scheme.last:
             spans.append((kind, first, position))
             first = None
         before = kind
@@ -137,15 +250,12 @@ def strict_spans_of(tags, scheme):
 
 def tags_of(spans, length, scheme):
     """Tags of a sentence of that length in a scheme; spans must not overlap."""
-    tags = ['O'] * length
-    inside = 'M' if scheme == 'BMES' else 'I'
-    after = {}
+    tags, scheme, after = ['O'] * length, TABLE[scheme], {}
     for kind, first, last in sorted(spans, key=lambda span: span[1]):
-        prefixes = ['B'] + [inside] * (last - first)
-        if scheme in ('BIOES', 'BMES'):
-            prefixes[-1] = 'S' if first == last else 'E'
-        if scheme == 'IOB1' and after.get(first) != kind:
-            prefixes[0] = 'I'
+        prefixes = [scheme.first, *[scheme.inside] * (last - first - 1), scheme.last] if last > first else [
+            scheme.single]
+        if scheme.again and after.get(first) == kind:
+            prefixes[0] = scheme.again
         tags[first:last + 1] = [f'{prefix}-{kind}' if kind else prefix for prefix in prefixes]
         after = {last + 1: kind}
     return tags

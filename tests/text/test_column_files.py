@@ -5,8 +5,9 @@ import json
 import os
 import threading
 
+from ms_crf.errors import CorpusError
 from ms_crf.text.dataset import load
-from ms_crf.text.readers import CorpusError, blocks, numbered_lines, read_corpus
+from ms_crf.text.readers import blocks, numbered_lines, read_corpus
 
 import pytest
 from test_text import CORPORA, write

@@ -3,8 +3,9 @@
 import json
 import random
 
+from ms_crf.errors import CorpusError
 from ms_crf.text.metrics import score, table
-from ms_crf.text.readers import CorpusError, read_corpus
+from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import SchemeError, recognise_scheme, spans_of, strict_spans_of, tags_of
 
 import pytest

@@ -8,7 +8,8 @@ import time
 from ms_crf.models.assembly import load_network
 from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.tasks import CONFIDENCES, NBEST, PATHS
-from ms_crf.models.words.batches import PADDING, Encoded, TaggingShapes
+from ms_crf.models.words.batches import Encoded, TaggingShapes
+from ms_crf.models.words.vocabulary import PADDING
 from ms_crf.runs import records
 
 import mindspore as ms
