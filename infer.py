@@ -5,4 +5,4 @@ import sys
 from ms_crf.console import enter
 
 if __name__ == '__main__':
-    sys.exit(enter('infer.py'))
+    sys.exit(enter('infer'))

@@ -3,8 +3,8 @@
 import argparse
 import json
 
-from ms_crf.errors import OptionError, brief
-from ms_crf.options import DIR, FILE, check_path, meant
+from ms_crf.errors import OptionError, brief, meant
+from ms_crf.options import DIR, FILE, check_path
 
 
 class Parser(argparse.ArgumentParser):

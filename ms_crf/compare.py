@@ -5,7 +5,7 @@ import sys
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('ms_crf.compare'))
+    sys.exit(console.enter('compare'))
 
 import contextlib
 import json
@@ -21,8 +21,8 @@ from pathlib import Path
 from ms_crf import files
 from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.options import Options, dashed, meant
+from ms_crf.errors import CorpusError, OptionError, meant
+from ms_crf.options import Options, dashed
 from ms_crf.text.dataset import gold_in, score_in
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
@@ -36,7 +36,7 @@ HEADS = ('P', 'R', 'F1', 'accuracy', 'ill-formed spans', 'training s', 'sentence
 
 
 def parser():
-    made = Parser(prog='ms_crf.compare',
+    made = Parser(prog=console.program('compare'),
                   description='Trains several models on the same files and prints a table of what they are worth on '
                               'test. All other options are those of train.py, for the models that have them.')
     made.add_argument('--models', default='hmm,softmax,crf', help='some of hmm, softmax, crf (default: %(default)s)')
@@ -240,7 +240,7 @@ class _Comparison:
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    return console.run('ms_crf.compare', lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    return console.run(console.program('compare'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
 
 
 def _main(arguments):
@@ -257,7 +257,7 @@ def _main(arguments):
     comparison = _Comparison(parsed, settings)
     comparison.check_places()
     if models != ['hmm']:
-        parsed.device = choose(parsed.device, 'ms_crf.compare')
+        parsed.device = choose(parsed.device, console.program('compare'))
     elif 'seeds' in given or ('device' in given and parsed.device not in ('auto', 'CPU')):
         name = 'seeds' if 'seeds' in given else 'device'
         raise OptionError(f'--{name} means nothing to hmm, which is counted once, on the CPU; leave it away')

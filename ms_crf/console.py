@@ -10,9 +10,12 @@ from contextlib import contextmanager, suppress
 
 FAULT, INTERRUPTED = 2, 130
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
-_COMMANDS = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export',
-             'ms_crf.compare': 'compare'}
-_program = 'ms_crf'
+#: commands: the name that each has by itself, and what it does
+VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
+         'infer': ('infer.py', 'tags text with a trained tagger'),
+         'export': ('ms_crf.export', 'writes a trained tagger as a MindIR graph'),
+         'compare': ('ms_crf.compare', 'trains several kinds of model on the same files and compares them')}
+_program = None                                # the name under which this process was started
 
 
 def begin(program):
@@ -32,14 +35,32 @@ def begin(program):
             signal.signal(number, leave)
 
 
-def enter(program):
-    """Runs a command from its first moment to its exit status."""
-    begin(program)
+def enter(verb, program=None, arguments=None):
+    """Runs a command from its first moment to its exit status.
+
+    Args:
+        verb: one of `VERBS`.
+        program: the name that it was called by, if that is not its own.
+        arguments: strings; those of the process without.
+    """
+    begin(program or VERBS[verb][0])
     import importlib
-    main = importlib.import_module(f'ms_crf.{_COMMANDS[program]}').main
-    status = main()
+    status = importlib.import_module(f'ms_crf.{verb}').main(arguments)
     _let_go()
     return status
+
+
+def program(verb):
+    """The name of a command in its messages: that by which it was called, or its own."""
+    return _program or VERBS[verb][0]
+
+
+def call(verb):
+    """How the user calls a command, where a message says what to do next: 'python train.py', or 'ms-crf train'."""
+    name, _ = VERBS[verb]
+    if _program is not None and ' ' in _program:
+        return f'{_program.split()[0]} {verb}'
+    return f'python {name}' if name.endswith('.py') else f'python -m {name}'
 
 
 def _open_streams():
@@ -74,7 +95,7 @@ def leave(*_):
     with suppress(Exception):         # a stream that is being written to, or is full
         sys.stdout.flush()
     with suppress(OSError):
-        os.write(2, f'\n{_program}: stopped\n'.encode() if os.isatty(2) else f'{_program}: stopped\n'.encode())
+        os.write(2, ('\n' * os.isatty(2) + f'{_program or "ms_crf"}: stopped\n').encode())
     os._exit(INTERRUPTED)
 
 

@@ -24,6 +24,18 @@ def brief(value):
     return one_line(shown if len(shown) <= 80 else f'{shown[:60]}... ({len(shown):,} characters)')
 
 
+def meant(word, known, otherwise='; see --help'):
+    """The end of a message about a misspelt word: which of the known ones was meant, if that can be told."""
+    import difflib  # only where something is misspelt
+    by_form = {_plain(name): name for name in known}
+    near = difflib.get_close_matches(_plain(word), by_form, 1, 0.65)
+    return f'; did you mean {by_form[near[0]]}?' if near else otherwise
+
+
+def _plain(name):
+    return name.lower().replace('_', '-').lstrip('-')
+
+
 class CorpusError(ValueError):
     """A fault in a file, in one line: where, what was expected, what came."""
 

@@ -5,7 +5,7 @@ import sys
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('ms_crf.export'))
+    sys.exit(console.enter('export'))
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from ms_crf.runs.records import newest
 
 
 def parser():
-    made = Parser(prog='ms_crf.export',
+    made = Parser(prog=console.program('export'),
                   description='Writes the model of a run as a MindIR graph, and beside it, in JSON, what a program '
                               'needs to run it: inputs and outputs in their order, vocabularies and tags. The graph '
                               'takes batches of any size and length: ids in, best paths and their scores out.')
@@ -37,7 +37,7 @@ def parser():
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    return console.run('ms_crf.export', lambda: _export(sys.argv[1:] if arguments is None else arguments))
+    return console.run(console.program('export'), lambda: _export(sys.argv[1:] if arguments is None else arguments))
 
 
 def _export(arguments):
@@ -49,7 +49,7 @@ def _export(arguments):
     if parsed.static and min(parsed.static) < 1:
         raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
     run = parsed.run or newest('runs')
-    choose(parsed.device, 'ms_crf.export')
+    choose(parsed.device, console.program('export'))
     from ms_crf.models import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
     print(f'{run} is in {path} and {record_of(path)}')

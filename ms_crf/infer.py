@@ -5,7 +5,7 @@ import sys
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('infer.py'))
+    sys.exit(console.enter('infer'))
 
 import argparse
 import contextlib
@@ -31,7 +31,7 @@ RUNS = 'runs'
 
 def parser():
     width = min(110, shutil.get_terminal_size().columns)
-    made = Parser(prog='infer.py', add_help=False,
+    made = Parser(prog=console.program('infer'), add_help=False,
                   formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
                   description='Tags text with a model that train.py has made. Without arguments it takes the newest '
                               'run in runs/, and asks for sentences on a terminal or reads standard input.')
@@ -113,7 +113,7 @@ class _Command:
     def load(self):
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         if self.parsed.mindir or read_config(path)['model'] != 'hmm':        # which needs no MindSpore
-            choose(self.parsed.device, 'infer.py')
+            choose(self.parsed.device, console.program('infer'))
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)
@@ -185,7 +185,7 @@ def _print(text):
 
 
 def _report(message):
-    console.say(f'infer.py: {message}')
+    console.say(f'{console.program("infer")}: {message}')
 
 
 def _chunks(items):
@@ -214,7 +214,7 @@ def _output(name, shown):
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    return console.run('infer.py', lambda: _infer(sys.argv[1:] if arguments is None else arguments))
+    return console.run(console.program('infer'), lambda: _infer(sys.argv[1:] if arguments is None else arguments))
 
 
 def _infer(arguments):

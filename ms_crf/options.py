@@ -1,12 +1,11 @@
 """The options of a training: names, defaults and what they may be, for the command line as for a file."""
 
-import difflib
 import errno
 import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from ms_crf.errors import OptionError, brief
+from ms_crf.errors import OptionError, brief, meant
 from ms_crf.text.readers import is_json
 
 FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
@@ -212,17 +211,6 @@ _ENTRIES = {entry.name: entry for entry in fields(Options)}
 
 def dashed(name):
     return name.replace('_', '-')
-
-
-def meant(word, known, otherwise='; see --help'):
-    """The end of a message about a misspelt word: which of the known ones was meant, if that can be told."""
-    by_form = {_plain(name): name for name in known}
-    near = difflib.get_close_matches(_plain(word), by_form, 1, 0.65)
-    return f'; did you mean {by_form[near[0]]}?' if near else otherwise
-
-
-def _plain(name):
-    return name.lower().replace('_', '-').lstrip('-')
 
 
 def check_path(name, path, recorded=False):

@@ -5,7 +5,7 @@ import sys
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('train.py'))
+    sys.exit(console.enter('train'))
 
 import argparse
 import contextlib
@@ -37,7 +37,8 @@ class Watcher:
             print(text, file=self.output, flush=True)
         except OSError as error:                 # training is worth more than what it says
             if not isinstance(error, BrokenPipeError):
-                console.say(f'train.py: standard output can not be written: {error.strerror}; training goes on')
+                console.say(f'{console.program("train")}: standard output can not be written: {error.strerror}; '
+                            'training goes on')
             console.silence(self.output)
 
     def corpora(self, corpora):
@@ -107,7 +108,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 def parser():
     """The command line, one group of options for each group of `Options`."""
-    made = Parser(prog='train.py', formatter_class=_Help, add_help=False,
+    made = Parser(prog=console.program('train'), formatter_class=_Help, add_help=False,
                   description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
                               'arguments it trains on the sample corpus in data/.')
     general = made.add_argument_group('General')
@@ -188,7 +189,7 @@ def _resumed_options(parsed, given):
 
 def main(arguments=None):
     """Runs the command; returns its exit status."""
-    return console.run('train.py', lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    return console.run(console.program('train'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
 
 
 def _main(arguments):
@@ -202,7 +203,7 @@ def _chosen(arguments, watcher):
     folder = parsed.resume or options.save
     if options.model == 'hmm':
         return _count(parsed, options, watcher)
-    device = choose(parsed.device, 'train.py')
+    device = choose(parsed.device, console.program('train'))
     if options.precision == 'mixed' and device == 'CPU':
         raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
     return _train(parsed, options, folder, watcher)
@@ -242,14 +243,14 @@ def _train(parsed, options, folder, watcher):
     except trainer.Stopped:
         watcher.close()
         earlier = f'; {run.place.former} is the earlier run still' if run.place.former is not None else ''
-        watcher.say(f'stopped and saved{earlier}; go on with: python train.py --resume {run.folder}')
+        watcher.say(f'stopped and saved{earlier}; go on with: {console.call("train")} --resume {run.folder}')
         return 130
     except trainer.NotFinite as error:
         watcher.close()
         folder = run.folder
         kept = f'{folder} holds epoch {run.epoch}' if run.epoch else f'{folder} holds no epoch yet'
         encoder = f' --encoder-lr {options.encoder_lr / 4:g}' if options.encoder_lr > 0 else ''
-        print(f'train.py: {error}; {kept}; try --resume {folder} --learning-rate '
+        print(f'{console.program("train")}: {error}; {kept}; try --resume {folder} --learning-rate '
               f'{options.learning_rate / 4:g}{encoder}', file=sys.stderr)
         return 2
     _report(watcher, scores, run.folder, began)

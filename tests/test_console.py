@@ -60,7 +60,7 @@ def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signal
                '        os.kill(os.getpid(), getattr(signal, name))\n'
                '    return parse(*arguments)\n'
                'parser.Parser.parse = interrupted\n'
-               'sys.exit(console.enter("train.py"))\n')
+               'sys.exit(console.enter("train"))\n')
     environment = {**os.environ, 'PYTHONPATH': str(ROOT), 'SIGNALS': ' '.join(signals * 2)}
     folder = tmp_path / 'work'
     folder.mkdir()

@@ -1,0 +1,56 @@
+"""All commands under one name: `ms-crf VERB ...`, the same as `python -m ms_crf VERB ...`."""
+
+import sys
+
+from ms_crf import console
+
+NAME = 'ms-crf'
+
+
+def main(arguments=None):
+    """Runs the command that is named first; returns its exit status.
+
+    Args:
+        arguments: strings; those of the process without.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    console.begin(NAME)                                          # before anything that takes long to import
+    if arguments and arguments[0] in console.VERBS:
+        return console.enter(arguments[0], f'{NAME} {arguments[0]}', arguments[1:])
+    return console.run(NAME, lambda: _about(arguments))
+
+
+def _about(arguments):
+    from ms_crf.errors import OptionError, brief, meant
+    if arguments and arguments[0] in ('-V', '--version') and len(arguments) == 1:
+        print(version())
+    elif arguments and arguments[0] not in ('-h', '--help'):
+        raise OptionError(f'expected one of the commands {", ".join(console.VERBS)}, got {brief(arguments[0])}'
+                          f'{meant(arguments[0], console.VERBS)}')
+    else:
+        print(f'usage: {NAME} COMMAND ...\n')
+        for verb, (_, text) in console.VERBS.items():
+            print(f'  {verb:<10}{text}')
+        print(f'\n{NAME} COMMAND --help shows the options of a command, {NAME} --version what is installed.')
+    return 0
+
+
+def version():
+    """What is installed, such as 'ms_crf 0.1.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7'; imports none of it."""
+    import platform
+    from importlib import metadata
+
+    from ms_crf.environment import VERSION
+
+    def installed(name):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return 'not installed'
+
+    return (f'ms_crf {VERSION}, MindSpore {installed("mindspore")}, NumPy {installed("numpy")}, '
+            f'Python {platform.python_version()}')
+
+
+if __name__ == '__main__':
+    sys.exit(main())
