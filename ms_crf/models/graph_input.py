@@ -2,8 +2,9 @@
 
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
 from ms_crf.models.encoder.windows import Pieces, Specials, piece_batch, window_arrays, windows_at_most
+from ms_crf.models.labels import Tags
 from ms_crf.models.words.batches import Encoded
-from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Tags, Vocabulary
+from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 import numpy as np
 

@@ -21,9 +21,9 @@ from ms_crf.models.graph_record import (
     record_of,
     replace_pair,
 )
+from ms_crf.models.labels import Tags
 from ms_crf.models.served import Served, ServedPieces, ServedWithoutCharacters
 from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
-from ms_crf.models.words.vocabulary import Tags
 from ms_crf.runs import records
 from ms_crf.tagger import SentenceError
 

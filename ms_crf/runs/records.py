@@ -28,7 +28,8 @@ from ms_crf.models.hmm.symbols import Words
 from ms_crf.options import WIDEST, Options
 from ms_crf.runs.saving import NAMES, quiet, saving
 from ms_crf.text.schemes import PLAIN, SCHEMES
-from ms_crf.models.words.vocabulary import Vocabulary, check_strings
+from ms_crf.models.words.vocabulary import Vocabulary
+from ms_crf.models.labels import check_strings
 
 import numpy as np
 

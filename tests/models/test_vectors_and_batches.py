@@ -5,17 +5,8 @@ import itertools
 from functools import partial
 
 from ms_crf.errors import CorpusError
-from ms_crf.models.words.batches import (
-    BUCKET_COST,
-    Batcher,
-    Encoded,
-    TaggingShapes,
-    bucket_lengths,
-    buckets,
-    cut_by_forms,
-    make_batch,
-    plan,
-)
+from ms_crf.models.bucketing import BUCKET_COST, TaggingShapes, bucket_lengths, buckets, plan
+from ms_crf.models.words.batches import Batcher, Encoded, cut_by_forms, make_batch
 from ms_crf.models.words.vectors import read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.text.dataset import load, score_in

@@ -5,8 +5,8 @@ import contextlib
 from ms_crf.models.assembly import load_encoded
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Pieces, Specials, piece_batch
-from ms_crf.models.words.decoding import GraphDecoder
-from ms_crf.models.words.vocabulary import Tags
+from ms_crf.models.graphs import GraphDecoder
+from ms_crf.models.labels import Tags
 from ms_crf.runs import records
 
 

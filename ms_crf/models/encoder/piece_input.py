@@ -7,12 +7,12 @@ import hashlib
 import time
 
 from ms_crf.models.assembly import build_encoder, build_piece_network
+from ms_crf.models.bucketing import plan
 from ms_crf.models.encoder.network import EncodedTagger
 from ms_crf.models.encoder.piece_decoding import PieceDecoder
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Pieces, cut_rows, piece_batch, piece_shapes, window_arrays, windows_at_most
-from ms_crf.models.words.batches import plan
-from ms_crf.models.words.vocabulary import Tags, mostly_characters
+from ms_crf.models.labels import Tags, mostly_characters
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.sizes import check_pieces

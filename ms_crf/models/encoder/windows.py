@@ -3,7 +3,7 @@
 from itertools import chain
 from typing import NamedTuple
 
-from ms_crf.models.words.batches import ROOM, bucket_lengths, spread
+from ms_crf.models.bucketing import ROOM, bucket_lengths, spread
 
 import numpy as np
 

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from ms_crf.models.hmm.recursions import top
+from ms_crf.models.labels import Tags, mostly_characters
 from ms_crf.models.tasks import CONFIDENCES, PATHS
-from ms_crf.models.words.vocabulary import Tags, mostly_characters
 from ms_crf.runs import records
 
 import numpy as np

@@ -1,19 +1,15 @@
-"""Batches of few fixed shapes: sentences in buckets of similar length, rows of length 0 as filler.
+"""Batches of words for training: distinct words, their spellings and where they stand; rows of length 0 as filler.
 
-No sentence is cut or left out. A static graph is compiled once for each bucket.
+A static graph is compiled once for each shape.
 """
 
-import threading
 from typing import NamedTuple
 
+from ms_crf.models.bucketing import ROOM, bucket_lengths, spread
 from ms_crf.models.words.vocabulary import PADDING, UNKNOWN
 
 import numpy as np
 
-BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
-TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs a padded token
-ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
-TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
 STEP = 32                  # the number of forms is a multiple of it
 
 
@@ -86,43 +82,6 @@ class Encoded:
         return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
 
 
-def bucket_lengths(lengths):
-    """The lengths to pad to in training: as many as are worth compiling, chosen so that padding is least.
-
-    Args:
-        lengths: of all sentences.
-    """
-    distinct, counts = np.unique(lengths, return_counts=True)
-    return buckets(distinct.tolist(), counts, BUCKET_COST)
-
-
-def buckets(lengths, counts, cost, compiled=()):
-    """Which of some lengths to pad to, so that padded tokens and the cost of each length are least together.
-
-    Args:
-        lengths: in ascending order.
-        counts: how many sentences there are of each.
-        cost: of one more length, in padded tokens.
-        compiled: lengths that cost nothing.
-    """
-    by_length = dict.fromkeys(compiled, 0)
-    by_length.update(zip(lengths, counts.tolist()))
-    lengths = sorted(by_length)
-    below = np.cumsum([0, *(by_length[length] for length in lengths)]).tolist()
-    # least[j]: cost of putting the j shortest lengths into buckets, the last of which begins at last[j].
-    least, last = [0], [0]
-    for end, length in enumerate(lengths, 1):
-        costs = [least[start] + length * (below[end] - below[start]) for start in range(end)]
-        last.append(int(np.argmin(costs)))
-        least.append(costs[last[-1]] + cost * (length not in compiled))
-    chosen, end = [], len(lengths)
-    while end:
-        if below[end] > below[last[end]]:
-            chosen.append(lengths[end - 1])
-        end = last[end]
-    return chosen[::-1]
-
-
 class Batcher:
     """Makes batches of a training; its shapes are made for one corpus and serve others too.
 
@@ -158,29 +117,6 @@ class Batcher:
             long_forms, forms = np.clip(room, length, length * rows).tolist()
             self.shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
             shorter = length
-
-
-def plan(shapes, lengths, cut, generator=None):
-    """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
-
-    Args:
-        shapes: shortest first, that all sentences fit into.
-        lengths: of the sentences.
-        cut: a function of a shape and the sentences that fit into it, to their batches (shape, sentence numbers).
-        generator: a NumPy random generator, or None.
-    """
-    batches, shorter = [], -1
-    for shape in shapes:
-        inside = np.flatnonzero((lengths > shorter) & (lengths <= shape.length))
-        if generator is None:
-            inside = inside[np.argsort(lengths[inside], kind='stable')]
-        else:
-            inside = generator.permutation(inside)
-        batches += cut(shape, inside)
-        shorter = shape.length
-    if generator is not None:
-        batches = [batches[index] for index in generator.permutation(len(batches))]
-    return batches
 
 
 def cut_by_forms(encoded, codes, shape, numbers):
@@ -238,66 +174,3 @@ def make_batch(encoded, shape, numbers, codes):
     if encoded.tags is not None:
         batch.tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
     return batch
-
-
-def spread(lengths):
-    """For rows of these lengths, one after the other: the row of each item, and its position there."""
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-
-
-class TaggingShapes:
-    """Shapes of batches for text that is not known beforehand: few at first, more as they turn out to be worth it.
-
-    Args:
-        rows: of a batch.
-    """
-
-    def __init__(self, rows):
-        self.rows, self.lengths, self._lock = rows, [], threading.Lock()
-        self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
-
-    def plan(self, lengths):
-        """((length, rows), sentence numbers) of every batch, the shortest sentences first.
-
-        Args:
-            lengths: of all sentences.
-        """
-        with self._lock:                         # several threads may tag, each after its own plan
-            self._learn(lengths)
-            sizes = self.lengths
-        order = np.argsort(lengths, kind='stable')
-        ends = np.searchsorted(lengths[order], sizes, 'right').tolist()
-        first = 0
-        for length, end in zip(sizes, ends):
-            rows = max(1, min(self.rows, self.rows * TAGGING_ROOM // length))
-            left = (end - first) % rows
-            if end < ends[-1] and left < rows / 2:               # a batch that would be mostly filler
-                end -= left
-            for start in range(first, end, rows):
-                yield (length, rows), order[start:min(start + rows, end)]
-            first = end
-
-    def _learn(self, lengths):
-        longest = int(lengths.max())
-        if not self.lengths or longest > self.lengths[-1]:
-            # A coarse step, for the next may be a little longer.
-            self.lengths = [*self.lengths, rung(longest, 3)]
-        counts = np.bincount([rung(length) for length in lengths.tolist()], minlength=len(self._seen))
-        counts[:len(self._seen)] += self._seen
-        self._seen = counts
-        rungs = np.flatnonzero(counts)
-        self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], TAGGING_COST, self.lengths)})
-
-
-def rung(length, steps=8):
-    """The least step of a ladder that a length fits into: 8, 16, ... 64, 80, ... 128, 160, ...
-
-    Args:
-        length: from 1.
-        steps: how many of 8 there are before they become twice as long, and again; with 3: 16, 24, 32, 48, 64, 96, ...
-    """
-    step = 8
-    while length > steps * step:
-        step *= 2
-    return max(16 if steps < 8 else 8, -(-length // step) * step)

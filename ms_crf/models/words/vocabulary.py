@@ -3,6 +3,7 @@
 from collections import Counter
 
 from ms_crf.errors import brief
+from ms_crf.models.labels import Tags, check_strings, mostly_characters
 from ms_crf.models.words.vectors import form_in
 
 import numpy as np
@@ -10,63 +11,11 @@ import numpy as np
 PADDING, UNKNOWN = 0, 1
 FIRST = 2                                                # id of the first word or character of a list
 MOST_CHARACTERS = 1000                                   # of a word that are read
-CHARACTERS = 0.9               # a model is one of characters if so many of its words are of one
+
 
 
 def _codes(text):
     return np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
-
-
-def mostly_characters(words):
-    """Whether distinct words are those of a model that was trained on single characters, as Chinese text is."""
-    return sum(len(word) == 1 for word in words) > CHARACTERS * len(words)
-
-
-class Tags:
-    """The tags of a model, their ids counted from 0.
-
-    Args:
-        tags: strings.
-        of_characters: whether it was trained on single characters.
-    """
-
-    def __init__(self, tags, of_characters):
-        self.tags, self.of_characters = list(tags), of_characters
-        self._tag_ids = {tag: number for number, tag in enumerate(self.tags)}
-
-    def tag_ids(self, tags):
-        return [self._tag_ids[tag] for tag in tags]
-
-    def to_json(self):
-        return {'tags': self.tags, 'of_characters': self.of_characters}
-
-    @classmethod
-    def from_json(cls, record):
-        """Raises ValueError if the record is not what `to_json` gave."""
-        if not isinstance(record, dict) or sorted(record) != ['of_characters', 'tags']:
-            raise ValueError('expected the keys tags and of_characters')
-        check_strings(record, ['tags'])
-        if not isinstance(record['of_characters'], bool):
-            raise ValueError(f'expected of_characters to be true or false, got '
-                             f'{brief(record["of_characters"])}')
-        return cls(record['tags'], record['of_characters'])
-
-
-def check_strings(record, names):
-    """Raises ValueError unless these items are lists of distinct words, and tags at least one."""
-    for name in names:
-        items = record[name]
-        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-            raise ValueError(f'expected {name} to be a list of strings')
-        if '' in items or (name == 'tags' and not items):
-            raise ValueError(f'expected {name} to have none that is empty' if items else 'expected tags, got none')
-        try:
-            ''.join(items).encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f'expected {name} to be Unicode, got half of a pair of surrogates, '
-                             f'{error.object[error.start]!a}') from None
-        if len(set(items)) != len(items):
-            raise ValueError(f'expected {name} to be distinct')
 
 
 class Vocabulary(Tags):

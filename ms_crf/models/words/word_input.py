@@ -4,7 +4,8 @@ import hashlib
 from functools import partial
 
 from ms_crf.models.assembly import build_network
-from ms_crf.models.words.batches import Batcher, Encoded, cut_by_forms, make_batch, plan
+from ms_crf.models.bucketing import plan
+from ms_crf.models.words.batches import Batcher, Encoded, cut_by_forms, make_batch
 from ms_crf.models.words.decoding import Decoder
 from ms_crf.models.words.vectors import WAYS, read_vectors
 from ms_crf.models.words.vocabulary import Vocabulary
