@@ -1,0 +1,10 @@
+# The checks that a change should pass before it is committed.
+.PHONY: check test
+
+check:
+	ruff check .
+	mypy
+	python -m pytest -m "not slow"
+
+test:
+	python -m pytest
