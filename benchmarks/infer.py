@@ -38,11 +38,12 @@ def ours(path, sentences, confidence):
 
 def peer(run, sentences, plain):
     from ms_crf.models.words.batches import Encoded
+    from ms_crf.models.words.vocabulary import Vocabulary
     from ms_crf.runs import records
 
     import peer_tagger
 
-    vocabulary = records.read_vocabulary(run)
+    vocabulary = records.read_vocabulary(run, Vocabulary)
     model = peer_tagger.from_run(run)
     if plain:
         return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags, 32, by_length=False)

@@ -42,11 +42,12 @@ class Peer(nn.Module):
 
 def from_run(run):
     """A peer with the weights of a run directory, which has one layer and reads characters with a CNN."""
+    from ms_crf.models.words.vocabulary import Vocabulary
     from ms_crf.runs import records
     from ms_crf.text.schemes import allowed_transitions
 
     config = records.read_config(run)
-    options, vocabulary = records.read_options(run, config), records.read_vocabulary(run)
+    options, vocabulary = records.read_options(run, config), records.read_vocabulary(run, Vocabulary)
     weights = {name: torch.tensor(array)
                for name, array in records.read_tensors(f'{run}/{records.WEIGHTS}').items()}
     model = Peer(vocabulary.num_words, config['word_dim'], len(vocabulary.tags), options.hidden,

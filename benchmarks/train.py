@@ -30,25 +30,27 @@ class Quiet:
 
 def ours(options):
     """A function that trains for an epoch: (seconds, score on dev, score on test)."""
-    from ms_crf.training.trainer import start
+    from ms_crf.training.begin import start
 
     run = start(options, Quiet())
 
     def epoch():
         run.run_epoch()
-        return run.metrics[-1]['seconds'], *(main_score(run.data.corpora, run.score(part)) for part in ('dev', 'test'))
+        return run.metrics[-1]['seconds'], *(main_score(run.corpora, run.score(part)) for part in ('dev', 'test'))
     return epoch
 
 
 def peer(options):
-    from ms_crf.training.trainer import Data
+    from ms_crf.models.base import kind_of
+    from ms_crf.text.dataset import load
 
     import peer_tagger
     import torch
 
     torch.manual_seed(options.seed)
-    data = Data(options, Quiet())
-    words, corpora = data.input, data.corpora
+    corpora = load({part: getattr(options, part) for part in ('train', 'dev', 'test')}, options.scheme,
+                   options.column_pair())
+    words = kind_of(options).learner(options, corpora, Quiet())
     vocabulary = words.vocabulary
     model = peer_tagger.Peer(vocabulary.num_words, words.word_dim, len(vocabulary.tags), options.hidden,
                              vocabulary.num_characters, options.char_dim, options.char_width)

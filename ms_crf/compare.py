@@ -22,6 +22,7 @@ from ms_crf import files
 from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, meant
+from ms_crf.models.base import kind_of
 from ms_crf.options import Options, dashed
 from ms_crf.text.dataset import gold_in, score_in
 from ms_crf.text.readers import read_corpus
@@ -178,7 +179,12 @@ class _Comparison:
     def __init__(self, parsed, settings):
         self.parsed, self.settings, self.results = parsed, settings, {}
         self.runs = [(model, seed) for model in settings
-                     for seed in range(1, 1 + (1 if model == 'hmm' else parsed.seeds))]
+                     for seed in range(1, 1 + (parsed.seeds if self._by_chance(model) else 1))]
+
+    @staticmethod
+    def _by_chance(model):
+        """Whether another seed gives another model."""
+        return kind_of(Options(**MODELS[model])).in_steps
 
     def check_places(self):
         """Raises CorpusError if the figures or the runs could not be written."""
@@ -200,7 +206,7 @@ class _Comparison:
         with self._folder() as folder, console.handling(self._leave):
             try:
                 for model, seed in self.runs:
-                    named = model if model == 'hmm' else f'{model}, seed {seed} of {self.parsed.seeds}'
+                    named = model if not self._by_chance(model) else f'{model}, seed {seed} of {self.parsed.seeds}'
                     console.say(named)
                     self._add(model, seed, str(Path(folder) / f'{model}-{seed}'))
             finally:
@@ -213,7 +219,7 @@ class _Comparison:
 
     def _add(self, model, seed, run):
         settings = self.settings[model]
-        own = [] if model == 'hmm' else [f'--seed={seed}', f'--device={self.parsed.device}']
+        own = [] if not self._by_chance(model) else [f'--seed={seed}', f'--device={self.parsed.device}']
         gently = self.parsed.keep is not None or 'encoder_cache' in settings
         seconds = _Training([*_arguments({**settings, **MODELS[model]}), *own, f'--save={run}'], gently).run()
         columns = Options(**settings).column_pair()
@@ -256,11 +262,11 @@ def _main(arguments):
     settings = _settings(models, _named(parsed.config, given), parsed.keep or tempfile.gettempdir())
     comparison = _Comparison(parsed, settings)
     comparison.check_places()
-    if models != ['hmm']:
+    if any(kind_of(Options(**MODELS[model])).uses_mindspore for model in models):
         parsed.device = choose(parsed.device, console.program('compare'))
     elif 'seeds' in given or ('device' in given and parsed.device not in ('auto', 'CPU')):
         name = 'seeds' if 'seeds' in given else 'device'
-        raise OptionError(f'--{name} means nothing to hmm, which is counted once, on the CPU; leave it away')
+        raise OptionError(f'--{name} means nothing to {" and ".join(models)}, counted once, on the CPU; leave it away')
     comparison.run()
     return 0
 

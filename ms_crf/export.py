@@ -12,8 +12,8 @@ from pathlib import Path
 from ms_crf.arguments import Parser
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.models.graph_record import check_target, record_of
-from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.runs.records import newest
 
 

@@ -17,8 +17,8 @@ from ms_crf.arguments import Parser
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
-from ms_crf.models.tasks import MOST_NBEST
-from ms_crf.runs.records import newest, read_config
+from ms_crf.models.base import MOST_NBEST, read_run
+from ms_crf.runs.records import newest
 from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
 from ms_crf.text.dataset import Scores
 from ms_crf.text.stream import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
@@ -112,7 +112,7 @@ class _Command:
 
     def load(self):
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
-        if self.parsed.mindir or read_config(path)['model'] != 'hmm':        # which needs no MindSpore
+        if self.parsed.mindir or read_run(path)[0].uses_mindspore:
             choose(self.parsed.device, console.program('infer'))
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)

@@ -31,6 +31,8 @@ def option(default, group, text, metavar=None, choices=None, least=None, most=No
                                             'least': least, 'most': most, 'needs': needs})
 
 
+MODELS = ['bilstm', 'hmm']     # those of the package; `add_model` adds others
+_added = {}                    # for each of these the names of the options that mean something to it
 UNLESS_0 = 'unless 0'
 _OF_WORDS, _OF_ENCODERS, _OF_LAYERS = {'encoder': False}, {'encoder': True}, {'encoder_lstm': UNLESS_0}
 _OF_CHARACTERS = {'char': ('cnn', 'lstm')}
@@ -54,7 +56,7 @@ class Options:
     save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)
 
     model: str = option('bilstm', 'Model', 'bilstm, to be trained, or hmm, a hidden Markov model, which is counted',
-                        choices=('bilstm', 'hmm'), trained=False)
+                        choices=MODELS, trained=False)
     add: float = option(0.1, 'Model', 'of hmm: added to every count', 'COUNT', least=1e-9, most=1e6,
                         needs={'model': ('hmm',)}, trained=False)
     embeddings: str = option('', 'Model', 'word vectors, word2vec or GloVe text, .gz too; random ones without', FILE,
@@ -138,7 +140,10 @@ class Options:
         """Why an option means nothing beside the others, such as 'with --optimizer adam, only with sgd'; else None."""
         if name == 'columns' and all(map(is_json, filter(None, (self.train, self.dev, self.test)))):
             return 'with JSON lines'
-        for others, wanted in _ENTRIES[name].metadata['needs'].items():
+        needs = _ENTRIES[name].metadata['needs']
+        if 'model' in needs and self.model in _added:
+            return None if name in _added[self.model] else f'with --model {self.model}'
+        for others, wanted in needs.items():
             reasons = [self._unmet(other, wanted) for other in (others if isinstance(others, tuple) else (others,))]
             if all(reasons):                                     # of several, one is enough
                 return reasons[0]
@@ -207,6 +212,24 @@ class Options:
 
 
 _ENTRIES = {entry.name: entry for entry in fields(Options)}
+#: those that mean something to every model that is trained in steps
+STEP_OPTIONS = [name for name, entry in _ENTRIES.items() if name in ('head', 'constraints') or (
+    entry.metadata['group'] in ('Against overfitting', 'Training') and not {'encoder', 'embeddings'} & {
+        *entry.metadata['needs']} and name != 'precision')]
+
+
+def add_model(name, options):
+    """Makes a kind of model known that is no part of the package.
+
+    Args:
+        name: for --model.
+        options: names of the options that mean something to it, beside those that every training in steps has.
+    """
+    strange = [option for option in options if option not in _ENTRIES]
+    if strange:
+        raise ValueError(f'options of the model {name} must be those of train.py, got {strange[0]!r}')
+    MODELS.append(name)
+    _added[name] = {*STEP_OPTIONS, *options}
 
 
 def dashed(name):

@@ -1,13 +1,13 @@
 """Tags, spans and confidences for sentences, from a run directory or an exported graph."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, Optional
 
 from ms_crf.errors import OptionError
+from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, SentenceError, read_run
 from ms_crf.models.graph_calls import check_process, graph_load
-from ms_crf.models.tasks import CONFIDENCES, MOST_NBEST, NBEST, PATHS
-from ms_crf.runs import records
 from ms_crf.text.schemes import PLAIN, boundaries, split_tag
 
 import numpy as np
@@ -42,14 +42,6 @@ class Tagged(NamedTuple):
     confidences: Optional[list] = None       # of each token: posterior of its tag
     confidence: Optional[float] = None       # of the sentence: posterior of all tags together
     alternatives: tuple = ()                 # n best, the first of them the same as tags
-
-
-class SentenceError(OptionError):
-    """A sentence that the model can't take; `number` is its place, from 0, among those that were given."""
-
-    def __init__(self, number, reason):
-        super().__init__(f'sentence {number}: {reason}')
-        self.number, self.reason = number, reason
 
 
 class Tagger:
@@ -241,17 +233,9 @@ def _load(path, compiled):
         with graph_load():
             from ms_crf.models.mindir import MindIRDecoder
             return MindIRDecoder.load(path)
-    config = records.read_config(path)
-    schemes = config['scheme'], config['found_scheme']
-    if config['model'] == 'hmm':
-        from ms_crf.models.hmm.hmm_decoding import HMMDecoder
-        return HMMDecoder.load(path, config), *schemes
-    with graph_load():
-        if config['model'] == 'encoder':
-            from ms_crf.models.encoder.piece_decoding import PieceDecoder as Decoder
-        else:
-            from ms_crf.models.words.decoding import Decoder
-        return Decoder.load(path, config, compiled), *schemes
+    kind, config = read_run(path)
+    with graph_load() if kind.uses_mindspore else contextlib.nullcontext():
+        return kind.load(path, config, compiled), config['scheme'], config['found_scheme']
 
 
 def _checked(sentences):

@@ -16,7 +16,9 @@ from dataclasses import fields
 from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
+from ms_crf.models.base import kind_of
 from ms_crf.options import Options, dashed
+from ms_crf.training.events import NotFinite, Stopped
 
 from tqdm import tqdm
 
@@ -200,25 +202,14 @@ def _main(arguments):
 def _chosen(arguments, watcher):
     parsed, given = read_options(arguments)
     options = _resumed_options(parsed, given) if parsed.resume is not None else _new_options(parsed, given)
-    folder = parsed.resume or options.save
-    if options.model == 'hmm':
-        return _count(parsed, options, watcher)
-    device = choose(parsed.device, console.program('train'))
-    if options.precision == 'mixed' and device == 'CPU':
-        raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
-    return _train(parsed, options, folder, watcher)
-
-
-def _count(parsed, options, watcher):
-    """A hidden Markov model, which needs neither epochs nor MindSpore."""
-    from ms_crf.models.hmm import counting
-    if parsed.resume:
-        raise OptionError('--resume goes on with trainings; a run of --model hmm is counted at once')
-    if parsed.device not in ('auto', 'CPU'):
-        raise OptionError(f'--model hmm computes on the CPU, got --device {parsed.device}; leave it away')
-    began = time.perf_counter()
-    _report(watcher, counting.run(options, watcher, parsed.overwrite), options.save, began)
-    return 0
+    kind = kind_of(options)
+    if kind.uses_mindspore:
+        device = choose(parsed.device, console.program('train'))
+        if options.precision == 'mixed' and device == 'CPU':
+            raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
+    elif parsed.device not in ('auto', 'CPU'):
+        raise OptionError(f'--model {kind.name} computes on the CPU, got --device {parsed.device}; leave it away')
+    return _train(parsed, options, watcher)
 
 
 def _report(watcher, scores, folder, began):
@@ -229,29 +220,28 @@ def _report(watcher, scores, folder, began):
     watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
 
 
-def _train(parsed, options, folder, watcher):
-    from ms_crf.training import trainer
+def _train(parsed, options, watcher):
+    from ms_crf.training import begin
     began = time.perf_counter()
-    if parsed.resume:
-        run = trainer.resume(folder, options, watcher)
+    if parsed.resume is not None:
+        run = begin.resume(parsed.resume, options, watcher)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
-        run = trainer.start(options, watcher, parsed.overwrite)
+        run = begin.start(options, watcher, parsed.overwrite)
     try:
-        with console.handling(watcher.ask_to_stop):
+        with console.handling(watcher.ask_to_stop) if run.stoppable else contextlib.nullcontext():
             scores = run.run()
-    except trainer.Stopped:
+    except Stopped:
         watcher.close()
         earlier = f'; {run.place.former} is the earlier run still' if run.place.former is not None else ''
         watcher.say(f'stopped and saved{earlier}; go on with: {console.call("train")} --resume {run.folder}')
-        return 130
-    except trainer.NotFinite as error:
+        return console.INTERRUPTED
+    except NotFinite as error:
         watcher.close()
-        folder = run.folder
-        kept = f'{folder} holds epoch {run.epoch}' if run.epoch else f'{folder} holds no epoch yet'
+        kept = f'{run.folder} holds epoch {run.epoch}' if run.epoch else f'{run.folder} holds no epoch yet'
         encoder = f' --encoder-lr {options.encoder_lr / 4:g}' if options.encoder_lr > 0 else ''
-        print(f'{console.program("train")}: {error}; {kept}; try --resume {folder} --learning-rate '
-              f'{options.learning_rate / 4:g}{encoder}', file=sys.stderr)
-        return 2
+        console.say(f'{console.program("train")}: {error}; {kept}; try --resume {run.folder} --learning-rate '
+                    f'{options.learning_rate / 4:g}{encoder}')
+        return console.FAULT
     _report(watcher, scores, run.folder, began)
     return 0

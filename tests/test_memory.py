@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ms_crf import memory, sizes, train
-from ms_crf.models.assembly import build_network
+from ms_crf.models.words.model import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import Options
 

@@ -1,6 +1,5 @@
-"""The package as a whole: its public names, its rings, its environment, its screens."""
+"""The package as a whole: its public names, its environment, its screens."""
 
-import ast
 import os
 import re
 import subprocess
@@ -13,49 +12,10 @@ import pytest
 
 PACKAGE = Path(ms_crf.__file__).parent
 
-# Rings of the house: a room may import from its own ring and from inner ones.
-RINGS = {
-    0: {'__init__', 'errors', 'environment', 'memory'},
-    1: {'tasks', 'scores', 'masks', 'blocks', 'checks', 'inputs', 'constraints', 'scaled', 'exact', 'posterior',
-        'gradients', 'cells', 'viterbi', 'anylength', 'nbest', 'backtrace', 'functional', 'crf'},
-    2: {'bilstm', 'characters', 'softmax', 'layers', 'tagger_model', 'network', 'encoder', 'pooling', 'piece_network',
-        'served'},
-    3: {'corpus', 'files', 'spans', 'scoring', 'corpora', 'word_vectors', 'vocabulary', 'batches', 'schedules',
-        'best', 'encoder_files', 'pieces', 'graph_input', 'graph_calls',
-        'text_input', 'text_output', 'hmm', 'hmm_batch', 'hmm_input', 'hmm_words'},
-    4: {'options', 'sizes', 'optimizer', 'step', 'run_folder', 'run_lock', 'run_place', 'checksums',
-        'saving', 'resuming', 'assembly', 'decoding', 'encoding', 'piece_decoding',
-        'hmm_decoding', 'word_input', 'piece_input', 'training',
-        'counting', 'tagger', 'graph_record', 'mindir'},
-    5: {'arguments', 'console', 'device', 'train_command', 'infer_command', 'export', 'compare'},
-}
-
-
 def run(program, **environment):
     clean = {name: value for name, value in os.environ.items() if name not in ('GLOG_v', 'MS_DEV_HOST_BLOCKING_RUN')}
     return subprocess.run([sys.executable, '-c', program], env={**clean, **environment}, check=True, timeout=120,
                           capture_output=True, text=True)
-
-
-def imports(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
-        if isinstance(node, ast.ImportFrom):
-            yield node.module
-            yield from (f'{node.module}.{alias.name}' for alias in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-
-
-def test_no_room_imports_an_outer_one():
-    ring_of = {room: ring for ring, rooms in RINGS.items() for room in rooms}
-    rooms = {path.stem: path for path in PACKAGE.glob('*.py')}
-    assert set(rooms) == set(ring_of)
-    for room, path in rooms.items():
-        for name in imports(path):
-            parts = name.split('.')
-            if parts[0] == 'ms_crf' and len(parts) > 1 and parts[1] in ring_of:
-                assert ring_of[parts[1]] <= ring_of[room], f'{room} imports {parts[1]}'
-            assert ring_of[room] != 3 or parts[0] != 'mindspore', f'{room} imports MindSpore'
 
 
 def test_constraints_and_the_walk_back_need_no_mindspore():

@@ -134,12 +134,10 @@ def test_other_processes(folder, tmp_path):
 
 
 def test_a_hidden_markov_model_may_be_forked_at_any_time(folder, tmp_path):
-    from ms_crf import HMM
-    from ms_crf.runs import records
-    model = HMM().fit([['to', 'Xan']], [['O', 'B-X']])
-    config = {'format': 1, 'model': 'hmm', 'options': {}, 'scheme': 'BIO', 'found_scheme': 'BIO'}
-    records.create(tmp_path / 'hmm', config, records.hmm_vocabulary(model))
-    records.write_hmm(tmp_path / 'hmm', model)
+    from ms_crf import train
+    (tmp_path / 'train.tsv').write_text('to O\nXan B-X\n')
+    assert train.main(['--model', 'hmm', '--train', str(tmp_path / 'train.tsv'), '--dev', str(tmp_path / 'train.tsv'),
+                       '--save', str(tmp_path / 'hmm')]) == 0
     program = '\n'.join([
         'import os', 'from ms_crf import Tagger',
         f'Tagger.load({str(folder / "run")!r}).tag([["to"]])',

@@ -8,8 +8,8 @@ import shutil
 from ms_crf import Tagger
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
-from ms_crf.models.assembly import build_network
 from ms_crf.models.words.batches import Encoded
+from ms_crf.models.words.model import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import Options
 from ms_crf.runs import records
@@ -60,7 +60,7 @@ def run_of(tmp_path_factory):
 def rows_of(run, scheme):
     """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
     options = records.read_options(run, records.read_config(run))
-    vocabulary = records.read_vocabulary(run)
+    vocabulary = records.read_vocabulary(run, Vocabulary)
     network = build_network(options, vocabulary, 6, scheme)
     for parameter in network.trainable_params():
         parameter.set_data(ms.Tensor(records.read_tensors(run / records.WEIGHTS)[parameter.name]))

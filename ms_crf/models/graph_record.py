@@ -10,8 +10,7 @@ from pathlib import Path
 from ms_crf import files
 from ms_crf.errors import CorpusError
 from ms_crf.memory import check_memory
-from ms_crf.models.graph_input import PieceGraphInput, WordGraphInput
-from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
@@ -178,7 +177,11 @@ def _check(name, record):
         raise CorpusError(name, None, 'expected "static" to be batch and length or null, got '
                                       + (_short(static) if 'static' in record else 'none'))
     try:
-        given = (PieceGraphInput if 'tokenizer' in record else WordGraphInput).from_json(record)
+        kind = kind_of_graph(record)
+        if kind is None:
+            raise ValueError('expected "model" to be a kind of model that is known here, got '
+                             f'{_short(record["model"])}; if it is one of your own, name its program with --plugin')
+        given = kind.graph_input(record)
         inputs = given.inputs(static)
         check_room(given, static, f'a batch of "static" {_short(static)}' if static else 'a batch of one row')
     except CorpusError:
@@ -203,7 +206,7 @@ def check_room(given, static, what):
     """Raises ValueError if a batch has no place in memory.
 
     Args:
-        given: `WordGraphInput` or `PieceGraphInput`.
+        given: a `GraphInput`.
         static: its (batch, length); None for one of any size, which is counted as one row of one token.
         what: the subject of the message.
     """

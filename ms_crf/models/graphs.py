@@ -1,10 +1,12 @@
 """Tagging with a network in compiled graphs of fixed shapes, whatever the network reads."""
 
 import time
+from pathlib import Path
 
+from ms_crf.models.base import CONFIDENCES, NBEST, PATHS, tags_of
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.graph_calls import graph_call
-from ms_crf.models.tasks import CONFIDENCES, NBEST, PATHS
+from ms_crf.runs import records
 
 import mindspore as ms
 
@@ -88,8 +90,14 @@ class GraphDecoder:
 
     def tags(self, encoded):
         """Lists of tags for all sentences, in their order."""
-        names, found = self.vocabulary.tags, [None] * len(encoded.lengths)
-        for numbers, (paths, _) in self.run(encoded):
-            for row, number in enumerate(numbers):
-                found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
-        return found
+        return tags_of(self, encoded)
+
+
+def load_weights(folder, network):
+    """Puts the weights of a run's best epoch into a network; raises CorpusError if they are damaged or don't fit."""
+    path = Path(folder) / records.WEIGHTS
+    arrays = records.read_tensors(path)
+    parameters = network.trainable_params()
+    records.check_fit(path, arrays, {parameter.name: parameter.shape for parameter in parameters})
+    for parameter in parameters:
+        parameter.set_data(ms.Tensor(arrays[parameter.name]))

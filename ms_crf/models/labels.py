@@ -55,3 +55,22 @@ def check_strings(record, names):
                              f'{error.object[error.start]!a}') from None
         if len(set(items)) != len(items):
             raise ValueError(f'expected {name} to be distinct')
+
+
+def check_tags(record):
+    """Raises ValueError unless there are tags, and all of them can be written."""
+    tags = record.get('tags')
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise ValueError('expected tags to be a list of strings')
+    if not tags:
+        raise ValueError('expected tags to hold at least one, got none')
+    wrong = next((tag for tag in tags if not tag or tag.encode('utf-8', 'replace').decode() != tag), None)
+    if wrong is not None:
+        raise ValueError(f'expected tags that are not empty, of characters that can be written, got {ascii(wrong):.40}')
+
+
+def check_number(record, key, least):
+    """Raises ValueError unless there is a whole number that a tensor's size can be."""
+    value = record.get(key)
+    if type(value) is not int or not least <= value < 1 << 31:
+        raise ValueError(f'expected {key} to be a whole number from {least} to {(1 << 31) - 1}, got {str(value)[:40]}')

@@ -1,16 +1,14 @@
 """A trained network as a MindIR graph: written with what a program needs to run it, and run from these two files."""
 
-import contextlib
 import os
-import sys
 from pathlib import Path
 
 from ms_crf.crf.post_decode import post_decode
+from ms_crf.environment import quiet
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import draft_of, faults_named, temporary
-from ms_crf.models.assembly import load_encoded, load_network
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, SentenceError, read_run
 from ms_crf.models.graph_calls import graph_call
-from ms_crf.models.graph_input import PieceGraphInput, WordGraphInput
 from ms_crf.models.graph_record import (
     FORMAT,
     check_against,
@@ -21,11 +19,6 @@ from ms_crf.models.graph_record import (
     record_of,
     replace_pair,
 )
-from ms_crf.models.labels import Tags
-from ms_crf.models.served import Served, ServedPieces, ServedWithoutCharacters
-from ms_crf.models.tasks import CONFIDENCES, EMISSIONS, PATHS
-from ms_crf.runs import records
-from ms_crf.tagger import SentenceError
 
 import mindspore as ms
 import numpy as np
@@ -52,22 +45,8 @@ def export(folder, path, output=PATHS, static=None):
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
     check_target(path)
-    config = records.read_config(folder)
-    if config['model'] == 'hmm':
-        raise CorpusError(folder, None, 'expected a run of --model bilstm, got hmm, which is no graph')
-    options = records.read_options(folder, config)
-    if output == EMISSIONS and options.head != 'crf':
-        raise OptionError('--emissions needs a run with --head crf, got softmax: there is nothing to trace back')
-    if config['model'] == 'encoder':
-        vocabulary = records.read_vocabulary(folder, Tags)
-        files = records.read_encoder(folder, config)
-        given = PieceGraphInput(vocabulary, files.tokenizer, files.sizes.longest)
-        cell = ServedPieces(load_encoded(folder, options, vocabulary, files, config['scheme']), output)
-    else:
-        vocabulary = records.read_vocabulary(folder)
-        network = load_network(folder, options, vocabulary, config['word_dim'], config['scheme'])
-        given = WordGraphInput(vocabulary, network.with_characters)
-        cell = (Served if network.with_characters else ServedWithoutCharacters)(network, output)
+    kind, config = read_run(folder)
+    given, cell = kind.exported(folder, config, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
         raise CorpusError(folder, None, f'expected a network of at most {LARGEST:,} bytes of weights, which MindSpore '
@@ -77,9 +56,9 @@ def export(folder, path, output=PATHS, static=None):
             check_room(given, static, f'--static {" ".join(map(str, static))}')
         except ValueError as error:
             raise OptionError(str(error)) from None
-    inputs, outputs = given.inputs(static), outputs_of(output, len(vocabulary.tags), static)
+    inputs, outputs = given.inputs(static), outputs_of(output, len(given.vocabulary.tags), static)
     record = {
-        'format': FORMAT, 'graph': Path(path).name, 'output': output, 'static': static,
+        'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
         'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
         'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
         'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}
@@ -97,26 +76,12 @@ def _first_line(error):
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-@contextlib.contextmanager
-def _without_standard_error():
-    """Keeps MindSpore from logging what it raises; its loader does so from C++."""
-    sys.stderr.flush()
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
-
-
 class MindIRDecoder:
     """Tags encoded sentences with an exported graph, as `Decoder` does with a network.
 
     Args:
         graph: takes tensors, in the order of the inputs.
-        given: `WordGraphInput` or `PieceGraphInput`, that makes them.
+        given: a `GraphInput`, that makes them.
         output: 'paths', 'confidences' or 'emissions'.
         static: (batch, length) that the graph takes, or None for any.
     """
@@ -133,7 +98,7 @@ class MindIRDecoder:
         """(decoder, scheme, found_scheme) from a graph and its record."""
         record, given = read_record(path)
         try:
-            with _without_standard_error():
+            with quiet():
                 graph = nn.GraphCell(ms.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '

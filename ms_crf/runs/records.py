@@ -11,32 +11,24 @@ scores.json     what the best epoch is worth on dev and test
 checksums.json  by which damage to the files above is noticed
 lock            held by the training that writes to the folder
 
-How it is written to says `saving`, where it is made `run_place`.
+How it is written to says `saving`, where it is made `place`.
 """
 
-import os
-import zipfile
 from pathlib import Path
 
 from ms_crf import files
 from ms_crf.runs import checksums
 from ms_crf.text.schemes import allowed_transitions
-from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.errors import CorpusError, OptionError, brief
-from ms_crf.models.hmm.hmm import HMM
-from ms_crf.models.hmm.symbols import Words
-from ms_crf.options import WIDEST, Options
+from ms_crf.options import Options
 from ms_crf.runs.saving import NAMES, quiet, saving
 from ms_crf.text.schemes import PLAIN, SCHEMES
-from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.models.labels import check_strings
 
 import numpy as np
 
 CONFIG, VOCABULARY, TABLES, WEIGHTS, METRICS, STATE, SCORES = NAMES
 CHECKSUMS, ENCODER = checksums.RECORD, 'encoder'
-_HMM_TABLES = ('start', 'transition', 'emission', 'end')
-FORMAT, MODELS = 1, ('bilstm', 'hmm', 'encoder')
+FORMAT = 1
 
 
 def create(path, config, vocabulary):
@@ -89,25 +81,20 @@ def read_metrics(folder):
     return records
 
 
+def config_path(folder):
+    """Name of the file that says what a run is."""
+    return Path(folder) / CONFIG
+
+
 def read_config(folder):
     """What config.json holds; raises CorpusError unless a version of this program made it that this one reads."""
-    path = Path(folder) / CONFIG
+    path = config_path(folder)
     record = read_json(path)
     if not isinstance(record, dict) or not isinstance(record.get('options'), dict):
         raise CorpusError(path, None, 'expected the configuration of a run, with "options" in it, got something else')
-    if record.get('format') != FORMAT or record.get('model') not in MODELS:
-        found = f'{brief(record.get("format"))} and {brief(record.get("model"))}'
-        raise CorpusError(path, None, f'expected "format": {FORMAT} and "model": {" or ".join(MODELS)}, got {found}; '
-                                      'another version of this program made it, train again')
-    width = record.get('word_dim')
-    if record['model'] == 'bilstm' and not (type(width) is int and 0 < width <= WIDEST):
-        raise CorpusError(path, None, f'expected "word_dim" to be from 1 to {WIDEST:,}, got {brief(width)}')
-    encoder = record.get('encoder')
-    if record['model'] == 'encoder' and not (isinstance(encoder, dict) and sorted(encoder) == ['folder', 'sha256']
-                                             and all(isinstance(value, str) for value in encoder.values())):
-        raise CorpusError(path, None, f'expected "encoder" to have "folder" and "sha256", got {brief(encoder)}')
-    if record['model'] == 'encoder' and not isinstance(record.get('text_sha256'), str):
-        raise CorpusError(path, None, f'expected "text_sha256" to be text, got {brief(record.get("text_sha256"))}')
+    if record.get('format') != FORMAT:
+        raise CorpusError(path, None, f'expected "format": {FORMAT}, got {brief(record.get("format"))}; another version '
+                                      'of this program made it, train again')
     for name in ('scheme', 'found_scheme'):
         if record.get(name) not in SCHEMES:
             raise CorpusError(path, None, f'expected "{name}" to be one of {", ".join(SCHEMES)}, '
@@ -128,12 +115,12 @@ def read_options(folder, config, **others):
     return options
 
 
-def read_vocabulary(folder, kind=Vocabulary):
-    """The `Vocabulary` of a run, or another kind of `Tags`."""
+def read_vocabulary(folder, kind):
+    """What vocab.json of a run holds, read by `kind.from_json`, a class of tags."""
     path = Path(folder) / VOCABULARY
     try:
         made = kind.from_json(read_json(path))
-        _check_scheme(folder, made.tags)
+        check_scheme(folder, made.tags)
     except CorpusError:
         raise
     except ValueError as error:
@@ -141,24 +128,11 @@ def read_vocabulary(folder, kind=Vocabulary):
     return made
 
 
-def _check_scheme(folder, tags):
+def check_scheme(folder, tags):
     """Raises ValueError unless the tags of a run are of its scheme."""
     scheme = read_config(folder)['scheme']
     if scheme != PLAIN:
         allowed_transitions(scheme, tags)
-
-
-def read_encoder(folder, config):
-    """The `EncoderFiles` of a run, and what `read_config` gave of it."""
-    path = Path(folder) / config['encoder']['folder']            # which may be one elsewhere
-    if not os.path.isdir(path):
-        raise CorpusError(path, None, f'no such folder; {folder}/{CONFIG} names it as the encoder of the run; '
-                                      'put it back, or name it there anew')
-    found = EncoderFiles(path)
-    if checksums.checksum(found.paths()) != config['encoder']['sha256']:
-        raise CorpusError(path, None, f'expected the encoder that {folder} was trained with, got another or a damaged '
-                                      'one; restore it or train again')
-    return found
 
 
 def read_tensors(path):
@@ -173,51 +147,6 @@ def read_tensors(path):
     except (ValueError, RuntimeError, TypeError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise CorpusError(path, None, f'expected tensors as train.py writes them: {first}') from None
-
-
-def write_hmm(folder, model):
-    """Writes the tables of an `HMM` of words; `hmm_vocabulary` goes into vocab.json."""
-    with saving(folder) as new:
-        new.arrays(TABLES, {name: getattr(model, f'log_{name}') for name in _HMM_TABLES})
-
-
-def hmm_vocabulary(model):
-    """What vocab.json of an `HMM` of words holds."""
-    return {'tags': model.states, **model.words.to_json()}
-
-
-def read_hmm(folder):
-    """The `HMM` of a run; raises CorpusError if its files are damaged or don't fit."""
-    path = Path(folder) / VOCABULARY
-    record = read_json(path)
-    lists = ('tags', 'words', 'shapes')
-    if not isinstance(record, dict) or sorted(record) != sorted(lists):
-        raise CorpusError(path, None, 'expected the keys tags, words and shapes, as of a hidden Markov model')
-    try:
-        check_strings(record, lists)
-        _check_scheme(folder, record['tags'])
-    except CorpusError:
-        raise
-    except ValueError as error:
-        raise CorpusError(path, None, str(error)) from None
-    path = Path(folder) / TABLES
-    if not path.is_file():
-        raise CorpusError(path, None, 'no such file; expected a run of --model hmm')
-    checksums.check(path)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            tables = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise CorpusError(path, None, f'expected tables as train.py writes them: {error}') from None
-    tags = len(record['tags'])
-    columns = len(record['words']) + len(record['shapes']) + 1
-    check_fit(path, tables, {'start': (tags,), 'transition': (tags, tags), 'emission': (tags, columns), 'end': (tags,)})
-    try:
-        model = HMM(*(tables[name] for name in _HMM_TABLES), log=True)
-    except (ValueError, TypeError) as error:
-        raise CorpusError(path, None, str(error)) from None
-    model.states, model.words = record['tags'], Words(record['words'], record['shapes'])
-    return model
 
 
 def check_fit(path, arrays, shapes):

@@ -3,13 +3,10 @@
 from ms_crf.errors import CorpusError
 from ms_crf.runs import records
 from ms_crf.runs.place import new_beside
-from ms_crf.runs.saving import settle
 
 
 def check_run(folder, watcher):
-    """What config.json holds; raises CorpusError if a run can't go on. Ends a saving that was cut off."""
-    settle(folder)
-    config = records.read_config(folder)
+    """Raises CorpusError if a run can't go on."""
     state, weights = folder / records.STATE, folder / records.WEIGHTS
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
         left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
@@ -19,26 +16,25 @@ def check_run(folder, watcher):
     if (other / records.STATE).exists():
         watcher.say(f'{other} holds a training that was stopped before it could take the place of {folder}; go on with '
                     f'that by --resume {other}')
-    return config
 
 
-def check_input(folder, config, options, given):
+def check_input(folder, config, options, learner):
     """Raises CorpusError unless a training reads what it read when the run began.
 
     Args:
         folder: the run directory.
         config: what is in config.json; of earlier versions, less than today.
         options: `Options`.
-        given: `WordInput` or `PieceInput`.
+        learner: a `StepLearner`.
     """
-    record = {name: value for name, value in given.record().items() if name in config}
+    record = {name: value for name, value in learner.record().items() if name in config}
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
                              ('vectors_sha256', 'vectors', options.embeddings)):
         if name in record and record[name] != config[name]:
             raise CorpusError(path, None, f'these are not the {what} that {folder} began with; restore them or begin a '
                                           'new run')
     known = records.read_json(folder / records.VOCABULARY)
-    if known != given.vocabulary.to_json() or record != {name: config[name] for name in record}:
+    if known != learner.vocabulary.to_json() or record != {name: config[name] for name in record}:
         raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
                                         'restore them or begin a new run')
 

@@ -5,20 +5,15 @@ Nothing that is random has a state of its own: order, dropout and replaced words
 
 import json
 import time
-from contextlib import ExitStack
 from functools import partial
 
-from ms_crf.models.encoder.piece_input import PieceInput
-from ms_crf.models.encoder.pretrained import EncoderFiles
-from ms_crf.models.words.word_input import WordInput
 from ms_crf.runs import checksums, records
-from ms_crf.runs.place import Place
 from ms_crf.runs.saving import saving
-from ms_crf.text.dataset import load, score_in
+from ms_crf.text.dataset import score_in
 from ms_crf.text.metrics import as_record, table
 from ms_crf.text.schemes import PLAIN
-from ms_crf.training import resuming
 from ms_crf.training.best import Best
+from ms_crf.training.events import NotFinite, Stopped
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, course_of, dropout, rate_at
 from ms_crf.training.step import make_average
@@ -30,54 +25,30 @@ SAVE_SECONDS = 300           # within long epochs the state is saved this often
 LOSS_SCALE = 1024.0          # of mixed precision
 
 
-class Stopped(Exception):
-    """The user has stopped the run; it is saved."""
-
-
-class NotFinite(Exception):
-    """The loss is no number; what was saved before stays."""
-
-
-class Data:
-    """The corpora of a run, and what the network reads of them.
-
-    Args:
-        options: `Options`, checked.
-        watcher: see `Watcher` of the command.
-        encoder: the `EncoderFiles` of a run over an encoder, otherwise None.
-    """
-
-    def __init__(self, options, watcher, encoder=None):
-        self.paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
-        self.corpora = load(self.paths, options.scheme, options.column_pair())
-        watcher.corpora(self.corpora)
-        if encoder is None:
-            self.input = WordInput(options, self.corpora, watcher)
-        else:
-            self.input = PieceInput(options, self.corpora, encoder, watcher)
-
-
 class Training:
     """One run.
 
     Args:
         options: `Options`, checked.
         place: the `Place` of the run directory, which exists; training goes on from the state in it, if there is one.
-        data: `Data` of the options.
+        corpora: `Corpora` of its files.
+        learner: a `StepLearner` of them.
         watcher: is told what happens; see `Watcher` of the command.
     """
 
-    def __init__(self, options, place, data, watcher):
-        self.options, self.place, self.data, self.watcher = options, place, data, watcher
+    stoppable = True           # within its steps, so that it is saved
+
+    def __init__(self, options, place, corpora, learner, watcher):
+        self.options, self.place, self.corpora, self.watcher = options, place, corpora, watcher
         ms.set_seed(options.seed)
-        self.input = data.input
-        self.network = self.input.network()
+        self.learner = learner
+        self.network = self.learner.network()
         self.optimizer = Optimizer(self.network, options.optimizer, options.momentum, options.weight_decay,
                                    options.clip, options.crf_rate, options.word_rate,
                                    options.encoder_lr / options.learning_rate)
         self.scored, self.average = self.network, None
         if options.average > 0:
-            self.scored = self.input.network()
+            self.scored = self.learner.network()
             self.scored.update_parameters_name('average.')
             for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
                 target.set_data(ms.Tensor(source.asnumpy()))
@@ -85,18 +56,18 @@ class Training:
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
-        self.best, self.loss_sum = Best(data.corpora.gold['dev'], data.corpora.found == PLAIN), 0.0
+        self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.found == PLAIN), 0.0
         self.metrics = []
         if (self.folder / records.STATE).exists():
             self._load_state()
         self.shapes = set()
-        self.step = self.input.step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
-        self.decoder = self.input.decoder(self.scored, partial(watcher.compiled, 'tagging'))
+        self.step = self.learner.step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
+        self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self):
         """Of an epoch: those of the first, or, where there are many, as many as there are at least."""
-        least = -(-len(self.data.corpora.parts['train']) // self.options.batch_size)
-        return least if least >= FEW_STEPS else len(self.input.plan(np.random.default_rng([self.options.seed, 1])))
+        least = -(-len(self.corpora.parts['train']) // self.options.batch_size)
+        return least if least >= FEW_STEPS else len(self.learner.plan(np.random.default_rng([self.options.seed, 1])))
 
     # What is saved and loaded
 
@@ -171,7 +142,7 @@ class Training:
         if self.epoch < self.course.epochs:
             self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
         self.load_best()
-        parts = [part for part in ('dev', 'test') if part in self.input.encoded]
+        parts = [part for part in ('dev', 'test') if part in self.learner.encoded]
         results = {part: self.score(part) for part in parts}
         if self.best.nothing_learned():
             self.watcher.say(self.best.nothing_learned())
@@ -196,20 +167,20 @@ class Training:
 
     def score(self, part):
         """`Score` of the network that is scored on 'dev' or 'test'."""
-        corpora = self.data.corpora
-        predicted = self.decoder.tags(self.input.encoded[part])
+        corpora = self.corpora
+        predicted = self.decoder.tags(self.learner.encoded[part])
         return score_in(corpora.found, corpora.gold[part], predicted, corpora.scheme)
 
     def run_epoch(self):
-        options, sentences = self.options, len(self.data.corpora.parts['train'])
-        batches = self.input.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
+        options, sentences = self.options, len(self.corpora.parts['train'])
+        batches = self.learner.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
         began = saved = time.perf_counter()
         compiling = 0.0
         self.watcher.epoch_begins(self.epoch + 1, self.course.epochs, sentences,
                                   sum(len(numbers) for _, numbers in batches[:self.step_in_epoch]))
         for shape, numbers in batches[self.step_in_epoch:]:
             step_began = time.perf_counter()
-            batch = self.input.batch(shape, numbers)
+            batch = self.learner.batch(shape, numbers)
             loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
             if not np.isfinite(loss) or not np.isfinite(norm):
                 raise NotFinite(self._describe(loss, norm, numbers))
@@ -248,9 +219,9 @@ class Training:
         return float(loss.asnumpy()), float(norm.asnumpy())
 
     def _describe(self, loss, norm, numbers):
-        lines = [self.data.corpora.parts['train'][number].line for number in sorted(numbers)]
+        lines = [self.corpora.parts['train'][number].line for number in sorted(numbers)]
         return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}; '
-                f'the sentences of the batch begin at {self.data.paths["train"]} lines {", ".join(map(str, lines))}')
+                f'the sentences of the batch begin at {self.options.train} lines {", ".join(map(str, lines))}')
 
     def _end_epoch(self, seconds, compiling, sentences):
         began = time.perf_counter()
@@ -265,33 +236,3 @@ class Training:
         self.metrics.append(record)
         self.save(best)
         self.watcher.epoch_ends(record)
-
-
-def start(options, watcher, overwrite=False):
-    """A new run in `options.save`; nothing is written before all input has been read."""
-    with ExitStack() as fault:
-        place = Place(options.save, overwrite)
-        fault.callback(place.release)
-        data = Data(options, watcher, EncoderFiles(options.encoder) if options.encoder else None)
-        corpora = data.corpora
-        config = {'format': records.FORMAT, **data.input.record(), 'options': options.to_json(),
-                  'scheme': corpora.scheme, 'found_scheme': corpora.found}
-        place.create(config, data.input.vocabulary.to_json(), data.input.fill)
-        made = Training(options, place, data, watcher)
-        fault.pop_all()
-    return made
-
-
-def resume(folder, options, watcher):
-    """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
-    with ExitStack() as fault:
-        place = Place.resumed(folder)
-        fault.callback(place.release)
-        config = resuming.check_run(place.folder, watcher)
-        encoder = records.read_encoder(folder, config) if config['model'] == 'encoder' else None
-        data = Data(options, watcher, encoder)
-        resuming.check_input(place.folder, config, options, data.input)
-        made = Training(options, place, data, watcher)
-        resuming.keep_options(made.folder, options)
-        fault.pop_all()
-    return made

@@ -5,13 +5,12 @@ import random
 from pathlib import Path
 from types import SimpleNamespace
 
-from ms_crf.models.assembly import build_encoder
+from ms_crf.models.encoder.graph import PieceGraphInput
+from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
 from ms_crf.models.encoder.network import PieceTagger
-from ms_crf.models.encoder.piece_decoding import PieceDecoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Pieces, pack, piece_batch, window_arrays, window_ranges, windows_at_most
-from ms_crf.models.graph_input import PieceGraphInput
 from ms_crf.models.labels import Tags
 from ms_crf.nn.pooling import pool_words
 from ms_crf.nn.transformer import exact_gelu, fast_gelu, gelu_tanh
@@ -304,7 +303,7 @@ def test_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
             return getattr(files.tokenizer, name)
 
     given = PieceGraphInput(Tags(['O'], False), Watched(), 20)
-    decoder = PieceDecoder(None, given.vocabulary, None, SimpleNamespace(tokenizer=Watched(), sizes=files.sizes))
+    decoder = EncoderDecoder(None, given.vocabulary, None, SimpleNamespace(tokenizer=Watched(), sizes=files.sizes))
     for encode in (given.encode, decoder.encode):
         for _ in range(3):
             encoded = encode([['to', 'Xan']])

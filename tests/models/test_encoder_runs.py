@@ -4,14 +4,16 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 from ms_crf import Tagger, allowed_transitions, infer, train
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
+from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.windows import Pieces
 from ms_crf.runs import records
-from ms_crf.training import trainer
+from ms_crf.training import begin
 
 import numpy as np
 import pytest
@@ -127,9 +129,9 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     options = train.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
                                                  str(folder.parent / 'kept'), '--encoder-link'))
     watcher = train.Watcher()
-    one = trainer.start(options, watcher).input
-    plain = trainer.Data(options.__class__(**{**options.to_json(), 'encoder_cache': ''}), watcher,
-                          EncoderFiles(encoder)).input
+    one = begin.start(options, watcher).learner
+    options = replace(options, encoder_cache='', save=str(tmp_path / 'plain'))
+    plain = begin.start(options, watcher).learner
     for part in ('train', 'dev'):
         assert isinstance(one.encoded[part].vectors, np.memmap)
         assert one.encoded[part].vectors.tobytes() == plain.encoded[part].vectors.tobytes()
@@ -141,15 +143,15 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     copy = tmp_path / 'copy'
     shutil.copytree(encoder, copy)
     record['encoder']['folder'] = str(copy)
-    assert records.read_encoder(tmp_path / 'run', record).path == copy
+    assert read_encoder(tmp_path / 'run', record).path == copy
     other = bytearray((copy / 'model.safetensors').read_bytes())
     other[-1] ^= 1
     (copy / 'model.safetensors').write_bytes(other)
     with pytest.raises(CorpusError, match='copy: expected the encoder that .* was trained with, got another or a dam'):
-        records.read_encoder(tmp_path / 'run', record)
+        read_encoder(tmp_path / 'run', record)
     shutil.rmtree(copy)
     with pytest.raises(CorpusError, match='copy: no such folder; .*/config.json names it as the encoder of the run'):
-        records.read_encoder(tmp_path / 'run', record)
+        read_encoder(tmp_path / 'run', record)
     shutil.copytree(folder.parent / 'kept', tmp_path / 'kept')
     for file in (tmp_path / 'kept').iterdir():
         file.write_bytes(file.read_bytes()[:-8])
@@ -175,14 +177,14 @@ class CopyAt(train.Watcher):
 
 def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
     options = train.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
-    trainer.start(options, train.Watcher())             # and then nothing for once
-    run = trainer.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
+    begin.start(options, train.Watcher())             # and then nothing for once
+    run = begin.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
     before = EncoderFiles(encoder).weights()
     for name, array in before.items():
         found, = (parameter for parameter in run.network.get_parameters() if parameter.name == f'encoder.{name}')
         assert (found.asnumpy() == array).all()
     run.run()
-    trainer.resume(tmp_path / 'copy', options, train.Watcher()).run()
+    begin.resume(tmp_path / 'copy', options, train.Watcher()).run()
     for name in (records.STATE, records.WEIGHTS):
         found, expected = (records.read_tensors(tmp_path / place / name) for place in ('copy', 'run'))
         assert found.keys() == expected.keys()

@@ -2,7 +2,8 @@
 
 from ms_crf import Tagger
 from ms_crf.models import mindir
-from ms_crf.tagger import CHUNK, SentenceError, chunks
+from ms_crf.models.base import SentenceError
+from ms_crf.tagger import CHUNK, chunks
 
 import numpy as np
 import pytest

@@ -6,7 +6,7 @@ import shutil
 
 from ms_crf import train
 from ms_crf.runs import records
-from ms_crf.training import trainer
+from ms_crf.training import begin
 from ms_crf.training.best import Best
 from ms_crf.training.schedules import Course, course_of
 
@@ -106,7 +106,7 @@ def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
     """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
     given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
     options, recorder = train.options_of(given), Recorder()
-    recorder.run = run = trainer.start(options, recorder)
+    recorder.run = run = begin.start(options, recorder)
     first = records.as_arrays(run.network.trainable_params())
     expected = {name: array.astype(float) for name, array in first.items()}
     run.run_epoch()

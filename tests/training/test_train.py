@@ -10,9 +10,10 @@ import sys
 import time
 
 from ms_crf import train
-from ms_crf.models.words import word_input
+from ms_crf.models.words import model as words
 from ms_crf.runs import records
-from ms_crf.training import trainer
+from ms_crf.training import begin
+from ms_crf.training.events import Stopped
 
 import numpy as np
 import pytest
@@ -77,14 +78,14 @@ class StopAt(train.Watcher):
 def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     """In the midst of an epoch, at its end, and before anything was saved."""
     options = train.options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
-    run = trainer.start(options, StopAt(4))
-    with pytest.raises(trainer.Stopped):
+    run = begin.start(options, StopAt(4))
+    with pytest.raises(Stopped):
         run.run()
     assert (run.epoch, run.step_in_epoch) == (0, 4)
     for stop in (9, -1):
-        run = trainer.resume(tmp_path / 'run', options, StopAt(stop))
+        run = begin.resume(tmp_path / 'run', options, StopAt(stop))
         if stop > 0:
-            with pytest.raises(trainer.Stopped):
+            with pytest.raises(Stopped):
                 run.run()
         else:
             run.run()
@@ -147,7 +148,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):
 
 def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
-    real = word_input.make_step
+    real = words.make_step
 
     def make(*arguments):
         step, count = real(*arguments), [0]
@@ -157,7 +158,7 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
             count[0] += 1
             return (loss * np.nan if count[0] == 8 else loss), norm
         return poisoned
-    monkeypatch.setattr(word_input, 'make_step', make)
+    monkeypatch.setattr(words, 'make_step', make)
     assert train.main([*files(corpora), *SMALL, '--save', str(folder)]) == 2
     message = capsys.readouterr().err
     assert message.startswith('train.py: step 2 of epoch 2: loss nan, norm of gradients ')

@@ -1,0 +1,243 @@
+"""The kinds of model: what each of them offers, and where it is found by its name.
+
+Training, tagging, export and comparison speak to what is described here and never ask which kind a model is. No kind is
+imported before it is needed, so that one without graphs does without MindSpore.
+"""
+
+import importlib
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar, Optional, Protocol, Union
+
+from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.models.labels import Tags
+from ms_crf.options import Options, add_model
+from ms_crf.runs import records
+
+import numpy as np
+
+# What can be asked of a model that tags.
+PATHS = 'paths'                # the best tags
+CONFIDENCES = 'confidences'    # these, and what the posteriors say of them
+NBEST = 'nbest'                # the n best taggings
+EMISSIONS = 'emissions'        # score and history, for a walk back elsewhere; of exported graphs
+
+MOST_NBEST = 1000              # taggings of a sentence that can be asked for; memory and time grow with them
+
+
+class SentenceError(OptionError):
+    """A sentence that the model can't take; `number` is its place, from 0, among those that were given."""
+
+    def __init__(self, number, reason):
+        super().__init__(f'sentence {number}: {reason}')
+        self.number, self.reason = number, reason
+
+
+class Encoded(Protocol):
+    """Sentences as a model reads them."""
+
+    lengths: np.ndarray        # (sentences,) tokens of each
+
+
+class Decoder(Protocol):
+    """A model that tags.
+
+    Attributes:
+        tasks: those of PATHS, CONFIDENCES and NBEST that it serves.
+        runs_graphs: whether it computes in compiled graphs, in which threads have to take turns.
+        vocabulary: its tags.
+    """
+
+    tasks: frozenset
+    runs_graphs: bool
+    vocabulary: Tags
+
+    def encode(self, sentences: list) -> Encoded:
+        """Lists of tokens, none of them empty, as `run` takes them."""
+
+    def run(self, encoded: Encoded, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
+        """Tags sentences, batch by batch.
+
+        Args:
+            encoded: what `encode` gave.
+            task: one of `tasks`.
+            count: how many best paths; fewer come where the longest sentence of a batch has fewer.
+
+        Yields:
+            numbers of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
+            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.along` gives, (B, L) and
+            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.along` gives of the first of
+            them, and the normaliser (B,).
+        """
+
+
+class Learner(Protocol):
+    """The corpora of a run as a kind of model reads them, and the model that is learned from them.
+
+    Attributes:
+        vocabulary: its tags, and whatever else vocab.json is to hold: `to_json()` gives that.
+        encoded: 'train', 'dev' and perhaps 'test' as the decoder reads them.
+    """
+
+    vocabulary: Tags
+    encoded: dict
+
+    def record(self) -> dict:
+        """What config.json says of the model beside its kind, such as checksums of the files that it was made from."""
+
+    def fill(self, folder: Any) -> None:
+        """Puts further files into a new run directory; may raise OSError."""
+
+    def decoder(self, network: Any, compiled: Any) -> Decoder:
+        """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled.
+
+        A kind that is not trained in steps is given None and None.
+        """
+
+
+class StepLearner(Learner, Protocol):
+    """A model that is trained in steps, each on a batch of one of few shapes."""
+
+    def network(self) -> Any:
+        """A new network with its first weights, a cell with `widths`, see `dropout`, and a `head`."""
+
+    def step(self, network: Any, optimizer: Any, scaling: Any) -> Any:
+        """The compiled function of a step, of what `Optimizer` takes, what `batch` gives, and what is dropped out."""
+
+    def plan(self, generator: np.random.Generator) -> list:
+        """(shape, sentence numbers) of the batches of an epoch; `batch` makes those of the last one planned."""
+
+    def batch(self, shape: Any, numbers: np.ndarray) -> Iterable[np.ndarray]:
+        """The arrays of a step."""
+
+
+class Kind:
+    """A kind of model, to be subclassed and given to `register`; it has class methods only.
+
+    Attributes:
+        name: in config.json and for --model.
+        uses_mindspore: whether it computes with MindSpore, and so on a device.
+        in_steps: whether it is trained in steps: its learner is a `StepLearner`.
+        options: names of the `Options` that mean something to it, beside those that every training in steps has.
+    """
+
+    name: ClassVar[str]
+    uses_mindspore: ClassVar[bool] = True
+    in_steps: ClassVar[bool] = True
+    options: ClassVar[tuple] = ()
+
+    @classmethod
+    def learner(cls, options: Options, corpora: Any, watcher: Any, run: Any = None) -> Learner:
+        """What a training begins with, or goes on with.
+
+        Args:
+            options: of the training.
+            corpora: `Corpora`.
+            watcher: has `say(line)`.
+            run: (folder, config) of the run that goes on, or None for a new one.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def check_config(cls, config: dict) -> None:
+        """Raises ValueError unless what `Learner.record` put into config.json is there and can be."""
+
+    @classmethod
+    def load(cls, folder: Any, config: dict, compiled: Any = None) -> Decoder:
+        """From a run directory and what its config.json holds; raises CorpusError if something of it is damaged."""
+        raise NotImplementedError
+
+    @classmethod
+    def exported(cls, folder: Any, config: dict, output: str) -> tuple[Any, Any]:
+        """(what the graph is given, the cell to export) of a run; see `graph_record` and `Served`.
+
+        Args:
+            folder, config: as of `load`.
+            output: PATHS, CONFIDENCES or EMISSIONS.
+        """
+        raise CorpusError(folder, None, f'expected a run of a network, got one of {cls.name}, which is no graph')
+
+    @classmethod
+    def graph_input(cls, record: dict) -> Any:
+        """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
+        raise NotImplementedError
+
+
+_KINDS: dict[str, Union[str, type[Kind]]] = {
+    'bilstm': 'ms_crf.models.words.model:WordKind',
+    'encoder': 'ms_crf.models.encoder.model:EncoderKind',
+    'hmm': 'ms_crf.models.hmm.model:HMMKind',
+}
+
+
+def register(kind: type[Kind]) -> type[Kind]:
+    """Makes a kind of model known by its name, for --model as for run directories; a decorator of its class.
+
+    Raises:
+        ValueError: there is another of this name.
+    """
+    if kind.name in _KINDS:
+        raise ValueError(f'{kind.__name__}.name must be a new one, got {kind.name!r}, which is there already')
+    add_model(kind.name, kind.options)
+    _KINDS[kind.name] = kind
+    return kind
+
+
+def kind_named(name: str) -> type[Kind]:
+    """The kind of that name, which must be there."""
+    kind = _KINDS[name]
+    if isinstance(kind, str):
+        module, _, attribute = kind.partition(':')
+        kind = _KINDS[name] = getattr(importlib.import_module(module), attribute)
+    return kind
+
+
+def kind_of(options: Options) -> type[Kind]:
+    """The kind of model that options ask for."""
+    return kind_named('encoder' if options.encoder and options.model == 'bilstm' else options.model)
+
+
+def read_run(folder: Any) -> tuple[type[Kind], dict]:
+    """The kind of a run, and what its config.json holds; raises CorpusError unless both can be."""
+    config, path = records.read_config(folder), records.config_path(folder)
+    name = config.get('model')
+    if not isinstance(name, str) or name not in _KINDS:
+        raise CorpusError(path, None, f'expected "model" to be {" or ".join(_KINDS)}, got {brief(name)}; if it is a '
+                                      'kind of your own, name its program with --plugin; if another version of this '
+                                      'program made it, train again')
+    kind = kind_named(name)
+    try:
+        kind.check_config(config)
+    except ValueError as error:
+        raise CorpusError(path, None, str(error)) from None
+    return kind, config
+
+
+def kind_of_graph(record: dict) -> Optional[type[Kind]]:
+    """The kind of an exported graph by the record beside it; None if that is none of them."""
+    # Earlier records don't name it: only those of encoders have a tokenizer.
+    name = record.get('model', 'encoder' if 'tokenizer' in record else 'bilstm')
+    return kind_named(name) if isinstance(name, str) and name in _KINDS else None
+
+
+def tags_of(decoder: Decoder, encoded: Encoded) -> list:
+    """Lists of tags for all sentences, in their order."""
+    names = decoder.vocabulary.tags
+    found: list = [None] * len(encoded.lengths)
+    for numbers, (paths, *_) in decoder.run(encoded):
+        for row, number in enumerate(numbers):
+            found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
+    return found
+
+
+def constraints_of(options: Options, scheme: str, tags: list) -> Any:
+    """What a CRF of a training takes as constraints."""
+    from ms_crf.text.schemes import PLAIN, allowed_transitions
+    if options.head == 'crf' and options.constraints and scheme != PLAIN:
+        return allowed_transitions(scheme, tags)
+    return None
+
+
+def check_head(output: str, options: Options) -> None:
+    """Raises OptionError if a run has not what an export is to give."""
+    if output == EMISSIONS and options.head != 'crf':
+        raise OptionError('--emissions needs a run with --head crf, got softmax: there is nothing to trace back')
