@@ -135,12 +135,17 @@ def check_scheme(folder, tags):
         allowed_transitions(scheme, tags)
 
 
-def read_tensors(path):
-    """A dict of arrays; raises CorpusError if the file is damaged."""
-    import mindspore as ms
+def check_tensors(path):
+    """Raises CorpusError if the file is not there or damaged."""
     if not Path(path).is_file():
         raise CorpusError(path, None, 'no such file; expected a run that train.py has brought to the end of an epoch')
     checksums.check(path)
+
+
+def read_tensors(path):
+    """A dict of arrays; raises CorpusError if the file is damaged."""
+    import mindspore as ms
+    check_tensors(path)
     try:
         with quiet():
             return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}

@@ -7,7 +7,7 @@ import json
 import time
 from functools import partial
 
-from ms_crf.runs import checksums, records
+from ms_crf.runs import records
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import score_in
 from ms_crf.text.metrics import as_record, table
@@ -112,7 +112,7 @@ class Training:
         else:
             self.best.load_score(best_epoch, best_score)
         if self.best.epoch:
-            checksums.check(self.folder / records.WEIGHTS)    # which the end of the training needs
+            records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
         self.metrics = records.read_metrics(self.folder)[:self.epoch]
         if self.epoch:
             self.place.take()

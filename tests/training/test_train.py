@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 
-from ms_crf import train
+from ms_crf import Tagger, train
+from ms_crf.errors import CorpusError
 from ms_crf.models.words import model as words
 from ms_crf.runs import records
 from ms_crf.training import begin
@@ -127,23 +128,73 @@ def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
     (folder / records.METRICS).write_text('{"epoch": 1\n')
     (folder / records.CHECKSUMS).unlink()
     assert train.main(['--resume', str(folder)]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it: ')
+    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it:')
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(corpora, tmp_path):
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
+def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number):
+    """Ctrl-C, or a terminal that is closed. Nobody else trains there before, who tags is not disturbed."""
     folder = tmp_path / 'run'
     command = [sys.executable, '-u', 'train.py', *files(corpora), *SMALL, '--save', str(folder), '--epochs', '100000',
                '--patience', '0']
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     for line in process.stdout:
         if line.startswith('epoch   2'):
-            process.send_signal(signal.SIGINT)
             break
+    for arguments in (['--resume', str(folder)], [*files(corpora), *SMALL, '--save', str(folder), '--overwrite']):
+        assert train.main([*arguments, '--device', 'CPU']) == 2
+        assert capsys.readouterr().err == (f'train.py: {folder}: a training is running there already (process '
+                                           f'{process.pid}); wait for its end or stop it\n')
+    Tagger.load(folder)
+    process.send_signal(number)
     rest, errors = process.communicate(timeout=100)
     assert process.returncode == 130 and errors == ''
     assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
-    assert records.read_tensors(folder / records.STATE)['position'][0] >= 2
+    epoch = records.read_tensors(folder / records.STATE)['position'][0]
+    assert epoch >= 2
+    options = records.read_options(folder, records.read_config(folder))
+    assert begin.resume(folder, options, StopAt(1)).epoch == epoch
+
+
+def test_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    monkeypatch.setattr(train, 'Watcher', lambda: StopAt(7))
+    assert train.main(['--resume', str(folder), '--epochs', '5', '--patience', '0', '--device', 'CPU']) == 130
+    assert records.read_tensors(folder / records.STATE)['position'][:2].tolist() == [4, 1]
+    monkeypatch.undo()
+    assert train.main(['--resume', str(folder), '--device', 'CPU']) == 0
+    assert json.loads((folder / records.SCORES).read_text())['epochs'] == 5
+    config, before = (json.loads((place / records.CONFIG).read_text()) for place in (folder, undisturbed[0]))
+    before['options'].update(epochs=5, patience=0)
+    assert config == before
+
+
+def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undisturbed, tmp_path, monkeypatch):
+    """A training that is stopped before is kept beside it, and takes its place when it goes on."""
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'}
+    watcher = StopAt(2)
+    monkeypatch.setattr(train, 'Watcher', lambda: watcher)
+    arguments = [*files(corpora), *SMALL, '--seed', '2', '--save', str(folder), '--overwrite']
+    assert train.main(arguments) == 130
+    assert watcher.output.getvalue().splitlines()[-1] == (
+        f'stopped and saved; {folder} is the earlier run still; go on with: python train.py --resume '
+        f'{tmp_path}/.run.new')
+    monkeypatch.undo()
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'} == before
+    other = tmp_path / 'other'
+    shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
+    watcher = train.Watcher(io.StringIO())
+    options = records.read_options(folder, records.read_config(folder))
+    begin.resume(folder, options, watcher).place.release()
+    assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
+    assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['other', 'run']
+    assert train.main(['--resume', str(other), '--device', 'CPU']) == 0
+    assert_same_bits(folder, other)
+    assert json.loads((folder / records.CONFIG).read_text())['options']['seed'] == 2
 
 
 def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
@@ -237,3 +288,57 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     vocabulary.write_text(vocabulary.read_text().replace('"Xan"', '"Xon"'))
     assert train.main(['--resume', str(folder)]) == 2
     assert 'the training files or word vectors are not those that the run began with' in capsys.readouterr().err
+
+
+def test_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys):
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    (folder / records.STATE).unlink()
+    before = (folder / records.WEIGHTS).read_bytes()
+    assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
+    assert capsys.readouterr().err == (
+        f'train.py: {folder}/state.ckpt: no such file, and a training that has epochs can not go on without it; '
+        'weights.ckpt is there, to tag with; restore it, or train from the start with another --save\n')
+    assert (folder / records.WEIGHTS).read_bytes() == before
+
+
+def test_a_run_without_the_weights_of_its_best_epoch_does_not_go_on(undisturbed, tmp_path, capsys):
+    folder = tmp_path / 'run'
+    shutil.copytree(undisturbed[0], folder)
+    (folder / records.WEIGHTS).unlink()
+    assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
+    assert f'{folder}/weights.ckpt: no such file' in capsys.readouterr().err
+
+
+def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_path):
+    """Though the vocabulary is the same; runs of earlier versions can't tell."""
+    for part in ('train', 'dev', 'test'):
+        shutil.copy(corpora / f'{part}.tsv', tmp_path / f'{part}.tsv')
+    vectors = tmp_path / 'vectors.txt'
+    vectors.write_text('of 0.1 0.2\nto 0.3 0.4\nXan 0.5 0.6\nelsewhere 0.7 0.8\n')
+    folder = tmp_path / 'run'
+    options = train.options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
+                                        str(folder)])
+    begin.start(options, StopAt(1)).place.release()
+
+    def check(name, old, new, message):
+        path = tmp_path / name
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        with pytest.raises(CorpusError, match=message):
+            begin.resume(folder, options, StopAt(1))
+        path.write_text(text)
+    first = (tmp_path / 'train.tsv').read_text().split('\n\n')[0] + '\n\n'
+    check('train.tsv', first, first + first, 'train.tsv: these are not the sentences that .*run began with; restore')
+    check('train.tsv', 'of\tO', 'of\tB-PER', 'train.tsv: these are not the sentences')
+    check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: these are not the sentences')
+    check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
+    vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
+    begin.resume(folder, options, StopAt(1)).place.release()
+    config = records.read_config(folder)
+    for name in ('text_sha256', 'dev_sha256', 'vectors_sha256'):
+        del config[name]
+    records.write_json(folder / records.CONFIG, config)
+    (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
+    begin.resume(folder, options, StopAt(1)).place.release()

@@ -1,0 +1,347 @@
+"""The files of a run directory: damaged, cut off while they are written, edited, and asked for by two at once."""
+
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from ms_crf import Tagger, infer, train
+from ms_crf.errors import CorpusError
+from ms_crf.models.words.vocabulary import Vocabulary
+from ms_crf.runs import checksums, lock, place, records
+from ms_crf.runs.lock import Lock
+from ms_crf.runs.place import Place
+from ms_crf.runs.saving import saving
+
+import pytest
+
+from conftest import ROOT, files
+
+
+@pytest.fixture
+def hmm(tmp_path, corpora):
+    """A run that is made within a hundredth of a second."""
+    folder = tmp_path / 'run'
+    assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)]) == 0
+    return folder
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name != 'lock'}
+
+
+# Damage
+
+@pytest.mark.parametrize('name,read', [
+    ('weights.ckpt', lambda run: records.read_tensors(run / 'weights.ckpt')),
+    ('state.ckpt', lambda run: records.read_tensors(run / 'state.ckpt')),
+    ('vocab.json', lambda run: records.read_vocabulary(run, Vocabulary)),
+    ('metrics.jsonl', records.read_metrics),
+    ('checksums.json', records.read_config),
+])
+def test_a_bit_that_flips_is_noticed(undisturbed, tmp_path, name, read):
+    shutil.copytree(undisturbed[0], tmp_path / 'run')
+    whole, rng = (tmp_path / 'run' / name).read_bytes(), random.Random(name)
+    read(tmp_path / 'run')
+    for bit in rng.sample(range(8 * len(whole)), 100):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / 'run' / name).write_bytes(damaged)
+        if name == 'checksums.json' and json_of(damaged) == json_of(whole):
+            continue                             # a line end that became another blank
+        with pytest.raises(CorpusError, match='damaged|expected JSON'):
+            read(tmp_path / 'run')
+
+
+def json_of(data):
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
+def test_tables_and_configurations_that_were_edited_are_noticed(hmm):
+    config, whole = json.loads((hmm / 'config.json').read_text()), contents(hmm)
+    for change in ({'scheme': 'BIOES'}, {'found_scheme': 'IOB1'}, {'options': {**config['options'], 'add': 0.5}}):
+        (hmm / 'config.json').write_text(json.dumps({**config, **change}))
+        with pytest.raises(CorpusError, match='config.json: expected the file that train.py wrote, got an edited'):
+            Tagger.load(hmm)
+    (hmm / 'config.json').write_bytes(whole['config.json'])
+    record = json.loads((hmm / 'vocab.json').read_text())
+    (hmm / 'vocab.json').write_text(json.dumps({**record, 'tags': record['tags'][::-1]}))
+    with pytest.raises(CorpusError, match='vocab.json: expected the file that train.py wrote'):
+        Tagger.load(hmm)
+    (hmm / 'vocab.json').write_bytes(whole['vocab.json'])
+    (hmm / 'tables.npz').write_bytes(whole['tables.npz'][:-40] + bytes(40))
+    with pytest.raises(CorpusError, match='tables.npz: expected the file that train.py wrote'):
+        Tagger.load(hmm)
+
+
+def test_files_may_be_named_anew_in_a_configuration(hmm):
+    config = json.loads((hmm / 'config.json').read_text())
+    config['options'].update(train='/elsewhere/train.tsv', save='other')
+    (hmm / 'config.json').write_text(json.dumps(config))
+    assert Tagger.load(hmm).tag([['of']])[0].tags == ['O']
+
+
+def test_a_file_that_its_checksums_do_not_know_is_refused(hmm):
+    listed = checksums.read(hmm)
+    del listed['tables.npz']
+    checksums.write(hmm, listed)
+    with pytest.raises(CorpusError, match='tables.npz: expected the file that train.py wrote'):
+        Tagger.load(hmm)
+
+
+def test_a_run_without_checksums_is_read_and_gets_them_when_it_is_written_to(hmm):
+    (hmm / 'checksums.json').unlink()
+    Tagger.load(hmm)
+    records.write_json(hmm / 'scores.json', {})
+    assert set(checksums.read(hmm)) == {'config.json', 'vocab.json', 'tables.npz', 'metrics.jsonl', 'scores.json'}
+    Tagger.load(hmm)
+
+
+def test_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
+    """A training goes on between the moment the checksums are read and the moment the file is."""
+    real = checksums.digest_of
+
+    def replaced(path, name=None):
+        monkeypatch.setattr(checksums, 'digest_of', real)
+        for number in range(3):
+            with saving(hmm) as new:
+                new.text('metrics.jsonl', f'{{"epoch": {number}}}\n')
+        return real(path, name)
+    monkeypatch.setattr(checksums, 'digest_of', replaced)
+    checksums.check(hmm / 'metrics.jsonl')
+
+
+# Crashes
+
+CRASHES = '''
+import json, os, shutil, sys
+from pathlib import Path
+from ms_crf import run_folder
+from ms_crf.runs.place import Place
+from ms_crf.runs.saving import saving, settle
+run, top = Path(sys.argv[1]), Path(sys.argv[2])
+
+def killed_at(step, work):
+    """Whether a process that does the work comes to a step: to replace, sync, rename or delete a file."""
+    child = os.fork()
+    if not child:
+        left = [step]
+        def counted(real):
+            def call(*arguments, **options):
+                left[0] -= 1
+                if left[0] < 0:
+                    os._exit(9)
+                return real(*arguments, **options)
+            return call
+        for name in ('replace', 'fsync', 'rename', 'unlink', 'rmdir', 'mkdir'):
+            setattr(os, name, counted(getattr(os, name)))
+        work()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+def at_every_step(work, look):
+    step, killed = 0, True
+    while killed:
+        shutil.rmtree(top, ignore_errors=True)
+        shutil.copytree(run, top / 'run')
+        killed = killed_at(step, work)
+        look(killed)
+        step += 1
+    print(step)
+'''
+
+SAVING = CRASHES + '''
+NEW = {'metrics.jsonl': '{"epoch": 7}\\n', 'scores.json': '{}', 'vocab.json': (run / 'vocab.json').read_text() + ' '}
+before = {name: (run / name).read_text() for name in NEW}
+
+def save():
+    with saving(top / 'run') as new:
+        for name, text in NEW.items():
+            new.text(name, text)
+
+def look(killed):
+    folder = top / 'run'
+    assert run_folder.read_hmm(folder).states and run_folder.read_config(folder)
+    assert run_folder.read_metrics(folder)[0]['epoch'] in (0, 7)
+    for name in NEW:
+        assert (folder / name).read_text() in (before[name], NEW[name])
+    settle(folder)
+    after = {name: (folder / name).read_text() for name in NEW}
+    assert after in (before, NEW) and (killed or after == NEW)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in run.iterdir())
+    save()
+    assert run_folder.read_metrics(folder)[0]['epoch'] == 7 and run_folder.read_hmm(folder).states
+
+at_every_step(save, look)
+'''
+
+TAKING = CRASHES + '''
+config, vocabulary = (json.loads((run / name).read_text()) for name in ('config.json', 'vocab.json'))
+config['options']['add'] = 0.5
+
+def overwrite():
+    place = Place(top / 'run', True)
+    folder = place.create(config, vocabulary)
+    model = run_folder.read_hmm(top / 'run')
+    assert folder != place.path
+    run_folder.write_hmm(folder, model)
+    place.take()
+
+def look(killed):
+    try:
+        Place(top / 'run').release()
+    except ValueError as error:
+        assert 'expected a folder that is not there yet' in str(error)       # a run is there, by whichever name before
+    assert run_folder.read_hmm(top / 'run').states
+    assert killed or run_folder.read_config(top / 'run')['options']['add'] == 0.5
+    overwrite()
+    assert run_folder.read_config(top / 'run')['options']['add'] == 0.5
+    assert sorted(path.name for path in top.iterdir()) == ['run'], sorted(path.name for path in top.iterdir())
+
+at_every_step(overwrite, look)
+'''
+
+
+@pytest.mark.parametrize('program,steps', [(SAVING, 10), (TAKING, 20)])
+def test_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
+    """While files are saved, and while a run takes the place of another."""
+    result = subprocess.run([sys.executable, '-c', program, str(hmm), str(tmp_path / 'top')], cwd=ROOT,
+                            capture_output=True, text=True, timeout=100)
+    assert (result.returncode, result.stderr) == (0, '')
+    assert int(result.stdout) > steps
+
+
+# Locks and places
+
+def test_one_training_at_a_time(hmm, corpora, capsys):
+    """Who reads goes on; the lock ends with whoever holds it."""
+    arguments = ['--model', 'hmm', *files(corpora), '--save', str(hmm), '--overwrite']
+    before = contents(hmm)
+    program = (f'import sys; from ms_crf.runs.lock import Lock; lock = Lock({str(hmm)!r}); print("held")\n'
+               'sys.stdin.read()')
+    holder = subprocess.Popen([sys.executable, '-uc', program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True)
+    assert holder.stdout.readline() == 'held\n'
+    assert train.main(arguments) == 2
+    assert capsys.readouterr().err == (f'train.py: {hmm}: a training is running there already (process {holder.pid}); '
+                                       'wait for its end or stop it\n')
+    assert infer.main(['--run', str(hmm), '--text', 'of']) == 0
+    holder.kill()
+    holder.communicate()
+    assert contents(hmm) == before
+    assert train.main(arguments) == 0
+
+
+def test_a_lock_is_free_after_a_training_that_failed(hmm, corpora, tmp_path, capsys):
+    (tmp_path / 'bad.tsv').write_text('a\n')
+    for _ in range(2):
+        assert train.main(['--model', 'hmm', *files(corpora, train=tmp_path / 'bad.tsv'), '--save', str(hmm),
+                                   '--overwrite']) == 2
+        assert 'bad.tsv:1: ' in capsys.readouterr().err
+    Tagger.load(hmm)
+
+
+def test_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, 'No locks available')
+    monkeypatch.setattr(lock.fcntl, 'flock', refuse)
+    first, second = Lock(hmm), Lock(hmm)
+    first.release(), second.release()
+    monkeypatch.setattr(os, 'open', lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, 'Read-only file system')))
+    with pytest.raises(CorpusError, match='run: can not be written: Read-only file system'):
+        Lock(hmm)
+
+
+@pytest.mark.parametrize('renames_open', [True, False])
+def test_a_run_takes_the_place_of_another_by_its_first_epoch(hmm, monkeypatch, renames_open):
+    monkeypatch.setattr(place, '_RENAMES_OPEN', renames_open)
+    before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
+        'config.json', 'vocab.json'))
+    new = Place(hmm, True)
+    with pytest.raises(CorpusError, match='a training is running there already'):
+        Place(hmm, True)
+    folder = new.create(config, vocabulary)
+    assert folder == hmm.with_name('.run.new') and contents(hmm) == before
+    tables = (hmm / 'tables.npz').read_bytes()
+    assert new.take() == hmm and not (hmm / 'tables.npz').exists()
+    with pytest.raises(CorpusError, match='a training is running there already'):
+        Place(hmm, True)
+    with saving(hmm) as more:
+        with more.file('tables.npz') as draft:
+            draft.write_bytes(tables)
+    Tagger.load(hmm)
+    new.release()
+    assert [path.name for path in hmm.parent.iterdir()] == ['run']
+    Place(hmm, True).release()
+
+
+def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
+    link = tmp_path / 'newest'
+    link.symlink_to(hmm)
+    arguments = ['--model', 'hmm', *files(corpora), '--save', str(link), '--overwrite', '--add', '3']
+    assert train.main(arguments) == 0
+    assert link.is_symlink() and records.read_config(hmm)['options']['add'] == 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ['newest', 'run']
+
+
+def test_the_newest_run_is_none_that_has_no_place_yet(hmm, tmp_path):
+    shutil.copytree(hmm, tmp_path / '.other.new')
+    assert records.newest(tmp_path) == hmm
+
+
+# Records
+
+DEEP = '[' * 100_000
+
+
+@pytest.mark.parametrize('name,text,message', [
+    ('config.json', DEEP, 'config.json: expected JSON as train.py writes it: it is nested too deeply'),
+    ('config.json', '{"a":' * 50 + '1' + '}' * 50, 'it is nested too deeply'),
+    ('config.json', f'{{"format": {"9" * 5000}}}', 'expected JSON as train.py writes it: Exceeds the limit'),
+    ('config.json', '{"format": NaN}', 'NaN is no finite number'),
+    ('config.json', '{"format": 1, "model": "hmm", "options": {}, "scheme": "\\ud800", "found_scheme": "BIO"}',
+     '"scheme" to be one of BIO, '),
+    ('config.json', '{"format": 1, "model": "hmm", "options": {}, "scheme": ["\\u0000"], "found_scheme": "BIO"}',
+     '"scheme" to be one of BIO, '),
+    ('config.json', '{"format": 1, "model": "bilstm", "options": {}, "word_dim": 1000000000000}',
+     'expected "word_dim" to be from 1 to 65,536, got 1000000000000'),
+    ('config.json', '\xff', 'expected JSON as train.py writes it: '),
+    ('vocab.json', DEEP, 'it is nested too deeply'),
+    ('vocab.json', '{"tags": [], "words": [], "shapes": []}', 'vocab.json: expected tags, got none'),
+    ('vocab.json', '{"tags": [""], "words": [], "shapes": []}', 'expected tags to have none that is empty'),
+    ('vocab.json', '{"tags": ["O", "O"], "words": [], "shapes": []}', 'expected tags to be distinct'),
+    ('vocab.json', '{"tags": ["O", "NOUN"], "words": [], "shapes": []}', 'tags must be B-TYPE, I-TYPE, O (or without'),
+    ('vocab.json', '{"tags": ["B-\\ud800"], "words": [], "shapes": []}', 'expected tags to be Unicode, got half of a'),
+    ('vocab.json', '{"tags": ["O"], "words": ["\\udfff"], "shapes": []}', 'expected words to be Unicode, got half of'),
+])
+def test_records_that_can_not_be(hmm, capsys, name, text, message):
+    (hmm / 'checksums.json').unlink()
+    (hmm / name).write_bytes(text.encode('latin-1'))
+    assert infer.main(['--run', str(hmm), '--text', 'of']) == 2
+    error = capsys.readouterr().err
+    assert error.startswith('infer.py: ') and message in error and len(error.splitlines()) == 1, error
+
+
+@pytest.mark.parametrize('change,message', [
+    ({'tags': ['O', 'NOUN']}, 'tags must be B-TYPE, I-TYPE, O (or without types) under BIO, got \'NOUN\' at 1'),
+    ({'tags': []}, 'expected tags, got none'),
+    ({'words': ['']}, 'expected words to have none that is empty'),
+    ({'characters': ['\ud800']}, 'expected characters to be Unicode'),
+    ({'char_length': 10 ** 9}, 'expected char_length to be from 1 to 1000, got 1000000000'),
+    ({'char_length': True}, 'expected char_length to be from 1 to 1000, got True'),
+])
+def test_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
+    shutil.copytree(undisturbed[0], tmp_path / 'run')
+    (tmp_path / 'run' / 'checksums.json').unlink()
+    path = Path(tmp_path / 'run' / 'vocab.json')
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(CorpusError) as raised:
+        records.read_vocabulary(tmp_path / 'run')
+    assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
