@@ -2,9 +2,12 @@
 
 import argparse
 import json
+import sys
 
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.options import DIR, FILE, check_path
+
+TEXT = 'TEXT'
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,6 +28,7 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def parse_known_args(self, args=None, namespace=None):
+        self._check_once(sys.argv[1:] if args is None else args)
         parsed, strange = super().parse_known_args(args, namespace)
         for action in self._actions:
             path = getattr(parsed, action.dest, None)
@@ -34,6 +38,16 @@ class Parser(argparse.ArgumentParser):
                     raise OptionError(f'{name} must be a name, got nothing')
                 check_path(name, path)
         return parsed, strange
+
+    def _check_once(self, args):
+        """One of two files or texts would be left out; of other options the last one counts, as is usual."""
+        for action in self._actions:
+            if action.metavar in (FILE, DIR, TEXT):
+                pairs = [(arg.partition('='), after) for arg, after in zip(args, [*args[1:], ''])]
+                values = [value if equals else after for (name, equals, value), after in pairs
+                          if name in action.option_strings]
+                if sum(map(bool, values)) > 1:
+                    raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
     def given(self, args):
         """Values by name of what a command line names; nothing of what it leaves at its default."""
@@ -51,6 +65,10 @@ class Parser(argparse.ArgumentParser):
         if message.endswith('expected one argument'):
             raise OptionError(f'{message}; one that begins with - is written {hint}=...')
         raise OptionError(message if message.endswith('?') else f'{message}; see --help')
+
+    def _print_message(self, message, file=None):
+        if message:                              # argparse would say nothing where this can't be written
+            (file or sys.stderr).write(message)
 
     def _check_value(self, action, value):
         if action.choices is not None and value not in action.choices:

@@ -47,6 +47,8 @@ def enter(verb, program=None, arguments=None):
     import importlib
     status = importlib.import_module(f'ms_crf.{verb}').main(arguments)
     _let_go()
+    for number in {signal.SIGINT, *SIGNALS} - {signal.SIGTERM}:  # all is done and stays so while Python ends
+        signal.signal(number, signal.SIG_IGN)
     return status
 
 
@@ -66,10 +68,11 @@ def call(verb):
 def _open_streams():
     """Gives a closed standard stream a descriptor, so that no file that is opened later takes its place.
 
-    What is written to a closed standard output fails, as it should; a closed standard error swallows it.
+    What is read from a closed standard input or written to a closed standard output fails, as it should; a closed
+    standard error swallows it.
     """
     import io
-    for number, name, mode in ((0, 'stdin', os.O_RDONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
+    for number, name, mode in ((0, 'stdin', os.O_WRONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
         try:
             os.fstat(number)
         except OSError:

@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import os
 import shutil
-from pathlib import Path
 
 from ms_crf.arguments import Parser
 from ms_crf.device import NAMES, choose
@@ -21,8 +20,20 @@ from ms_crf.models.base import MOST_NBEST, read_run
 from ms_crf.runs.records import newest
 from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
 from ms_crf.text.dataset import Scores
-from ms_crf.text.stream import FORMATS, JSON, TEXT, Item, format_of, item_of_text, numbered, open_lines, read
-from ms_crf.text.writers import Writer
+from ms_crf.text.readers import BLANKS, check_readable
+from ms_crf.text.stream import (
+    CONLL,
+    FORMATS,
+    JSON,
+    TEXT,
+    Item,
+    format_of,
+    item_of_text,
+    numbered,
+    open_lines,
+    read,
+)
+from ms_crf.text.writers import Writer, for_columns
 
 from tqdm import tqdm
 
@@ -81,10 +92,28 @@ def _columns(text, with_gold):
     return columns if with_gold else columns[:1]
 
 
-class _Command:
-    """One call of infer.py: its arguments, checked as far as they can be before the model is loaded."""
+def _utf8(text):
+    """An argument, of which Python makes halves of surrogate pairs where the locale is not one of UTF-8."""
+    if text.isascii() or not any('\udc80' <= character <= '\udcff' for character in text):
+        return text
+    try:
+        return os.fsencode(text).decode('utf-8')
+    except UnicodeEncodeError:                                   # halves that stand for no bytes
+        return text
+    except UnicodeDecodeError as error:
+        raise OptionError(f'--text must be UTF-8, got byte {error.object[error.start]:#04x} at column '
+                          f'{error.start + 1}') from None
 
-    def __init__(self, parsed):
+
+class _Command:
+    """One call of infer.py: its arguments, checked as far as they can be before the model is loaded.
+
+    Args:
+        parsed: all arguments.
+        given: the names of those that the command line names.
+    """
+
+    def __init__(self, parsed, given):
         self.parsed = parsed
         if parsed.run and parsed.mindir:
             raise OptionError('--run and --mindir name two models, expected one of them')
@@ -103,12 +132,24 @@ class _Command:
         if parsed.score and self.kind == TEXT:
             raise OptionError('--score needs tags in the input, got text; name a column file or JSON lines with '
                               '--input, or add --input-format conll')
-        if self.name != '-' and not Path(self.name).is_file():
-            raise CorpusError(self.name, None, 'no such file')
+        self._check_meaning(given)
+        if self.name != '-':
+            check_readable(self.name)
         if parsed.output:
             check_writable(parsed.output)
         self.interactive = parsed.text is None and self.name == '-' and sys.stdin.isatty() and not parsed.output
         self.scores = None
+
+    def _check_meaning(self, given):
+        """Raises OptionError if one of the options that were named means nothing beside the others."""
+        nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
+        of_text = 'with --text' if self.parsed.text is not None else None
+        why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
+               'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(self.kind),
+               'chars': 'with columns' if self.kind == CONLL else None}
+        for name in given:
+            if why.get(name):
+                raise OptionError(f'--{name.replace("_", "-")} means nothing {why[name]}; leave it away')
 
     def load(self):
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
@@ -121,7 +162,8 @@ class _Command:
         given = self.parsed.confidence
         self.confidence = self.format == JSON and self.tagger.gives_confidences if given is None else given
         colour = self.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
-        self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.confidence, colour)
+        self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
+                             self.confidence, colour)
         self.tagger.check(self.confidence, self.parsed.nbest)
 
     def run(self):
@@ -129,10 +171,12 @@ class _Command:
             self._talk()
             return
         if self.parsed.text is not None:
-            items = [item_of_text(1, self.parsed.text, self.characters)]
+            items = [item_of_text(1, _utf8(self.parsed.text), self.characters)]
         else:
             lines = numbered(open_lines(self.name), self._input_name(), self.parsed.strict, _report)
             items = read(lines, self._input_name(), self.kind, self.characters, self.columns)
+        if self.format == CONLL:
+            items = for_columns(items, self._input_name())
         with _output(self.parsed.output, not self.parsed.score) as write, self._bar() as bar:
             for chunk in _chunks(items):
                 self._tag(chunk, write)
@@ -174,7 +218,7 @@ class _Command:
             except UnicodeDecodeError:
                 print('expected UTF-8', file=sys.stderr)
                 continue
-            if not text.strip():
+            if not text.strip(BLANKS):
                 return
             self._tag([item_of_text(1, text, self.characters)], _print)
 
@@ -189,15 +233,20 @@ def _report(message):
 
 
 def _chunks(items):
-    """Lists of items: as many as are worth sorting by length, or as have arrived so far."""
+    """Lists of items: as many as are worth sorting by length, or as have arrived so far, or come before a fault."""
     chunk, tokens = [], 0
-    for item in items:
-        if isinstance(item, Item):
-            chunk.append(item)
-            tokens += len(item.tokens)
-        if chunk and (item is None or len(chunk) == CHUNK or tokens >= CHUNK_TOKENS):
+    try:
+        for item in items:
+            if isinstance(item, Item):
+                chunk.append(item)
+                tokens += len(item.tokens)
+            if chunk and (item is None or len(chunk) == CHUNK or tokens >= CHUNK_TOKENS):
+                yield chunk
+                chunk, tokens = [], 0
+    except CorpusError:
+        if chunk:
             yield chunk
-            chunk, tokens = [], 0
+        raise
     if chunk:
         yield chunk
 
@@ -218,10 +267,11 @@ def main(arguments=None):
 
 
 def _infer(arguments):
-    parsed = parser().parse_args(arguments)
+    made = parser()
+    parsed, given = made.parse_args(arguments), made.given(arguments)
     # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
     sys.stdout.reconfigure(encoding='utf-8', errors='backslashreplace')
-    command = _Command(parsed)
+    command = _Command(parsed, given)
     command.load()
     command.run()
     return 0

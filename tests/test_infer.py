@@ -239,7 +239,7 @@ def test_a_conversation(run, tmp_path):
     (['--text', 'a', '--nbest', '2'], '--nbest needs --format json, got text'),
     (['--text', 'a', '--nbest', '-1'], '--nbest must be from 0 to 1000, got -1'),
     (['--text', 'a', '--nbest', '1001', '--format', 'json'], '--nbest must be from 0 to 1000, got 1001'),
-    (['--text', 'a', '--columns', 'x'], "--columns must be a number or two like 0,-1, got 'x'"),
+    (['--input-format', 'conll', '--columns', 'x'], "--columns must be a number or two like 0,-1, got 'x'"),
     (['--text', 'a', '--score'], '--score needs tags in the input, got text'),
     (['--text', 'a', '--device', 'TPU'], "argument --device: invalid choice: 'TPU'"),
 ])

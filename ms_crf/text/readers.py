@@ -3,7 +3,9 @@
 import gzip
 import json
 import math
+import os
 import re
+import stat
 import zlib
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ from ms_crf.text.schemes import is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
 KNOWN_TAGS = 1000          # more distinct ones than these are no tags
+BLANKS = ' \t\r\n'            # what separates tokens and lines; other white space of Unicode is a part of them
 _NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
 
 
@@ -37,13 +40,25 @@ def byte_lines(path):
     except ValueError:                           # a NUL, or half of a surrogate pair
         raise CorpusError(ascii(str(path)), None, 'expected the name of a file') from None
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     try:
         with file:
             for line in file:
                 yield from cut(line)
     except (EOFError, zlib.error, OSError) as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
+
+
+def check_readable(path):
+    """Raises CorpusError unless there is a file, a pipe or a device of this name; pipes are not opened."""
+    try:
+        kind = os.stat(path).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError
+        if stat.S_ISREG(kind):
+            open(path, 'rb').close()
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def cut(line):
@@ -57,10 +72,12 @@ def cut(line):
     return [part + b'\n' for part in text.split(b'\r')] if b'\r' in text else [line]
 
 
-def _unreadable(path, error):
+def unreadable(path, error):
     """The CorpusError for what is raised by opening or reading a file."""
     if isinstance(error, FileNotFoundError):
         return CorpusError(path, None, 'no such file')
+    if isinstance(error, NotADirectoryError):
+        return CorpusError(path, None, f'no such file: {os.path.dirname(path)} is not a folder')
     if isinstance(error, IsADirectoryError):
         return CorpusError(path, None, 'expected a file, got a folder')
     if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile)):
@@ -215,7 +232,7 @@ def _strings(value):
 def read_json_lines(path):
     """Sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are left out."""
     for number, text in numbered_lines(path):
-        if not text.strip():
+        if not text.strip(BLANKS):
             continue
         record = json_object(path, number, text)
         tokens, tags = tokens_and_tags(path, number, record)

@@ -7,11 +7,22 @@ import sys
 from typing import NamedTuple, Optional
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.readers import blocks, byte_lines, cells_of, decode, json_object, tokens_and_tags
+from ms_crf.text.readers import (
+    BLANKS,
+    blocks,
+    byte_lines,
+    cells_of,
+    cut,
+    decode,
+    json_object,
+    tokens_and_tags,
+    unreadable,
+)
 
 TEXT, CONLL, JSON = FORMATS = ('text', 'conll', 'json')
 _COLUMN_FILES = ('.tsv', '.conll', '.conllu', '.col', '.bio', '.iob', '.iob2', '.bioes', '.bmes')
 _CHUNK = 1 << 16
+_WORD, _CHARACTER = re.compile(f'[^{BLANKS}]+'), re.compile(f'[^{BLANKS}]')
 
 
 class Item(NamedTuple):
@@ -32,9 +43,9 @@ def format_of(name):
     return JSON if name.endswith(('.jsonl', '.json')) else CONLL if name.endswith(_COLUMN_FILES) else TEXT
 
 
-def arriving(file):
-    """Lines of an open binary file as they come, each with its end; None before it would have to be waited."""
-    number, rest = file.fileno(), []
+def _arriving(number, name):
+    """Lines from a descriptor as they come, each with its end; None before it would have to be waited."""
+    rest = []
     while True:
         try:
             waits = not select.select([number], [], [], 0)[0]
@@ -42,16 +53,19 @@ def arriving(file):
             waits = False
         if waits:
             yield None
-        data = os.read(number, _CHUNK)
+        try:
+            data = os.read(number, _CHUNK)
+        except OSError as error:
+            raise unreadable(name, error) from None
         if not data:
             break
         first, *others = data.split(b'\n')
         rest.append(first)
         for other in others:
-            yield b''.join(rest) + b'\n'
+            yield from cut(b''.join(rest) + b'\n')
             rest = [other]
     if any(rest):
-        yield b''.join(rest)
+        yield from cut(b''.join(rest))
 
 
 def numbered(lines, name, strict, report):
@@ -80,8 +94,20 @@ def numbered(lines, name, strict, report):
 
 
 def open_lines(name):
-    """Byte lines of a file, or of standard input if the name is '-'."""
-    return arriving(sys.stdin.buffer) if name == '-' else byte_lines(name)
+    """Byte lines of a file, as they come from a pipe or a device, or from standard input if the name is '-'."""
+    if name == '-':
+        yield from _arriving(sys.stdin.fileno(), 'standard input')
+    elif os.path.isfile(name) or name.endswith('.gz'):
+        yield from byte_lines(name)
+    else:
+        try:
+            number = os.open(name, os.O_RDONLY)
+        except OSError as error:
+            raise unreadable(name, error) from None
+        try:
+            yield from _arriving(number, name)
+        finally:
+            os.close(number)
 
 
 def read(lines, name, kind, characters=False, columns=(0,)):
@@ -108,8 +134,8 @@ def read(lines, name, kind, characters=False, columns=(0,)):
 
 
 def item_of_text(number, text, characters):
-    """The item of a line of text."""
-    found = [(match.group(), match.start()) for match in re.finditer(r'\S' if characters else r'\S+', text)]
+    """The item of a text: tabs, blanks and line ends separate its words, as they do in column files."""
+    found = [(match.group(), match.start()) for match in (_CHARACTER if characters else _WORD).finditer(text)]
     return Item(number, text, [token for token, _ in found], [start for _, start in found])
 
 
@@ -132,7 +158,7 @@ def _of_columns(found, name, columns):
 
 
 def _of_json(name, number, text, characters, with_gold):
-    if not text.strip():
+    if not text.strip(BLANKS):
         return Item(number, text, [], [], gold=[] if with_gold else None)
     record = json_object(name, number, text)
     written = record.get('text')

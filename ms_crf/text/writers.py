@@ -2,10 +2,12 @@
 
 import json
 
+from ms_crf.errors import CorpusError, brief
 from ms_crf.text.schemes import PLAIN
-from ms_crf.text.stream import CONLL, JSON, TEXT
+from ms_crf.text.stream import CONLL, JSON, TEXT, Item
 
 COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colour
+_LINE_ENDS = str.maketrans('\r\n', '  ')
 
 
 def _number(confidence):
@@ -16,6 +18,22 @@ def _rounded(confidence):
     return round(confidence, 6)
 
 
+def for_columns(items, name):
+    """Items as they come, None among them; raises CorpusError at the first token that a column can't hold.
+
+    Args:
+        items: of the input.
+        name: of the input.
+    """
+    for item in items:
+        for token in item.tokens if isinstance(item, Item) else ():
+            if not {'\t', '\r', '\n'}.isdisjoint(token):
+                raise CorpusError(name, item.line, f'expected tokens that columns can hold, got a '
+                                                   f'{"tab" if chr(9) in token else "line end"} in {brief(token)}; '
+                                                   'take --format json')
+        yield item
+
+
 class Writer:
     """Turns tagged sentences into lines.
 
@@ -23,14 +41,16 @@ class Writer:
         kind: 'text', 'conll' or 'json'.
         scheme: of the tags.
         tags: all of them.
+        characters: whether these are tags of characters, which make up words where spans have no types.
         confidence: whether to show confidences in text and columns; JSON has those that there are.
         colour: whether to colour text for a terminal.
     """
 
-    def __init__(self, kind, scheme, tags, confidence=False, colour=False):
+    def __init__(self, kind, scheme, tags, characters=False, confidence=False, colour=False):
         self.scheme, self.confidence = scheme, confidence
-        self.types = sorted({tag.partition('-')[2] for tag in tags} - {''})
-        self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(self.types)} if colour else {}
+        types = sorted({tag.partition('-')[2] for tag in tags if tag != 'O'})
+        self.makes_words = types == [''] and (characters or scheme == 'BMES')
+        self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
         self.write = {TEXT: self._text, CONLL: self._columns, JSON: self._json}[kind]
 
     def lines(self, item, tagged):
@@ -43,17 +63,18 @@ class Writer:
         return self.write(item, tagged)
 
     def _text(self, item, tagged):
-        if self.scheme == PLAIN:
-            return self._with_tags(item, tagged)
-        if not self.types:
-            return self._words(item, tagged)
+        kind = (self._with_tags if self.scheme == PLAIN else self._words if self.makes_words else self._in_brackets)
+        return kind(item, tagged).translate(_LINE_ENDS) + '\n'
+
+    def _in_brackets(self, item, tagged):
         pieces, done = [], 0
         for span in tagged.spans:
             begin, end = _place(item, span)
-            note = f' {span.type}' + (f' {_number(span.confidence)}' if self.confidence else '')
+            note = f' {span.type}' if span.type else ''
+            note += f' {_number(span.confidence)}' if self.confidence else ''
             pieces += [item.text[done:begin], self._coloured(f'[{item.text[begin:end]}{note}]', span.type)]
             done = end
-        return ''.join([*pieces, item.text[done:]]) + '\n'
+        return ''.join([*pieces, item.text[done:]])
 
     def _coloured(self, text, kind):
         return f'\033[1;{self.colours[kind]}m{text}\033[0m' if kind in self.colours else text
@@ -65,7 +86,7 @@ class Writer:
             note = f'/{tagged.tags[index]}' + (f'/{_number(tagged.confidences[index])}' if self.confidence else '')
             pieces += [item.text[done:end], f'\033[36m{note}\033[0m' if self.colours else note]
             done = end
-        return ''.join([*pieces, item.text[done:]]) + '\n'
+        return ''.join([*pieces, item.text[done:]])
 
     def _words(self, item, tagged):
         begins = {span.first for span in tagged.spans}
@@ -76,7 +97,7 @@ class Writer:
             if index and (index in begins or index not in inside):
                 pieces.append(' ')
             pieces.append(token + notes.get(index, ''))
-        return ''.join(pieces) + '\n'
+        return ''.join(pieces)
 
     def _columns(self, item, tagged):
         columns = [tagged.tags]

@@ -1,0 +1,209 @@
+"""What `infer.py` takes, and how it gives it back, with hidden Markov models: they need no graph to be compiled."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+
+from ms_crf import infer, train
+
+import pytest
+
+from conftest import ROOT, files
+
+WORDS = 'on\tO\nXan\tB{0}\nYan\tI{0}\nof\tO\n\nof\tO\nXel\tB{0}\n\n' * 3
+SPACES = 'on\u00a0Xan Yan\u3000of\t\u2028x \x0b\n'               # of Unicode; tabs and blanks alone separate
+TOKENS = ['on\u00a0Xan', 'Yan\u3000of', '\u2028x', '\x0b']
+
+
+def count(folder, text):
+    """A run of a model that is counted from the text of a column file."""
+    path = folder / 'train.tsv'
+    path.write_text(text, encoding='utf-8')
+    run = folder / 'run'
+    assert train.main(['--train', str(path), '--dev', str(path), '--model', 'hmm', '--save', str(run)]) == 0
+    return run
+
+
+@pytest.fixture(scope='module')
+def run(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('counted') / 'run'
+    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def infer_py(capfd):
+    """infer.py in this process: its status, output and errors."""
+    def call(*arguments):
+        capfd.readouterr()
+        status = infer.main([str(argument) for argument in arguments])
+        return status, *capfd.readouterr()
+    return call
+
+
+def process(*arguments, **others):
+    return subprocess.Popen([sys.executable, str(ROOT / 'infer.py'), *map(str, arguments)],
+                            **{'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE,
+                               'text': True, **others})
+
+
+def write(folder, text, name):
+    path = folder / name
+    path.write_text(text, encoding='utf-8')
+    return path
+
+
+# What comes out
+
+@pytest.mark.parametrize('kind,shown', [('', ''), ('-PER', ' PER')])
+def test_words_stay_apart_whether_spans_have_types_or_not(infer_py, tmp_path, kind, shown):
+    run = count(tmp_path, WORDS.format(kind))
+    assert infer_py('--run', run, '--text', 'on  Xan Yan of')[1] == f'on  [Xan Yan{shown}] of\n'
+    status, out, _ = infer_py('--run', run, '--text', 'on Xan Yan', '--confidence')
+    assert status == 0 and re.fullmatch(rf'on \[Xan Yan{shown} [01]\.\d\d\]\n', out)
+
+
+@pytest.mark.parametrize('tags', ['BI', 'BE'])
+def test_characters_become_words(infer_py, tmp_path, tags):
+    run = count(tmp_path, '北\t{0}\n京\t{1}\n天\t{0}\n津\t{1}\n\n'.format(*tags) * 3)
+    assert infer_py('--run', run, '--text', '天津北京')[1] == '天津 北京\n'
+
+
+def test_a_text_with_line_ends_is_one_line(infer_py, run, tmp_path):
+    record = {'text': 'on Xan Yan\nof\r\nXel ', 'tokens': ['on', 'Xan', 'Yan\nof', 'Xel']}
+    path = write(tmp_path, json.dumps({'text': record['text']}) + '\n' + json.dumps(record) + '\n', 'in.jsonl')
+    status, out, _ = infer_py('--run', run, '--input', path)
+    assert status == 0 and [line.replace('[', '').replace(' PER]', '') for line in out.split('\n')] == [
+        'on Xan Yan of  Xel '] * 2 + ['']
+    assert json.loads(infer_py('--run', run, '--input', path, '--format', 'json')[1].splitlines()[0])['tokens'] == [
+        'on', 'Xan', 'Yan', 'of', 'Xel']
+    assert infer_py('--run', run, '--text', record['text'])[1].count('\n') == 1
+
+
+@pytest.mark.parametrize('token,name', [('a\tb', 'a tab'), ('a\nb', 'a line end'), ('\r', 'a line end')])
+def test_tokens_that_columns_can_not_hold(infer_py, run, tmp_path, token, name):
+    path = write(tmp_path, '{"tokens": ["on"]}\n' + json.dumps({'tokens': ['x', token]}) + '\n', 'in.jsonl')
+    status, out, errors = infer_py('--run', run, '--input', path, '--format', 'conll')
+    assert (status, out) == (2, 'on\tO\n\n')
+    assert errors == (f'infer.py: {path}:2: expected tokens that columns can hold, got {name} in {token!r}; '
+                      'take --format json\n')
+    assert infer_py('--run', run, '--input', path, '--format', 'json')[0] == 0
+
+
+def test_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path):
+    path = write(tmp_path, '{"tokens": ["on", "Xan"]}\n' * 500 + 'x\n', 'in.jsonl')
+    status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
+    assert status == 2 and len(out.splitlines()) == 500
+    assert errors == f'infer.py: {path}:501: expected a JSON object, got Expecting value at column 1\n'
+    path = tmp_path / 'in.txt'
+    path.write_bytes(b'on\n' * 500 + b'\xff\n')
+    status, out, errors = infer_py('--run', run, '--input', path, '--strict')
+    assert (status, out) == (2, 'on\n' * 500) and ':501: expected UTF-8' in errors
+
+
+# What is taken
+
+def test_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_path):
+    """Tabs and blanks do; any other white space of Unicode belongs to its token, as it does in training."""
+    def tokens(*arguments):
+        _, out, _ = infer_py('--run', run, '--format', 'json', *arguments)
+        return json.loads(out.split('\n')[0])['tokens']
+
+    columns = write(tmp_path, '\n'.join(TOKENS) + '\n', 'in.tsv')
+    records = write(tmp_path, json.dumps({'text': SPACES}), 'in.jsonl')
+    found = [tokens('--text', SPACES), tokens('--input', write(tmp_path, SPACES, 'in.txt')),
+             tokens('--input', columns), tokens('--input', records)]
+    assert found == [TOKENS] * 4
+    assert tokens('--text', 'a\u3000 b\tc', '--chars') == ['a', '\u3000', 'b', 'c']
+
+
+@pytest.mark.parametrize('arguments,why', [
+    (['--text', 'on', '--input-format', 'conll'], '--input-format means nothing with --text'),
+    (['--text', 'on', '--input-format', 'auto'], '--input-format means nothing with --text'),
+    (['--text', 'on', '--columns', '0,-1'], '--columns means nothing with --text'),
+    (['--text', 'on', '--strict'], '--strict means nothing with --text'),
+    (['--input', 'in.tsv', '--chars'], '--chars means nothing with columns'),
+    (['--input', 'in.tsv', '--no-chars'], '--chars means nothing with columns'),
+    (['--input', 'in.txt', '--input-format', 'conll', '--chars'], '--chars means nothing with columns'),
+    (['--input', 'in.txt', '--columns', '0'], '--columns means nothing with text'),
+    (['--input', 'in.jsonl', '--columns', '0'], '--columns means nothing with JSON lines'),
+    (['--columns', '0'], '--columns means nothing with text'),
+    (['--input', 'in.tsv', '--score', '--confidence'], '--confidence means nothing with --score without --output'),
+    (['--input', 'in.tsv', '--score', '--format', 'json'], '--format means nothing with --score without --output'),
+])
+def test_options_that_mean_nothing(infer_py, run, arguments, why, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ('in.tsv', 'in.txt', 'in.jsonl'):
+        write(tmp_path, '', name)
+    assert infer_py('--run', run, *arguments) == (2, '', f'infer.py: {why}; leave it away\n')
+
+
+@pytest.mark.parametrize('option,value', [('--input', 'b'), ('--run', 'b'), ('--output', 'b'), ('--text', 'b')])
+def test_what_is_named_twice(infer_py, option, value):
+    for again in ([option, value], [f'{option}={value}']):
+        assert infer_py(option, 'a', *again) == (2, '', f'infer.py: {option} is given twice, expected it once\n')
+
+
+def test_pipes_are_read_and_answered_as_they_speak(run, tmp_path):
+    fifo = tmp_path / 'fifo'
+    os.mkfifo(fifo)
+    with process('--run', run, '--input', fifo) as tagging, os.fdopen(
+            os.open(fifo, os.O_RDWR), 'w', buffering=1) as speaker:      # which does not wait for a reader
+        for _ in range(2):
+            speaker.write('on\n')
+            assert tagging.stdout.readline() == 'on\n'           # while the pipe is still open
+        speaker.close()
+        assert (tagging.wait(60), tagging.stdout.read(), tagging.stderr.read()) == (0, '', '')
+    with process('--run', run, '--input', '/dev/stdin') as tagging:
+        assert tagging.communicate('on of\nto\n', timeout=60) == ('on of\nto\n', '')
+    ours, theirs = os.pipe()
+    os.write(theirs, b'on\tO\n')
+    os.close(theirs)
+    with process('--run', run, '--input', f'/dev/fd/{ours}', '--input-format', 'conll', '--score',
+                 pass_fds=[ours]) as tagging:
+        assert tagging.communicate(timeout=60)[0].startswith('processed 1 tokens')
+    os.close(ours)
+
+
+def test_a_pipe_may_be_compressed_or_empty(infer_py, run, tmp_path):
+    import gzip
+    fifo = tmp_path / 'fifo.txt.gz'
+    os.mkfifo(fifo)
+    speaker = threading.Thread(target=fifo.write_bytes, args=(gzip.compress(b'on of\n'),))
+    speaker.start()
+    assert infer_py('--run', run, '--input', fifo) == (0, 'on of\n', '')
+    speaker.join()
+    assert infer_py('--run', run, '--input', '/dev/null') == (0, '', '')
+
+
+@pytest.mark.parametrize('name,message', [('.', 'expected a file, got a folder'), ('absent', 'no such file'),
+                                          ('file/x', 'no such file: file is not a folder')])
+def test_inputs_that_are_no_files(infer_py, run, name, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, '', 'file')
+    assert infer_py('--run', run, '--input', name) == (2, '', f'infer.py: {name}: {message}\n')
+
+
+@pytest.mark.parametrize('end', ['\r', '\n', '\r\n'])
+def test_lines_of_a_pipe_end_as_they_do_in_files(run, end):
+    rows = ['on O', 'Xan B-PER', '', 'of O', '']
+    with process('--run', run, '--input-format', 'conll', '--format', 'json', text=False) as tagging:
+        out, errors = tagging.communicate(end.join(rows).encode(), timeout=60)
+    assert errors == b'' and [json.loads(line)['tokens'] for line in out.splitlines()] == [['on', 'Xan'], ['of']]
+
+
+@pytest.mark.parametrize('locale', [{'LC_ALL': 'C'}, {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}])
+def test_text_of_a_command_line_is_utf8_in_any_locale(run, locale):
+    """Without UTF-8 mode Python takes bytes of an argument that are not ASCII for halves of surrogate pairs."""
+    for text, expected in (('Jos\u00e9 北', b'Jos\xc3\xa9 \xe5\x8c\x97\n'), (b'Jos\xff', None)):
+        command = [sys.executable, 'infer.py', '--run', str(run), '--text', text if expected is None else text.encode()]
+        found = subprocess.run(command, cwd=ROOT, env={**os.environ, **locale}, capture_output=True, timeout=60)
+        if expected is None:
+            assert (found.returncode, found.stdout) == (2, b'')
+            assert found.stderr == b"infer.py: --text must be UTF-8, got byte 0xff at column 4\n"
+        else:
+            shown = found.stdout.replace(b'[', b'').replace(b' PER]', b'')
+            assert (found.returncode, shown, found.stderr) == (0, expected, b'')
