@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import io
 import json
 import os
 import shutil
@@ -158,9 +159,13 @@ def text_writer(path, draft=None):
         draft: as of `whole`.
     """
     with whole(path, draft) as draft, contextlib.ExitStack() as stack:
-        opener = gzip.open if os.fspath(path).endswith('.gz') else open
         with faults_named(path):
-            file = opener(draft, 'wt', encoding='utf-8', errors='backslashreplace', newline='')
+            raw = _opened(draft)
+        stack.callback(_close_quietly, raw)
+        packed = raw
+        if os.fspath(path).endswith('.gz'):
+            packed = gzip.GzipFile(os.path.basename(path), 'wb', fileobj=raw)
+        file = io.TextIOWrapper(packed, encoding='utf-8', errors='backslashreplace', newline='')
         stack.callback(_close_quietly, file)
 
         def write(text):
@@ -170,6 +175,19 @@ def text_writer(path, draft=None):
         yield write
         with faults_named(path):
             file.close()
+            raw.close()
+
+
+def _opened(path):
+    """A binary file to write to; of what a name such as /dev/stdout or /dev/fd/5 means, the stream as it stands.
+
+    To open that anew would empty the file that the stream was redirected to, or write at another place of it.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    streams = {'stdout': 1, 'stderr': 2} if folder == '/dev' else {}
+    if os.path.realpath(folder) == os.path.realpath('/proc/self/fd') and name.isdigit():
+        streams = {name: int(name)}
+    return open(os.dup(streams[name]) if name in streams else path, 'wb')
 
 
 def _close_quietly(file):

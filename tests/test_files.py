@@ -45,6 +45,8 @@ def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
     write_text(tmp_path / 'a.txt.gz', 'zeile\n')
     with gzip.open(tmp_path / 'a.txt.gz', 'rt') as file:
         assert file.read() == 'zeile\n'
+    assert gzip.decompress((tmp_path / 'a.txt.gz').read_bytes()) == b'zeile\n'
+    assert str(os.getpid()).encode() not in (tmp_path / 'a.txt.gz').read_bytes()     # nor the name of its draft
 
 
 def test_a_fifo_and_a_device_are_written_through(tmp_path):
@@ -62,6 +64,15 @@ def test_a_fifo_and_a_device_are_written_through(tmp_path):
     assert os.read(reading, 100) == b'piped'
     with pytest.raises(CorpusError, match='/dev/full: can not be written: No space left on device'):
         write_text('/dev/full', 'too much')
+
+
+def test_a_redirected_stream_keeps_what_was_written_before(tmp_path):
+    """As of `{ echo before; program --output /dev/stdout; echo after; } > a.txt`."""
+    with open(tmp_path / 'a.txt', 'wb', buffering=0) as file:
+        file.write(b'before\n')
+        write_text(f'/dev/fd/{file.fileno()}', 'during\n')
+        file.write(b'after\n')
+    assert (tmp_path / 'a.txt').read_text() == 'before\nduring\nafter\n' and names(tmp_path) == ['a.txt']
 
 
 @pytest.mark.parametrize('name,expected', [
