@@ -6,7 +6,7 @@ import numpy as np
 
 
 class Row:
-    """One sentence: all its allowed paths and their scores.
+    """One sentence: all its allowed paths and their scores; those through -inf are not allowed.
 
     Args:
         emissions: (n, K).
@@ -28,6 +28,8 @@ class Row:
             self.scores += emissions[np.arange(self.length), paths].sum(1)
             self.scores += scores['transitions'][paths[:, :-1], paths[:, 1:]].sum(1)
             self.scores += scores['start'][paths[:, 0]] + scores['end'][paths[:, -1]]
+        possible = self.scores > -np.inf                         # a path through -inf does not count
+        self.paths, self.scores = self.paths[possible], self.scores[possible]
 
     def log_normalizer(self, tags=None):
         """Over all paths, or over those that agree with tags (n,), negative where not known."""
@@ -94,6 +96,18 @@ class Case:
         padding = np.arange(length)[:, None] >= self.lengths
         self.emissions[padding] = rng.choice([1e4, -1e4])
         self.tags[padding] = rng.choice([-1, 0])
+
+    def forbid(self, emissions=(), transitions=(), start=(), end=()):
+        """-inf at these indices; tags that are not possible any more are drawn anew, unknown ones stay."""
+        for values, places in ((self.emissions, emissions), (self.scores['transitions'], transitions),
+                               (self.scores['start'], start), (self.scores['end'], end)):
+            for place in places:
+                values[place] = -np.inf
+        self.rescore()
+        for b, (row, n) in enumerate(zip(self.rows, self.lengths)):
+            if n and not row._agree(self.known(b)).any():
+                self.tags[:n, b] = np.where(self.known(b) < 0, self.known(b), row.paths[len(row.paths) // 2])
+        return self
 
     def rescore(self):
         """Rows anew, after emissions or scores were changed."""

@@ -4,7 +4,7 @@ Shapes: L length, B batch, K tags.
 """
 
 from ms_crf.crf import log_domain, masks, scaled
-from ms_crf.crf.scores import MISMATCH, largest_of, ones_like, smallest_of, soften, sum_of, zeros_like
+from ms_crf.crf.scores import MISMATCH, largest_of, ones_like, price, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
@@ -27,7 +27,7 @@ def posteriors(emissions, lengths, transitions, start, end, usable):
         lowered, lengths, transitions, start, end, usable)
     if not reliable:
         log_normalizer, marginals, pairs, _ = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-    return log_normalizer + peaks.sum(0)[:, 0], marginals, pairs
+    return log_normalizer + price(peaks).sum(0)[:, 0], marginals, pairs
 
 
 def along_path(paths, emissions, lengths, transitions, start, end, usable):
@@ -69,7 +69,7 @@ def count_transitions(tags, lengths, num_tags):
 
 
 def path_score(emissions, lengths, marked, counts, transitions, start, end):
-    """Score (B,) of the marked path.
+    """Score (B,) of the marked path; each forbidden tag or step costs VIOLATION.
 
     Args:
         emissions, marked: (L, B, K).
@@ -78,7 +78,8 @@ def path_score(emissions, lengths, marked, counts, transitions, start, end):
         transitions, start, end: (K, K), (K,), (K,).
     """
     batch = emissions.shape[1]
-    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be -inf
+    emissions, transitions, start, end = price(emissions), price(transitions), price(start), price(end)
+    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be nan
     at_tags = on_path.sum(0) + marked[0] * start + masks.at_last(marked, lengths) * end   # (B, K)
     between = counts.reshape(batch, -1) * transitions.reshape(-1)
     return sum_of(ops.concat((at_tags, between), 1))[:, 0]
@@ -106,10 +107,7 @@ def losses(emissions, tags, lengths, transitions, start, end, usable):
     tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
     marked = mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags)   # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
-    if usable is None:
-        known = path_score(emissions, lengths, marked, counts, transitions, start, end)
-    else:
-        known = path_score(emissions, lengths, marked, counts, soften(transitions), soften(start), soften(end))
+    known = path_score(emissions, lengths, marked, counts, transitions, start, end)
     known = ops.select(ops.broadcast_to(impossible, known.shape), float('nan') * ones_like(known), known)
     if ops.logical_or(lowest < 0.0, ops.logical_not(reliable)):
         # The log domain, for all paths and for those through the known tags side by side.

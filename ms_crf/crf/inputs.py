@@ -1,9 +1,12 @@
 """Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
 
-from ms_crf.crf.validation import check_shapes, check_types
+from ms_crf.crf.masks import nan_where
+from ms_crf.crf.scores import forbid
+from ms_crf.crf.validation import check_batch, check_emissions, check_lengths, check_shapes, check_types
 
 import mindspore as ms
 from mindspore import Tensor, ops
+from mindspore.ops.functional import isconstant
 
 
 @ops.constexpr(check=False)
@@ -33,24 +36,77 @@ def _describe_given(name, argument):
     return describe(name, argument)
 
 
+def has_values(tensor):
+    """Whether one can look at a tensor's values: in PyNative mode; in a graph this is False when it is compiled."""
+    return isconstant(tensor)
+
+
+@ops.constexpr(check=False)
+def _check_values(emissions, tags, seq_length, num_tags, batch_first):
+    if tags is not None:
+        check_batch(tags, seq_length, num_tags, batch_first)
+    elif seq_length is not None:
+        check_lengths(seq_length, emissions.shape[0])
+    check_emissions(emissions, seq_length)
+
+
+def check_values(emissions, tags, seq_length, num_tags, batch_first):
+    """Raises ValueError, with row and position, for values that can't be; in a graph it does nothing.
+
+    Args:
+        emissions: as `prepare` returns them. The rest as they came from the caller; tags or seq_length may be None.
+    """
+    if has_values(emissions):
+        _check_values(emissions, tags, seq_length, num_tags, batch_first)
+
+
+def in_range(integers, least, most):
+    """Integers of any type as int32, those below `least` as `least` and those above `most` as `most`.
+
+    They are compared in their own width: a cast would cut 2**32 + 1 to 1.
+    """
+    kind = integers.dtype
+    if kind in (ms.int64, ms.uint32):
+        wide = integers.astype(ms.int64)
+    elif kind == ms.uint64:
+        wide = integers.astype(ms.int64)                         # beyond 2**63 it becomes negative
+        wide = ops.masked_fill(wide, wide < 0, 2 ** 62)
+    else:
+        wide = integers.astype(ms.int32)
+    return ops.minimum(ops.maximum(wide, least), most).astype(ms.int32)
+
+
+def lengths_within(seq_length, length):
+    """Lengths (B,) int32 brought into 0 to `length`, and (B,) float32: nan where that changed one, else 0."""
+    beyond = in_range(seq_length, -1, length + 1)
+    lengths = in_range(beyond, 0, length)
+    return lengths, nan_where(ops.not_equal(beyond, lengths))
+
+
 def prepare(emissions, seq_length, num_tags, batch_first):
-    """Emissions (L, B, K) in float32, lengths (B,) int32."""
+    """Emissions, lengths, and which rows are void.
+
+    Returns:
+        emissions (L, B, K) in float32, FORBIDDEN instead of -inf; lengths (B,) int32, 0 to L; void (B,) float32,
+        nan where the given length was none of these, else 0: what is added to all that is said of a row.
+    """
     _check(num_tags, batch_first, describe('emissions', emissions), None, _describe_given('seq_length', seq_length))
-    emissions = emissions.astype(ms.float32)
+    emissions = forbid(emissions.astype(ms.float32))
     if batch_first:
         emissions = ops.transpose(emissions, (1, 0, 2))
     length, batch, _ = emissions.shape
     if seq_length is None:
         lengths = ops.full((batch,), length, dtype=ms.int32)
+        void = ops.zeros((batch,), ms.float32)
     else:
-        lengths = seq_length.astype(ms.int32)
-    return emissions, lengths
+        lengths, void = lengths_within(seq_length, length)
+    return emissions, lengths, void
 
 
 def prepare_tags(emissions, tags, num_tags, batch_first):
-    """Tags (L, B) int32."""
+    """Tags (L, B) int32: -1 where not known, num_tags where there is no such tag."""
     _check(num_tags, batch_first, describe('emissions', emissions), describe('tags', tags), None)
-    tags = tags.astype(ms.int32)
+    tags = in_range(tags, -1, num_tags)
     if batch_first:
         tags = ops.transpose(tags, (1, 0))
     return tags

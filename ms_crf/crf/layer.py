@@ -5,12 +5,12 @@ from ms_crf.crf.blocks import is_fixed
 from ms_crf.crf.constraints import check_constraints, usable_tags
 from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.crf.inference import along_path, posteriors
-from ms_crf.crf.inputs import prepare, prepare_tags
-from ms_crf.crf.masks import clear_padding, reduce_losses
+from ms_crf.crf.inputs import check_values, prepare, prepare_tags
+from ms_crf.crf.masks import clear_padding, nan_in_rows, nan_in_scores, reduce_losses
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.nbest import best_paths
-from ms_crf.crf.scores import FORBIDDEN, ones_like
-from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
+from ms_crf.crf.scores import FORBIDDEN, forbid, ones_like
+from ms_crf.crf.validation import check_batch_first, check_flag, check_num_tags, check_reduction
 from ms_crf.crf.viterbi import best_path, viterbi
 
 import mindspore as ms
@@ -26,6 +26,11 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
     of real positions of each row: 0 to length, None for full rows. Rows of length 0 cost nothing.
     All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
+    Emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0. nan and
+    +inf give nan, in all that is said of their row but its best paths, which are some paths then; on padding
+    they don't matter. So does a length that is below 0 or above the padded length: the row is computed as if
+    it had 0 or all positions, and its loss, scores and posteriors are nan.
+
     Args:
         num_tags: number of tags.
         batch_first: layout of emissions, tags and results.
@@ -34,20 +39,25 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         constraints: what `allowed_transitions` returns. Paths that break them have no part in the
             normaliser and are chosen only where no other path exists; a gold path that breaks them
             costs about 10,000 a break.
+        check_values: raise ValueError, with row and position, for a tag or length that can't be and for an
+            emission of nan or +inf. In PyNative mode only, where it waits for the values: a graph can't look at
+            them, and answers nan. `check_batch` does the same for a batch on the host.
 
     Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
     start_transitions and end_transitions (num_tags,).
     """
 
-    def __init__(self, num_tags, batch_first=False, reduction='sum', constraints=None):
+    def __init__(self, num_tags, batch_first=False, reduction='sum', constraints=None, check_values=False):
         super().__init__()
         check_num_tags(num_tags)
         check_batch_first(batch_first)
         check_reduction(reduction)
+        check_flag('check_values', check_values)
         num_tags = int(num_tags)
         self.num_tags = num_tags
         self.batch_first = batch_first
         self.reduction = reduction
+        self.check_values = check_values
         self.start_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='start_transitions')
         self.end_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='end_transitions')
         self.transitions = Parameter(initializer(Uniform(0.1), (num_tags, num_tags)), name='transitions')
@@ -62,6 +72,13 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             self.usable = None
         self.log_normalizer = LogNormalizer(self.usable)
         self.negative_log_likelihood = NegativeLogLikelihood(self.usable)
+
+    def extend_repr(self):
+        constraints = None
+        if self.constrained:
+            constraints = f'{int(self.allowed.asnumpy().sum())} of {self.num_tags ** 2} transitions'
+        return (f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}, '
+                f'constraints={constraints}, check_values={self.check_values}')
 
     def construct(self, emissions, tags=None, seq_length=None):
         """The loss; without tags what `post_decode` takes.
@@ -79,32 +96,34 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             (batch, num_tags) and (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
         if tags is None:
-            emissions, lengths = self._prepare(emissions, seq_length, False)
+            emissions, lengths, void = self._prepare(emissions, seq_length, None, False)
             transitions, start, end = self._scores()
+            void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
             if is_fixed(emissions):
-                found = viterbi(emissions, lengths, transitions, start, end)
+                scores, history = viterbi(emissions, lengths, transitions, start, end)
             else:
                 scores, history = any_length.viterbi(emissions, lengths, transitions, start, end)
-                found = scores, history[:emissions.shape[0] - 1]
-            return found
+                history = history[:emissions.shape[0] - 1]
+            return scores + void.expand_dims(-1), history
         losses, lengths = self._losses(emissions, tags, seq_length)
         return reduce_losses(losses, lengths, self.reduction)
 
     def decode(self, emissions, seq_length=None):
-        """Best paths, the lowest tag of equals, and their scores.
+        """Best paths, the lowest tag of equals, and their scores; below -1e30 where all paths are forbidden.
 
         Returns:
             paths (batch, length) int32, 0 on padding, and scores (batch,).
         """
-        emissions, lengths = self._prepare(emissions, seq_length, False)
+        emissions, lengths, void = self._prepare(emissions, seq_length, None, False)
         transitions, start, end = self._scores()
+        void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
         if is_fixed(emissions):
             scores, history = viterbi(emissions, lengths, transitions, start, end)
             paths, score = best_path(scores, history, lengths)
         else:
             scores, history = any_length.viterbi(emissions, lengths, transitions, start, end)
             paths, score = any_length.best_path(scores, history, lengths, emissions.shape[0])
-        return ops.transpose(paths, (1, 0)), score
+        return ops.transpose(paths, (1, 0)), score + void
 
     def nbest(self, emissions, n, seq_length=None):
         """The n best paths, best first.
@@ -115,15 +134,17 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Returns:
             paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
         """
-        emissions, lengths = self._prepare(emissions, seq_length)
+        emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
-        return best_paths(emissions, lengths, transitions, start, end, n)
+        paths, scores = best_paths(emissions, lengths, transitions, start, end, n)
+        return paths, scores + void.expand_dims(-1)
 
     def marginals(self, emissions, seq_length=None):
         """Posterior of each tag at each position, differentiable; in the layout of emissions, 0 on padding."""
-        emissions, lengths = self._prepare(emissions, seq_length)
+        emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
+        marginals = marginals + void.expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals
@@ -142,17 +163,21 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             tag, multiplies to the posterior of the path; along a part of it, after the first's posterior, to
             that of the part.
         """
-        emissions, lengths = self._prepare(emissions, seq_length)
+        emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         paths = ops.transpose(paths, (1, 0))
         chosen, given_before = along_path(paths, emissions, lengths, transitions, start, end, self.usable)
+        chosen, given_before = chosen + void, given_before + void.expand_dims(-1)
         return ops.transpose(chosen, (1, 0)), ops.transpose(given_before, (1, 0, 2))
 
     def normalizer(self, emissions, seq_length=None):
-        """Log of the sum over all paths (batch,); 0 for rows of length 0."""
-        emissions, lengths = self._prepare(emissions, seq_length)
+        """Log of the sum over all paths (batch,); 0 for rows of length 0.
+
+        Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
+        """
+        emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
-        return value_of(self.log_normalizer(emissions, lengths, transitions, start, end))
+        return value_of(self.log_normalizer(emissions, lengths, transitions, start, end)) + void
 
     def log_prob(self, emissions, tags, seq_length=None):
         """Log probability (batch,) of the tags; of all paths through the known ones if some are negative."""
@@ -160,24 +185,26 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         return -losses
 
     def _losses(self, emissions, tags, seq_length):
-        tags = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
-        emissions, lengths = self._prepare(emissions, seq_length)
+        known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
+        emissions, lengths, void = self._prepare(emissions, seq_length, tags)
         transitions, start, end = self._scores()
-        rows = self.negative_log_likelihood(emissions, tags, lengths, transitions, start, end)
-        return value_of(rows), lengths
+        rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
+        return value_of(rows) + void, lengths
 
-    def _prepare(self, emissions, seq_length, clear=True):
-        """Emissions (L, B, K) in float32, 0 on padding if `clear`, and lengths (B,) int32."""
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+    def _prepare(self, emissions, seq_length, tags=None, clear=True):
+        """Emissions (L, B, K) in float32, 0 on padding if `clear`, and what else `prepare` returns."""
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        if self.check_values:
+            check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
         if clear:
             emissions = clear_padding(emissions, lengths)
-        return emissions, lengths
+        return emissions, lengths, void
 
     def _scores(self):
         """Transitions (K, K), start (K,) and end (K,) in float32, with what constraints forbid."""
-        transitions = self.transitions.astype(ms.float32)
-        start = self.start_transitions.astype(ms.float32)
-        end = self.end_transitions.astype(ms.float32)
+        transitions = forbid(self.transitions.astype(ms.float32))
+        start = forbid(self.start_transitions.astype(ms.float32))
+        end = forbid(self.end_transitions.astype(ms.float32))
         if self.constrained:
             transitions = ops.select(self.allowed, transitions, FORBIDDEN * ones_like(transitions))
             start = ops.select(self.allowed_start, start, FORBIDDEN * ones_like(start))

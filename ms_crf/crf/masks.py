@@ -43,6 +43,23 @@ def clear_padding(values, lengths):
     return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
 
 
+def nan_where(wrong):
+    """nan where `wrong` (bool) holds, else 0, in float32: added to a value, 0 changes none of its bits."""
+    return ops.masked_fill(zeros_like(wrong.astype(ms.float32)), wrong, float('nan'))
+
+
+def nan_in_rows(emissions, lengths):
+    """(B,) float32 without gradient: nan where a real position of emissions (L, B, K) has nan or +inf, else 0."""
+    length, _, num_tags = emissions.shape
+    found = ops.matmul(ops.stop_gradient(emissions), ops.zeros((num_tags, 1), ms.float32))   # (L, B, 1)
+    return clear_padding(found, lengths).sum(0)[:, 0]
+
+
+def nan_in_scores(transitions, start, end):
+    """A scalar without gradient: nan if there is nan or +inf in transitions (K, K), start (K,) or end (K,), else 0."""
+    return (ops.stop_gradient(transitions + start + end) * 0.0).sum()
+
+
 def reduce_losses(losses, lengths, reduction):
     """Losses of rows (batch,) reduced: 'none', 'sum', 'mean' over rows that are not empty, 'token_mean'."""
     if reduction == 'none':

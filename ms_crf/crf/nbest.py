@@ -71,6 +71,8 @@ def _largest_by_order(candidates, n):
 def best_paths(emissions, lengths, transitions, start, end, n):
     """Paths (B, n, L) int32, 0 on padding, and scores (B, n), best first; LOWEST where there is no further path.
 
+    nan or +inf in the emissions of a row makes its scores nan, in the other scores all; the paths are some paths then.
+
     Args:
         emissions: (L, B, K) float32, 0 on padding.
         lengths: (B,) int32.
@@ -79,6 +81,12 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     """
     wanted = _check(n, emissions.shape)
     length, batch, num_tags = emissions.shape
+    void, worthless = masks.nan_in_rows(emissions, lengths), masks.nan_in_scores(transitions, start, end)
+    # Sorting promises nothing of nan: where there is one, other numbers are sorted.
+    emissions = ops.masked_fill(emissions, ops.not_equal(void, void).reshape(1, batch, 1), 0.0)
+    faulty = ops.not_equal(worthless, worthless)
+    transitions = ops.masked_fill(transitions, faulty, 0.0)
+    start, end = ops.masked_fill(start, faulty, 0.0), ops.masked_fill(end, faulty, 0.0)
     n = _at_most(wanted, num_tags, length)
     states = num_tags * n
     peaks = largest_of(emissions)                                # (L, B, 1)
@@ -120,7 +128,7 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     ends = ops.broadcast_to(end.expand_dims(-1), (num_tags, n)).reshape(states)
     last, scores = _largest((scores + ends).expand_dims(-1), n)  # (B, 1, n)
     scores = scores[:, 0]                                        # (B, n)
-    allowed = ops.stop_gradient(scores) > FORBIDDEN / 2
+    allowed = ops.stop_gradient(scores + total) > FORBIDDEN / 2
     # A row of length 0 has one path, the empty one.
     empty = ops.broadcast_to((lengths == 0).expand_dims(-1), allowed.shape)
     first = ops.broadcast_to(ops.arange(n) == 0, allowed.shape)
@@ -134,4 +142,4 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     if wanted > n:
         paths = ops.concat((paths, ops.zeros((batch, wanted - n, length), ms.int32)), 1)
         scores = ops.concat((scores, ops.full((batch, wanted - n), LOWEST, dtype=ms.float32)), 1)
-    return paths, scores
+    return paths, scores + (void + worthless).expand_dims(-1)

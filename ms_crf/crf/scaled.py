@@ -5,7 +5,7 @@ Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 b
 
 from ms_crf.crf import masks
 from ms_crf.crf.blocks import first_block, pad_time, put_block, split_length
-from ms_crf.crf.scores import largest_of, ones_like, smallest_of, sum_of, zeros_like
+from ms_crf.crf.scores import LEAST, largest_of, ones_like, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
@@ -128,4 +128,5 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
         arriving = ops.select(usable, arriving, ones_like(arriving))
     found = ops.select(real, found, ones_like(found))
     reliable = ops.minimum(smallest_of(arriving), smallest_of(found)) >= SMALLEST
+    reliable = ops.logical_and(reliable, top[0] > LEAST)         # else everything is forbidden, and all alike
     return log_normalizer, marginals[:given_length], pairs, onward[:given_length], reliable

@@ -10,14 +10,28 @@ from mindspore import ops
 FORBIDDEN = -2.0 ** 100   # a step that constraints forbid: outweighs any sum of real scores, and powers of
 MISMATCH = -2.0 ** 120    # two add up without rounding; a tag other than the known one: outweighs many such steps
 VIOLATION = 1e4           # what a forbidden step costs in a loss, where it has to stay readable
+LEAST = -2.0 ** 80        # a caller's score below it forbids: sums of 2**19 others stay above FORBIDDEN / 2
 
 # As operators: the compiler of MindSpore 2.10 may lose the functions of these names, which are written in
 # Python, inside a cell that has its own `bprop`.
 zeros_like, ones_like = ops.ZerosLike(), ops.OnesLike()
 
 
+def forbid(scores):
+    """A caller's scores in which -inf, and whatever else is below LEAST, is FORBIDDEN and has a gradient of 0.
+
+    +inf and nan stay.
+    """
+    return ops.masked_fill(scores, scores < LEAST, FORBIDDEN)
+
+
+def price(scores):
+    """Scores of single steps in which a forbidden one costs VIOLATION."""
+    return ops.masked_fill(scores, scores < FORBIDDEN / 2, -VIOLATION)
+
+
 def soften(scores):
-    """Scores in which each forbidden step costs VIOLATION; what it hid by rounding stays out."""
+    """Sums of scores in which each forbidden step costs VIOLATION; what it hid by rounding stays out."""
     steps = ops.round(scores / FORBIDDEN)
     return ops.select(scores < FORBIDDEN / 2, -VIOLATION * steps, scores)
 

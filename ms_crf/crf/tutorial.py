@@ -1,15 +1,17 @@
 """The functions of the MindSpore tutorial on LSTM+CRF under their names and argument order, length first.
 
-Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which are the first of each row.
+Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which are the first of each row. One with
+holes is refused in PyNative mode; a graph can't look at it, and answers nan for that row. -inf, +inf and nan have the
+meaning that they have in `CRF`.
 """
 
 from ms_crf.crf import masks
 from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
-from ms_crf.crf.inputs import describe
+from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import in_float32
-from ms_crf.crf.scores import ones_like
-from ms_crf.crf.validation import check_function, check_lengths_argument
+from ms_crf.crf.scores import forbid, ones_like
+from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import viterbi
 
 import mindspore as ms
@@ -26,7 +28,12 @@ def _check(names, arguments):
 
 
 @ops.constexpr(check=False)
-def _check_mask(kind, shape, max_length):
+def _check_mask_values(mask):
+    check_mask(mask)
+
+
+@ops.constexpr(check=False)
+def _check_lengths(kind, shape, max_length):
     check_lengths_argument(str(kind), shape)
     if isinstance(max_length, bool) or not isinstance(max_length, int):
         raise TypeError(f'max_length must be an int, got {type(max_length).__name__}')
@@ -38,22 +45,26 @@ def sequence_mask(seq_length, max_length, batch_first=False):
     """1 on real positions, 0 on padding, in int64: (max_length, batch), or (batch, max_length) with batch_first.
 
     Args:
-        seq_length: (batch,) integers.
+        seq_length: (batch,) integers; one below 0 counts as 0, one above max_length as that.
         max_length: int, the padded length.
         batch_first: layout of the result.
     """
     kind, shape = describe('seq_length', seq_length)
-    _check_mask(kind, shape, max_length)
-    mask = masks.real(seq_length, max_length).astype(ms.int64)
+    _check_lengths(kind, shape, max_length)
+    mask = masks.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
     if batch_first:
         mask = ops.transpose(mask, (1, 0))
     return mask
 
 
 def _from_mask(emissions, mask):
-    """Emissions (L, B, K) in float32 with cleared padding, lengths (B,) int32."""
+    """Emissions (L, B, K) in float32 with cleared padding, lengths (B,) int32, void (B,): nan for a mask with holes."""
+    if has_values(mask):
+        _check_mask_values(mask)
+    mask = mask.astype(ms.bool_)
     lengths = mask.astype(ms.int32).sum(0).astype(ms.int32)
-    return masks.clear_padding(emissions.astype(ms.float32), lengths), lengths
+    holes = masks.nan_where(ops.not_equal(mask, masks.real(lengths, mask.shape[0]))).sum(0)
+    return masks.clear_padding(forbid(emissions.astype(ms.float32)), lengths), lengths, holes
 
 
 def _describe_scores(trans, start_trans, end_trans):
@@ -61,7 +72,8 @@ def _describe_scores(trans, start_trans, end_trans):
 
 
 def _in_float32(trans, start_trans, end_trans):
-    return trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
+    return (forbid(trans.astype(ms.float32)), forbid(start_trans.astype(ms.float32)),
+            forbid(end_trans.astype(ms.float32)))
 
 
 def _check_and_prepare(emissions, mask, trans, start_trans, end_trans):
@@ -73,11 +85,11 @@ def _check_and_prepare(emissions, mask, trans, start_trans, end_trans):
 
 @in_float32
 def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans):
-    """Score (B,) of the given tags; 0 for rows of length 0.
+    """Score (B,) of the given tags, about 10,000 less for each that is forbidden; 0 for rows of length 0.
 
     Args:
         emissions: (L, B, K).
-        tags: (L, B), all known.
+        tags: (L, B), all known: 0 to K - 1, else the row's score is nan.
         seq_ends: (B,), the last real position of each row; the mask says the same.
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
@@ -85,12 +97,15 @@ def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans
     _check(('emissions', 'tags', 'seq_ends', 'mask', *_SCORES),
            (describe('emissions', emissions), describe('tags', tags), describe('seq_ends', seq_ends),
             describe('mask', mask), *_describe_scores(trans, start_trans, end_trans)))
-    emissions, lengths = _from_mask(emissions, mask)
-    tags, num_tags = tags.astype(ms.int32), emissions.shape[-1]
-    tags = ops.select(masks.real(lengths, tags.shape[0]), tags, -ones_like(tags))
+    num_tags = emissions.shape[-1]
+    emissions, lengths, void = _from_mask(emissions, mask)
+    tags, live = in_range(tags, -1, num_tags), masks.real(lengths, tags.shape[0])
+    impossible = ops.logical_and(live, ops.logical_or(tags < 0, tags >= num_tags))
+    void = void + masks.nan_where(impossible).sum(0)
+    tags = ops.select(ops.logical_and(live, ops.logical_not(impossible)), tags, -ones_like(tags))
     marked = mark_tags(tags, num_tags)                       # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
-    return path_score(emissions, lengths, marked, counts, *_in_float32(trans, start_trans, end_trans))
+    return path_score(emissions, lengths, marked, counts, *_in_float32(trans, start_trans, end_trans)) + void
 
 
 @in_float32
@@ -102,8 +117,8 @@ def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    emissions, lengths = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans)))
+    emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
+    return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans))) + void
 
 
 @in_float32
@@ -115,5 +130,8 @@ def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    emissions, lengths = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    return viterbi(emissions, lengths, *_in_float32(trans, start_trans, end_trans))
+    emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
+    trans, start_trans, end_trans = _in_float32(trans, start_trans, end_trans)
+    void = void + masks.nan_in_rows(emissions, lengths) + masks.nan_in_scores(trans, start_trans, end_trans)
+    score, history = viterbi(emissions, lengths, trans, start_trans, end_trans)
+    return score + void.expand_dims(-1), history

@@ -31,8 +31,12 @@ def check_num_tags(num_tags):
 
 
 def check_batch_first(batch_first):
-    if not isinstance(batch_first, (bool, np.bool_)):
-        raise TypeError(f'batch_first must be True or False, got {type(batch_first).__name__}')
+    check_flag('batch_first', batch_first)
+
+
+def check_flag(name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f'{name} must be True or False, got {type(value).__name__}')
 
 
 def check_reduction(reduction):
@@ -130,6 +134,32 @@ def check_lengths(seq_length, length):
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}')
+
+
+def check_emissions(emissions, seq_length):
+    """Raises ValueError for nan or +inf at a real position of emissions (length, batch, num_tags)."""
+    emissions = as_array(emissions).swapaxes(0, 1)               # (B, L, K)
+    wrong = np.isnan(emissions) | (emissions == np.inf)
+    if seq_length is not None:
+        wrong &= (np.arange(emissions.shape[1]) < as_array(seq_length)[:, None])[..., None]
+    if wrong.any():
+        row, position, tag = np.argwhere(wrong)[0]
+        raise ValueError(f'emissions must be numbers, or -inf for what is forbidden, '
+                         f'got {emissions[row, position, tag]} in row {row}, position {position}, tag {tag}')
+
+
+def check_mask(mask):
+    """Raises ValueError unless a mask (length, batch) is 1 on a row's first positions and 0 behind them."""
+    mask = as_array(mask).T                                      # (B, L)
+    kind = 'mask must be 1 on the real positions, which are the first of each row, and 0 behind them'
+    wrong = (mask != 0) & (mask != 1)
+    if wrong.any():
+        row, position = np.argwhere(wrong)[0]
+        raise ValueError(f'{kind}, got {mask[row, position]:g} in row {row}, position {position}')
+    holes = mask[:, :-1] < mask[:, 1:]
+    if holes.any():
+        row, position = np.argwhere(holes)[0]
+        raise ValueError(f'{kind}, got 0 before 1 in row {row}, position {position}')
 
 
 def check_batch(tags, seq_length, num_tags, batch_first=False):

@@ -4,6 +4,7 @@
 seq_length is announced to go.
 """
 
+from ms_crf.crf.inputs import in_range
 from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.validation import check_count, check_width
 
@@ -33,8 +34,11 @@ class BiLSTM(nn.Cell):
         self.reverse = ops.ReverseSequence(0, 1)
 
     def construct(self, inputs, seq_length):
-        """(length, batch, input_size) and (batch,) to (length, batch, hidden_size)."""
-        span = ops.maximum(seq_length.astype(ms.int32), 1)       # ReverseSequence takes no 0
+        """(length, batch, input_size) and (batch,) to (length, batch, hidden_size).
+
+        A length below 0 counts as 0, one above the padded length as that.
+        """
+        span = in_range(seq_length, 1, inputs.shape[0])          # ReverseSequence takes no 0
         forward, _ = self.forward_lstm(inputs)
         backward, _ = self.backward_lstm(self.reverse(inputs, span))
         return ops.concat((forward, self.reverse(backward, span)), 2)

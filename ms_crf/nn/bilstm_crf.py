@@ -31,15 +31,17 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
         padding_idx: the id whose vector starts as zeros.
         reduction: of the loss, as in `CRF`.
         constraints: as in `CRF`.
+        check_values: as in `CRF`.
     """
 
     def __init__(self, vocab_size, embedding_dim, hidden_dim, num_tags, padding_idx=0, reduction='sum',
-                 constraints=None):
+                 constraints=None, check_values=False):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=padding_idx)
         self.lstm = BiLSTM(embedding_dim, hidden_dim)
         self.hidden2tag = nn.Dense(hidden_dim, num_tags, 'he_uniform')
-        self.crf = CRF(num_tags, batch_first=True, reduction=reduction, constraints=constraints)
+        self.crf = CRF(num_tags, batch_first=True, reduction=reduction, constraints=constraints,
+                       check_values=check_values)
 
     def construct(self, inputs, seq_length, tags=None):
         """The loss; without tags (score, history) as `post_decode` takes them.

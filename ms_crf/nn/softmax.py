@@ -1,10 +1,10 @@
 """A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
 
-from ms_crf.crf.inputs import prepare, prepare_tags
-from ms_crf.crf.masks import clear_padding, real, reduce_losses
+from ms_crf.crf.inputs import in_range, prepare, prepare_tags
+from ms_crf.crf.masks import clear_padding, nan_in_rows, nan_where, real, reduce_losses
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.nbest import best_paths
-from ms_crf.crf.scores import zeros_like
+from ms_crf.crf.scores import price, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
 
 import mindspore as ms
@@ -13,6 +13,8 @@ from mindspore import nn, ops
 
 class Softmax(CompilableMethods, InFloat32, nn.Cell):
     """Independent tags: the probability of a path is the product of its tags'.
+
+    Impossible tags and lengths, -inf, +inf and nan have the meaning that they have in `CRF`.
 
     Args:
         num_tags: number of tags.
@@ -30,47 +32,56 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         self.reduction = reduction
         self.highest = ops.ArgMaxWithValue(2)
 
+    def extend_repr(self):
+        return f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}'
+
     def construct(self, emissions, tags, seq_length=None):
         """Negative log likelihood in float32, reduced; a negative tag is not known and costs nothing."""
         tags = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        log_probabilities = ops.log_softmax(emissions, 2)                           # (L, B, K)
-        known = ops.logical_and(real(lengths, tags.shape[0]), tags >= 0).astype(ms.float32)
-        index = ops.maximum(tags, 0).expand_dims(2)
-        losses = -(ops.gather_elements(log_probabilities, 2, index).squeeze(2) * known).sum(0)    # (B,)
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        log_probabilities = price(ops.log_softmax(emissions, 2))                    # (L, B, K)
+        live = real(lengths, tags.shape[0])
+        known = ops.logical_and(live, tags >= 0)                                    # (L, B)
+        impossible = nan_where(ops.logical_and(live, tags >= self.num_tags))        # (L, B)
+        index = in_range(tags, 0, self.num_tags - 1).expand_dims(2)
+        found = ops.gather_elements(log_probabilities, 2, index).squeeze(2)         # (L, B)
+        found = ops.select(known, found, zeros_like(found))
+        losses = -found.sum(0) + impossible.sum(0) + void + nan_in_rows(emissions, lengths)    # (B,)
         return reduce_losses(losses, lengths, self.reduction)
 
     def decode(self, emissions, seq_length=None):
         """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        void = void + nan_in_rows(emissions, lengths)
         paths, best = self.highest(ops.log_softmax(emissions, 2))                   # (L, B)
         live = real(lengths, paths.shape[0])
-        scores = (best * live.astype(ms.float32)).sum(0)
-        return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores
+        scores = ops.select(live, best, zeros_like(best)).sum(0)
+        return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores + void
 
     def nbest(self, emissions, n, seq_length=None):
         """The n likeliest paths (batch, n, length) and their log probabilities (batch, n), as `CRF.nbest`."""
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
         transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
-        return best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
+        paths, scores = best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
+        return paths, scores + void.expand_dims(-1)
 
     def normalizer(self, emissions, seq_length=None):
         """Zeros (batch,): scores are log probabilities already."""
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        return zeros_like(lengths.astype(ms.float32))
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        return void + nan_in_rows(emissions, lengths)
 
     def along(self, emissions, paths, seq_length=None):
         """What is known of given paths, as `CRF.along`; here a tag does not depend on the one before it."""
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1)
         marginals = ops.transpose(marginals, (1, 0, 2))                             # (B, L, K)
         return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
 
     def marginals(self, emissions, seq_length=None):
         """Probability of each tag at each position, in the layout of emissions, 0 on padding."""
-        emissions, lengths = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals
