@@ -2,36 +2,30 @@
 
 Shapes: L length, B batch, K tags. Value and gradient leave a cell as one tensor (2 + L + K, B, K): a cell with its
 own `bprop` that returns several tensors, or calls functions that are written in Python, can't always be compiled
-by MindSpore 2.10 ("The func graph is empty"). The gradients have no derivative of their own; `posteriors` has.
+by MindSpore 2.10 ("The func graph is empty").
 """
 
-from ms_crf.crf import masks
+from ms_crf.crf.curvature import WithDerivative
 from ms_crf.crf.inference import losses, posteriors
 from ms_crf.crf.mindspore_fixes import InFloat32
+from ms_crf.crf.packing import pack
 
 from mindspore import nn, ops
 
 _slice, _multiply, _zeros, _reshape, _sum = ops.Slice(), ops.Mul(), ops.ZerosLike(), ops.Reshape(), ops.ReduceSum()
 
 
-def _pack(value, by_emissions, by_transitions, lengths):
-    """(B,), (L, B, K), (B, K, K) and the gradient for the end scores as rows (2 + L + K, B, K)."""
-    _, batch, num_tags = by_emissions.shape
-    value = ops.broadcast_to(value.reshape(1, batch, 1), (1, batch, num_tags))
-    by_end = masks.at_last(by_emissions, lengths).expand_dims(0)
-    return ops.concat((value, by_end, by_emissions, by_transitions.reshape(num_tags, batch, num_tags)), 0)
-
-
-def _gradients(out, dout):
-    """Gradients for emissions, transitions, start and end from what `_pack` put away and what arrives at the values."""
-    rows, batch, num_tags = out.shape
+def _gradients(packed, dout):
+    """Gradients for emissions, transitions, start and end from what `pack` put away and what arrives at the values."""
+    rows, batch, num_tags = packed.shape
     length = rows - 2 - num_tags
     weight = _slice(dout, (0, 0, 0), (1, batch, 1))
-    by_emissions = _multiply(_slice(out, (2, 0, 0), (length, batch, num_tags)), weight)
-    by_transitions = _reshape(_slice(out, (2 + length, 0, 0), (num_tags, batch, num_tags)), (batch, num_tags, num_tags))
+    by_emissions = _multiply(_slice(packed, (2, 0, 0), (length, batch, num_tags)), weight)
+    by_transitions = _slice(packed, (2 + length, 0, 0), (num_tags, batch, num_tags))
+    by_transitions = _reshape(by_transitions, (batch, num_tags, num_tags))
     by_transitions = _sum(_multiply(by_transitions, _reshape(weight, (batch, 1, 1))), 0)
     by_start = _sum(_slice(by_emissions, (0, 0, 0), (1, batch, num_tags)), (0, 1))
-    by_end = _sum(_multiply(_slice(out, (1, 0, 0), (1, batch, num_tags)), weight), (0, 1))
+    by_end = _sum(_multiply(_slice(packed, (1, 0, 0), (1, batch, num_tags)), weight), (0, 1))
     return by_emissions, by_transitions, by_start, by_end
 
 
@@ -45,6 +39,7 @@ class LogNormalizer(InFloat32, nn.Cell):
     def __init__(self, usable=None):
         super().__init__()
         self.usable = usable
+        self.with_derivative = WithDerivative(False)
 
     def construct(self, emissions, lengths, transitions, start, end):
         """Rows of which the first is the value: `value_of` takes it out.
@@ -55,10 +50,11 @@ class LogNormalizer(InFloat32, nn.Cell):
             transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
         """
         value, marginals, pairs = posteriors(emissions, lengths, transitions, start, end, self.usable)
-        return _pack(value, marginals, pairs, lengths)
+        return pack(value, marginals, pairs, lengths)
 
     def bprop(self, emissions, lengths, transitions, start, end, out, dout):
-        by_emissions, by_transitions, by_start, by_end = _gradients(out, dout)
+        packed = self.with_derivative(emissions, lengths, lengths, transitions, start, end, out)
+        by_emissions, by_transitions, by_start, by_end = _gradients(packed, dout)
         return by_emissions, _zeros(lengths), by_transitions, by_start, by_end
 
 
@@ -72,14 +68,16 @@ class NegativeLogLikelihood(InFloat32, nn.Cell):
     def __init__(self, usable=None):
         super().__init__()
         self.usable = usable
+        self.with_derivative = WithDerivative(True)
 
     def construct(self, emissions, tags, lengths, transitions, start, end):
         """As in `LogNormalizer`, with tags (L, B) int32, negative where not known."""
         value, by_emissions, by_transitions = losses(emissions, tags, lengths, transitions, start, end, self.usable)
-        return _pack(value, by_emissions, by_transitions, lengths)
+        return pack(value, by_emissions, by_transitions, lengths)
 
     def bprop(self, emissions, tags, lengths, transitions, start, end, out, dout):
-        by_emissions, by_transitions, by_start, by_end = _gradients(out, dout)
+        packed = self.with_derivative(emissions, tags, lengths, transitions, start, end, out)
+        by_emissions, by_transitions, by_start, by_end = _gradients(packed, dout)
         return by_emissions, _zeros(tags), _zeros(lengths), by_transitions, by_start, by_end
 
 

@@ -78,9 +78,8 @@ def path_score(emissions, lengths, marked, counts, transitions, start, end):
         transitions, start, end: (K, K), (K,), (K,).
     """
     batch = emissions.shape[1]
-    emissions, transitions, start, end = price(emissions), price(transitions), price(start), price(end)
-    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be nan
-    at_tags = on_path.sum(0) + marked[0] * start + masks.at_last(marked, lengths) * end   # (B, K)
+    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be -inf
+    at_tags = on_path.sum(0) + marked[:1].squeeze(0) * start + masks.at_last(marked, lengths) * end   # (B, K)
     between = counts.reshape(batch, -1) * transitions.reshape(-1)
     return sum_of(ops.concat((at_tags, between), 1))[:, 0]
 

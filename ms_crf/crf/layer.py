@@ -83,7 +83,8 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
     def construct(self, emissions, tags=None, seq_length=None):
         """The loss; without tags what `post_decode` takes.
 
-        The loss has first derivatives only; those of `marginals` are its second.
+        The loss has first and second derivatives. Second ones are to be compiled: MindSpore's PyNative mode gets
+        those of plain functions wrong.
 
         Args:
             emissions: (length, batch, num_tags), or batch first.

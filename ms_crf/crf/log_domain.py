@@ -55,7 +55,6 @@ def forward_backward(emissions, lengths, transitions, start, end):
     length = blocks * STEPS
     emissions = pad_time(emissions, length)
     live = masks.real(lengths, length).astype(ms.float32).expand_dims(-1)    # (L, B, 1)
-    followed = masks.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
     span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
     reverse = ops.ReverseSequence(0, 1)
     size = (blocks, STEPS, 2, batch)
@@ -82,6 +81,7 @@ def forward_backward(emissions, lengths, transitions, start, end):
     share = ops.exp(joint - largest)
     total = sum_of(share)                                        # (L, B, 1)
     marginals = share * (live / total)
+    followed = masks.continued(lengths, length).expand_dims(-1)     # a bool across a loop has no gradient
     parts = ops.select(followed, soften(peaks), soften(largest) + ops.log(total))
     log_normalizer = (parts * live).sum(0)[:, 0]                 # (B,)
 

@@ -34,7 +34,7 @@ def at_last(values, lengths):
     """What stands at the last real position of each row: (L, B, K) to (B, K), 0 for rows of length 0."""
     _, batch, width = values.shape
     place = ops.broadcast_to(ops.maximum(lengths - 1, 0).reshape(1, batch, 1), (1, batch, width))
-    found = ops.gather_elements(values, 0, place)[0]             # (B, K)
+    found = ops.gather_elements(values, 0, place).squeeze(0)            # (B, K)
     return ops.select((lengths > 0).expand_dims(-1), found, zeros_like(found))
 
 

@@ -1,0 +1,83 @@
+"""Second derivatives of normaliser and loss, for graphs and calls that differentiate a gradient.
+
+Shapes: L length, B batch, K tags; packed gradients are (2 + L + K, B, K), see `packing`.
+"""
+
+import sys
+from types import FunctionType, ModuleType
+
+from ms_crf.crf import packing
+from ms_crf.crf.mindspore_fixes import InFloat32
+
+from mindspore import nn, ops
+
+_zeros = ops.ZerosLike()
+
+
+def _anew(module, made):
+    """A copy of one of our modules, and of those it uses, with functions of its own.
+
+    MindSpore 2.10 compiles `bprop` late, and by then it has emptied the functions with an `if` of constants that it
+    compiled before ("The func graph is empty"): `bprop` must be given others. A name in a function is looked up in
+    the imported module that the function says it is from.
+
+    Args:
+        module: the module.
+        made: copies by name of what was copied.
+    """
+    if module.__name__ not in made:
+        copy = made[module.__name__] = ModuleType(f'{module.__name__}_anew')
+        sys.modules[copy.__name__] = copy
+        for name, value in vars(module).items():
+            if name.startswith('__') and name != '__builtins__':
+                continue
+            if isinstance(value, ModuleType) and value.__name__.startswith('ms_crf.'):
+                value = _anew(value, made)
+            elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
+                value = FunctionType(value.__code__, vars(copy), value.__name__, value.__defaults__)
+                value.__module__ = copy.__name__
+            elif isinstance(value, FunctionType) and value.__module__.startswith('ms_crf.'):
+                value = getattr(_anew(sys.modules[value.__module__], made), value.__name__)
+            setattr(copy, name, value)
+    return made[module.__name__]
+
+
+_packing = _anew(packing, {})
+
+
+class _Pair(InFloat32, nn.Cell):
+    """`packing.pair`, of the normaliser unless `with_tags`."""
+
+    def __init__(self, with_tags):
+        super().__init__()
+        self.with_tags = with_tags
+
+    def construct(self, emissions, transitions, start, end, factors, tags, lengths):
+        lengths, known = ops.stop_gradient(lengths), None
+        if self.with_tags:
+            known = ops.stop_gradient(tags)
+        return _packing.pair(factors, emissions, known, lengths, transitions, start, end)
+
+
+class WithDerivative(InFloat32, nn.Cell):
+    """Packed gradients as they are, with their derivative.
+
+    The derivative is one more pass through the recursions, forth and back. It is compiled and computed only where
+    a gradient is differentiated. A third derivative a graph refuses to compile.
+
+    Args:
+        with_tags: whether they are of the loss, or of the normaliser, which does not look at tags.
+    """
+
+    def __init__(self, with_tags):
+        super().__init__()
+        self.differentiate = ops.GradOperation(get_all=True)
+        self.pair = _Pair(with_tags)
+
+    def construct(self, emissions, tags, lengths, transitions, start, end, packed):
+        return packed
+
+    def bprop(self, emissions, tags, lengths, transitions, start, end, packed, out, dout):
+        found = self.differentiate(self.pair)(emissions, transitions, start, end, dout, tags, lengths)
+        # Graphs have no gradients for integers, PyNative mode has: the first ones are meant in both.
+        return found[0], _zeros(tags), _zeros(lengths), found[1], found[2], found[3], _zeros(packed)

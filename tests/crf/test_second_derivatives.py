@@ -1,0 +1,168 @@
+"""Derivatives of gradients beside central differences of the enumerated gradients, in both modes."""
+
+from ms_crf import CRF, allowed_transitions, compute_normalizer
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from oracle import Case
+
+BIO = allowed_transitions('BIO', ['O', 'B-X', 'I-X', 'B-Y'])
+NAMES = ('transitions', 'start', 'end')
+STEP = 1e-5
+
+
+def directions(case, seed):
+    """For emissions, transitions, start and end; anything on padding."""
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=array.shape) for array in (case.emissions, *(case.scores[name] for name in NAMES))]
+
+
+def difference(case, along, of_case):
+    """Central difference, along a direction, of what a function makes of the case."""
+    values = []
+    emissions, scores = case.emissions, case.scores
+    for sign in (1, -1):
+        case.emissions = emissions + sign * STEP * along[0]
+        case.scores = {name: scores[name] + sign * STEP * part for name, part in zip(NAMES, along[1:])}
+        case.rescore()
+        values.append(of_case(case))
+    case.emissions, case.scores = emissions, scores
+    case.rescore()
+    return [(one - other) / (2 * STEP) for one, other in zip(*values)]
+
+
+def gradients_of_normalizer(case):
+    """Of the sum, by emissions, transitions, start and end."""
+    emissions = case.by_position(lambda _, row: row.marginals())
+    transitions = sum(row.transition_counts() for row in case.rows if row.length)
+    ends = sum(emissions[n - 1, b] for b, n in enumerate(case.lengths) if n)
+    return emissions, transitions, emissions[0].sum(0), ends
+
+
+def derivative_of_gradient(function, crf, along):
+    """The derivative, by emissions and the layer's scores, of the gradient of a function times a direction."""
+    weights = parameters(crf)
+    along = [float_tensor(part) for part in along]
+
+    def gradient_along(emissions):
+        by_emissions, by_scores = ms.grad(function, 0, weights)(emissions)
+        total = (by_emissions * along[0]).sum()
+        for gradient, part in zip(by_scores, along[1:]):
+            total = total + (gradient * part).sum()
+        return total
+
+    return ms.grad(gradient_along, 0, weights)
+
+
+CASES = {
+    'plain': {'length': 4, 'batch': 3, 'num_tags': 3},
+    'constrained': {'length': 4, 'batch': 3, 'num_tags': 4, 'constraints': BIO},
+    'unknown tags': {'length': 4, 'batch': 5, 'num_tags': 3, 'unknown': 0.4},
+    'constrained, unknown tags': {'length': 4, 'batch': 4, 'num_tags': 4, 'constraints': BIO, 'unknown': 0.5},
+    'scores that products can not hold': {'length': 3, 'batch': 3, 'num_tags': 3, 'scale': 50.0},
+    'single tokens': {'length': 1, 'batch': 2, 'num_tags': 3},
+}
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_of_the_loss(name, compiled):
+    case = Case(5, **CASES[name])
+    if 'products' in name:
+        case.emissions[:2, 0, :2] = 0.0                          # two tags alike: a derivative that is not 0
+        for scores in case.scores.values():
+            scores[..., :2] = np.round(scores[..., :1] / 50)
+        case.rescore()
+    crf, along = make_crf(case), directions(case, 0)
+    tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
+
+    def loss(emissions):
+        return crf(emissions, tags, lengths)
+
+    by_emissions, by_scores = compiled(derivative_of_gradient(loss, crf, along))(float_tensor(case.emissions))
+    expected = difference(case, along, Case.gradients)
+    assert max(np.abs(part).max() for part in expected) > 1e-3
+    for one, other in zip((by_emissions, *by_scores), expected):
+        close(one, other, 3e-5)
+
+
+@pytest.mark.parametrize('reduction', ['mean', 'token_mean', 'none'])
+def test_of_what_is_made_of_the_loss(reduction):
+    """Losses squared, in a graph: PyNative mode gets these wrong for (x * x * x).sum() as well."""
+    case = Case(1, 3, 4, 3)
+    case.lengths[2] = 0
+    case.rescore()
+    crf, along = make_crf(case, batch_first=True, reduction=reduction), directions(case, 1)
+    counted = {'mean': (case.lengths > 0).sum(), 'token_mean': case.lengths.sum(), 'none': 1}[reduction]
+    tags, lengths = int_tensor(case.tags.T), int_tensor(case.lengths)
+
+    def squared(emissions):
+        losses = crf(emissions.swapaxes(0, 1), tags, lengths)
+        return (losses * losses).sum()
+
+    def gradients(case):
+        losses = case.losses() / counted
+        emissions = case.by_position(lambda b, row: row.marginals() - row.marginals(case.known(b))) / counted
+        rows = [row.transition_counts() - row.transition_counts(case.known(b)) if row.length else 0.0
+                for b, row in enumerate(case.rows)]
+        factors = 2 * (losses if reduction == 'none' else np.full(len(losses), losses.sum()))
+        emissions = emissions * factors[:, None]
+        ends = sum(emissions[n - 1, b] for b, n in enumerate(case.lengths) if n)
+        return emissions, sum(f * row / counted for f, row in zip(factors, rows)), emissions[0].sum(0), ends
+
+    by_emissions, by_scores = ms.jit(derivative_of_gradient(squared, crf, along))(float_tensor(case.emissions))
+    for one, other in zip((by_emissions, *by_scores), difference(case, along, gradients)):
+        close(one, other, 3e-5)
+
+
+def test_of_normalizer_and_log_probability_together(compiled):
+    case = Case(2, 4, 3, 3)
+    crf, along = make_crf(case), directions(case, 2)
+    tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
+
+    def total(emissions):
+        return 2.0 * crf.normalizer(emissions, lengths).sum() + crf.log_prob(emissions, tags, lengths).sum()
+
+    by_emissions, by_scores = compiled(derivative_of_gradient(total, crf, along))(float_tensor(case.emissions))
+    for one, other in zip((by_emissions, *by_scores), difference(case, along, gradients_of_normalizer)):
+        close(one, other, 3e-5)
+
+
+def test_of_the_function_of_the_tutorial(compiled):
+    case = Case(3, 4, 3, 3)
+    along = directions(case, 3)
+    mask = ms.Tensor(np.arange(4)[:, None] < case.lengths)
+    factors = [float_tensor(part) for part in along]
+
+    def total(emissions, transitions, start, end):
+        return compute_normalizer(emissions, mask, transitions, start, end).sum()
+
+    def gradient_along(emissions, transitions, start, end):
+        found = ms.grad(total, (0, 1, 2, 3))(emissions, transitions, start, end)
+        return sum((gradient * factor).sum() for gradient, factor in zip(found, factors))
+
+    arguments = [float_tensor(case.emissions), *(float_tensor(case.scores[name]) for name in NAMES)]
+    found = compiled(ms.grad(gradient_along, (0, 1, 2, 3)))(*arguments)
+    for one, other in zip(found, difference(case, along, gradients_of_normalizer)):
+        close(one, other, 3e-5)
+
+
+def test_in_long_sentences():
+    """Without transitions each position is by itself: diag(p) - p p'."""
+    length, num_tags = 150, 3
+    rng = np.random.default_rng(0)
+    emissions, along = rng.normal(size=(2, length, 1, num_tags))
+    crf = CRF(num_tags)
+    for parameter in parameters(crf):
+        parameter.set_data(ms.ops.zeros_like(parameter))
+    factors, tags, lengths = float_tensor(along), int_tensor(np.zeros((length, 1))), int_tensor([length])
+
+    def gradient_along(emissions):
+        return (ms.grad(crf)(emissions, tags, lengths) * factors).sum()
+
+    shares = np.exp(emissions)
+    shares /= shares.sum(2, keepdims=True)
+    close(ms.jit(ms.grad(gradient_along))(float_tensor(emissions)),
+          shares * (along - (shares * along).sum(2, keepdims=True)))
