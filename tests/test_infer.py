@@ -161,6 +161,7 @@ def test_characters(infer_py, tmp_path):
     folder = make_run(tmp_path / 'words', 'BMES', char='none')
     vocabulary = json.loads((folder / 'vocab.json').read_text())
     (folder / 'vocab.json').write_text(json.dumps({**vocabulary, 'words': list('中文分词很好用的')}))
+    (folder / 'checksums.json').unlink()
     path = write(tmp_path, '中文 分词\n\n', 'in.txt')
     status, out, _ = infer_py('--run', folder, '--input', path, '--format', 'json')
     record = json.loads(out.splitlines()[0])

@@ -24,7 +24,7 @@ class Optimizer(nn.Cell):
         weight_decay: AdamW takes it from the weights, SGD adds it to the gradients; matrices and word rows only.
         clip: the norm that all gradients together are cut down to; 0 for no limit.
         crf_rate: multiplies the learning rate of the head's own weights.
-        word_rate: multiplies the learning rate of the word table; 0 leaves it as it is.
+        word_rate: multiplies the learning rate of the word table; 0 leaves it as it is, and it needs no gradient.
         encoder_rate: multiplies the learning rate of the encoder.
     """
 
@@ -66,16 +66,13 @@ class Optimizer(nn.Cell):
         Args:
             now: (3,), the learning rate, BETA1 and BETA2 to the power of the number of steps.
             words: (words,) ids, distinct except for padding, whose gradients are 0; None without a word table.
-            row_gradients: (words, word_dim), or None.
+            row_gradients: (words, word_dim); None without a word table, or with one that stays as it is.
             gradients: of `weights`, in their order.
 
         Returns:
             Norm of all gradients before clipping.
         """
-        norm = ops.zeros((), ms.float32) if row_gradients is None else (row_gradients * row_gradients).sum()
-        for gradient in gradients:
-            norm = norm + (gradient * gradient).sum()
-        norm = ops.sqrt(norm)
+        norm = self.norm_of(row_gradients, gradients)
         if self.clip > 0:
             scale = self.clip / ops.maximum(norm, self.clip)
         else:
@@ -89,6 +86,13 @@ class Optimizer(nn.Cell):
             rows = self._update_rows(rate * self.word_rate, power1, power2, words, row_gradients * scale)
             done = ops.depend(done, rows)
         return done
+
+    def norm_of(self, row_gradients, gradients):
+        """Of all gradients together; as of `construct`."""
+        norm = ops.zeros((), ms.float32) if row_gradients is None else (row_gradients * row_gradients).sum()
+        for gradient in gradients:
+            norm = norm + (gradient * gradient).sum()
+        return ops.sqrt(norm)
 
     def _update(self, index, rate, power1, power2, gradient):
         weight, decay = self.weights[index], self.decays[index]

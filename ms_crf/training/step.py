@@ -26,13 +26,14 @@ class Average(nn.Cell):
         return done
 
 
-def make_step(network, optimizer, loss_scale=1.0):
+def make_step(network, optimizer, loss_scale=False):
     """The compiled function of one step.
 
     Args:
         network: a `TaggerNetwork`.
         optimizer: an `Optimizer` of it.
-        loss_scale: the loss is multiplied with it before its gradients are taken; for 16-bit floats.
+        loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
+            `now`; for 16-bit floats. Where loss or gradients are not finite then, the step changes nothing.
 
     Returns:
         step(now, *batch, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
@@ -40,26 +41,26 @@ def make_step(network, optimizer, loss_scale=1.0):
         `keep` comes last and apart, for MindSpore compiles anew for each tuple that it is given.
     """
     network.set_train()                                          # for what is fast in one graph and not in the other
+    finish = _finish(optimizer, loss_scale)
 
-    def scaled(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep):
-        return network(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep) * loss_scale
+    def scaled(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep, now):
+        loss = network(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep)
+        return loss * now[3] if loss_scale else loss
 
-    value_and_grad = ms.value_and_grad(scaled, 0, optimizer.weights)
+    table_moves = optimizer.word_rate > 0
+    value_and_grad = ms.value_and_grad(scaled, 0 if table_moves else None, optimizer.weights)
 
     @ms.jit
     def step(now, words, form_words, long_spellings, short_spellings, places, lengths, tags, *keep):
-        loss, (rows, weights) = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
-                                               places, lengths, tags, keep)
-        if loss_scale != 1.0:
-            rows = rows / loss_scale
-            weights = [weight / loss_scale for weight in weights]
-            loss = loss / loss_scale
-        return loss, optimizer(now, words, rows, weights)
+        loss, found = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
+                                     places, lengths, tags, keep, now)
+        rows, weights = found if table_moves else (None, found)
+        return finish(now, words, loss, rows, weights)
 
     return step
 
 
-def make_plain_step(network, optimizer, loss_scale=1.0):
+def make_plain_step(network, optimizer, loss_scale=False):
     """The compiled function of one step of a network without word table.
 
     Args:
@@ -72,21 +73,38 @@ def make_plain_step(network, optimizer, loss_scale=1.0):
     """
     network.set_train()
     kept = len(network.widths)
+    finish = _finish(optimizer, loss_scale)
 
-    def scaled(batch, keep):
-        return network(*batch, keep) * loss_scale
+    def scaled(batch, keep, now):
+        loss = network(*batch, keep)
+        return loss * now[3] if loss_scale else loss
 
     value_and_grad = ms.value_and_grad(scaled, None, optimizer.weights)
 
     @ms.jit
     def step(now, *arrays):
-        loss, weights = value_and_grad(arrays[:-kept], arrays[-kept:])
-        if loss_scale != 1.0:
-            weights = [weight / loss_scale for weight in weights]
-            loss = loss / loss_scale
-        return loss, optimizer(now, None, None, weights)
+        loss, weights = value_and_grad(arrays[:-kept], arrays[-kept:], now)
+        return finish(now, None, loss, None, weights)
 
     return step
+
+
+def _finish(optimizer, loss_scale):
+    """The end of a step: from the loss and its gradients, of rows and weights, to (loss, norm of the gradients)."""
+
+    def update(now, words, loss, rows, weights):
+        return loss, optimizer(now, words, rows, weights)
+
+    def update_if_finite(now, words, loss, rows, weights):
+        loss = loss / now[3]
+        rows = None if rows is None else rows / now[3]
+        weights = [weight / now[3] for weight in weights]
+        norm = optimizer.norm_of(rows, weights)
+        if ops.logical_and(ops.isfinite(loss), ops.isfinite(norm)):
+            norm = ops.depend(norm, optimizer(now, words, rows, weights))
+        return loss, norm
+
+    return update_if_finite if loss_scale else update
 
 
 def make_average(network, average):

@@ -14,6 +14,7 @@ from ms_crf.text.metrics import as_record, table
 from ms_crf.text.schemes import PLAIN
 from ms_crf.training.best import Best
 from ms_crf.training.events import NotFinite, Stopped
+from ms_crf.training.loss_scale import LossScale
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, course_of, dropout, rate_at
 from ms_crf.training.step import make_average
@@ -22,7 +23,6 @@ import mindspore as ms
 import numpy as np
 
 SAVE_SECONDS = 300           # within long epochs the state is saved this often
-LOSS_SCALE = 1024.0          # of mixed precision
 
 
 class Training:
@@ -58,10 +58,11 @@ class Training:
         self.epoch = self.step_in_epoch = self.steps = 0
         self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.found == PLAIN), 0.0
         self.metrics = []
+        self.scaling = LossScale() if options.precision == 'mixed' else None
         if (self.folder / records.STATE).exists():
             self._load_state()
         self.shapes = set()
-        self.step = self.learner.step(self.network, self.optimizer, LOSS_SCALE if options.precision == 'mixed' else 1.0)
+        self.step = self.learner.step(self.network, self.optimizer, self.scaling is not None)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self):
@@ -85,13 +86,15 @@ class Training:
         with saving(self.folder) as new:
             if best:
                 new.tensors(records.WEIGHTS, {name.removeprefix('average.'): array for name, array in
-                                                 records.as_arrays(self.scored.trainable_params()).items()})
+                                              records.as_arrays(self.scored.trainable_params()).items()})
             if best is not None:
                 new.text(records.METRICS, ''.join(json.dumps(entry) + '\n' for entry in self.metrics))
             arrays = records.as_arrays(self._parameters())
             arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best.epoch], np.int64)
             arrays['progress'] = np.array([self.best.highest, self.loss_sum], np.float64)
             arrays['best'] = np.array(self.best.state(), np.float64)
+            if self.scaling is not None:
+                arrays['loss_scale'] = np.array(self.scaling.state(), np.float64)
             new.tensors(records.STATE, arrays)
         if self.epoch:
             self.place.take()
@@ -102,11 +105,14 @@ class Training:
         parameters = self._parameters()
         shapes = {parameter.name: parameter.shape for parameter in parameters}
         best = {'best': (len(self.best.state()),)} if 'best' in arrays else {}       # which earlier versions lack
-        records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best})
+        scale = {'loss_scale': (2,)} if self.scaling is not None and 'loss_scale' in arrays else {}      # likewise
+        records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best, **scale})
         for parameter in parameters:
             parameter.set_data(ms.Tensor(arrays[parameter.name]))
         self.epoch, self.step_in_epoch, self.steps, best_epoch = arrays['position'].tolist()
         best_score, self.loss_sum = arrays['progress'].tolist()
+        if scale:
+            self.scaling.load(arrays['loss_scale'].tolist())
         if best:
             self.best.load(arrays['best'].tolist())
         else:
@@ -182,13 +188,13 @@ class Training:
             step_began = time.perf_counter()
             batch = self.learner.batch(shape, numbers)
             loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
-            if not np.isfinite(loss) or not np.isfinite(norm):
+            if not self._can_go_on(loss, norm):
                 raise NotFinite(self._describe(loss, norm, numbers))
             if shape not in self.shapes:
                 self.shapes.add(shape)
                 compiling += time.perf_counter() - step_began
                 self.watcher.compiled('training', shape.length, shape.rows, time.perf_counter() - step_began)
-            self.loss_sum += loss * len(numbers)
+            self.loss_sum += loss * len(numbers) if np.isfinite(loss) else 0.0
             self.step_in_epoch += 1
             self.watcher.step(len(numbers), loss)
             if self.watcher.stopping():
@@ -205,23 +211,37 @@ class Training:
         rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
         keep = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
                        options.dropout_kind == 'locked')
-        self.steps += 1
+        count = self.steps + 1
         rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, self.course.epochs, self.course.warmup,
                        self.course.decay)
-        now = np.array([rate, BETA1 ** self.steps, BETA2 ** self.steps], np.float32)
-        loss, norm = self.step(*map(ms.Tensor, (now, *batch, *keep)))
+        scale = [] if self.scaling is None else [self.scaling.scale]
+        now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale], np.float32)
+        loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.Tensor, (now, *batch, *keep))))
+        if not np.isfinite([loss, norm]).all():                  # which has changed nothing if the loss is scaled
+            return loss, norm
+        self.steps = count
         every = self.course.average_every
         if self.average is not None and self.steps % every == 0:
             # At first the average is that of the last tenth or so of all steps.
             times = self.steps // every
             decay = min(options.average ** every, times / (10 + times))
             self.average(ms.Tensor(1 - decay, ms.float32))
-        return float(loss.asnumpy()), float(norm.asnumpy())
+        return loss, norm
+
+    def _can_go_on(self, loss, norm):
+        """Whether a step was right, or one that overflowed and a smaller scale of the loss may help the next ones."""
+        finite = bool(np.isfinite([loss, norm]).all())
+        if self.scaling is None:
+            return finite
+        self.scaling.take(finite)
+        return not self.scaling.exhausted()
 
     def _describe(self, loss, norm, numbers):
         lines = [self.corpora.parts['train'][number].line for number in sorted(numbers)]
-        return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}; '
-                f'the sentences of the batch begin at {self.options.train} lines {", ".join(map(str, lines))}')
+        scale = '' if self.scaling is None else f' at a loss scale of {2 * self.scaling.scale:g}'
+        return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}'
+                f'{scale}; the sentences of the batch begin at {self.options.train} lines '
+                f'{", ".join(map(str, lines))}')
 
     def _end_epoch(self, seconds, compiling, sentences):
         began = time.perf_counter()
