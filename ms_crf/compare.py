@@ -18,18 +18,18 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
-from ms_crf import files
+from ms_crf import files, plugins
 from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.models.base import kind_of
-from ms_crf.options import Options, dashed
+from ms_crf.options import MODELS, Options, dashed
 from ms_crf.text.dataset import gold_in, score_in
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
 from ms_crf.train import add_options
 
-MODELS = {'hmm': {'model': 'hmm'}, 'softmax': {'head': 'softmax'}, 'crf': {'head': 'crf'}}
+_HEADS = ('softmax', 'crf')    # of the model that --model has by itself
 CHOSEN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
 MOST_SEEDS = 1000
 COLUMNS = ('precision', 'recall', 'f1', 'accuracy', 'ill_formed', 'train_seconds', 'sentences_per_second')
@@ -40,12 +40,14 @@ def parser():
     made = Parser(prog=console.program('compare'),
                   description='Trains several models on the same files and prints a table of what they are worth on '
                               'test. All other options are those of train.py, for the models that have them.')
-    made.add_argument('--models', default='hmm,softmax,crf', help='some of hmm, softmax, crf (default: %(default)s)')
+    made.add_argument('--models', default='hmm,softmax,crf',
+                      help='some of hmm, softmax, crf, and of those that --plugin registers (default: %(default)s)')
     made.add_argument('--seeds', type=int, default=3, metavar='N',
                       help='runs of each model that has chance in it (default: 3)')
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
     made.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: %(default)s)')
+    plugins.add_option(made)
     made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
     return made
@@ -141,13 +143,13 @@ def _settings(models, named, folder):
     """For each model those of the options that mean something to it; raises OptionError for what means nothing to any.
 
     Args:
-        models: names of `MODELS`.
+        models: names, as --models takes them.
         named: options that were named, and their values.
         folder: where the runs will be.
     """
     settings, reasons = {}, {}
     for model in models:
-        options = Options(**{**named, **MODELS[model], 'save': os.path.join(folder, f'{model}-1')})
+        options = Options(**{**named, **_chosen_by(model), 'save': os.path.join(folder, f'{model}-1')})
         options.check()
         idle = {name: why for name in named if (why := options.idle(name))}
         reasons.update(idle)
@@ -184,7 +186,7 @@ class _Comparison:
     @staticmethod
     def _by_chance(model):
         """Whether another seed gives another model."""
-        return kind_of(Options(**MODELS[model])).in_steps
+        return kind_of(Options(**_chosen_by(model))).in_steps
 
     def check_places(self):
         """Raises CorpusError if the figures or the runs could not be written."""
@@ -219,9 +221,11 @@ class _Comparison:
 
     def _add(self, model, seed, run):
         settings = self.settings[model]
+        plugin = [] if self.parsed.plugin is None else [f'--plugin={self.parsed.plugin}']
         own = [] if not self._by_chance(model) else [f'--seed={seed}', f'--device={self.parsed.device}']
         gently = self.parsed.keep is not None or 'encoder_cache' in settings
-        seconds = _Training([*_arguments({**settings, **MODELS[model]}), *own, f'--save={run}'], gently).run()
+        chosen = {**settings, **_chosen_by(model)}
+        seconds = _Training([*_arguments(chosen), *own, *plugin, f'--save={run}'], gently).run()
         columns = Options(**settings).column_pair()
         figures = measure(run, settings['test'], columns)
         self.results.setdefault(model, []).append({'seed': seed, **figures, 'train_seconds': seconds})
@@ -253,6 +257,7 @@ def _main(arguments):
     for name in CHOSEN:
         if any(text.split('=')[0] == f'--{name}' for text in arguments):
             raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
+    plugins.load_named(arguments)
     made = parser()
     parsed, given = made.parse_args(arguments), made.given(arguments)
     models = _models(parsed.models)
@@ -262,7 +267,7 @@ def _main(arguments):
     settings = _settings(models, _named(parsed.config, given), parsed.keep or tempfile.gettempdir())
     comparison = _Comparison(parsed, settings)
     comparison.check_places()
-    if any(kind_of(Options(**MODELS[model])).uses_mindspore for model in models):
+    if any(kind_of(Options(**_chosen_by(model))).uses_mindspore for model in models):
         parsed.device = choose(parsed.device, console.program('compare'))
     elif 'seeds' in given or ('device' in given and parsed.device not in ('auto', 'CPU')):
         name = 'seeds' if 'seeds' in given else 'device'
@@ -271,11 +276,16 @@ def _main(arguments):
     return 0
 
 
+def _chosen_by(model):
+    """The options that stand for one of --models."""
+    return {'head': model} if model in _HEADS else {'model': model}
+
+
 def _models(text):
-    models = text.split(',')
+    models, known = text.split(','), [model for model in (*MODELS, *_HEADS) if model != Options().model]
     for model in models:
-        if model not in MODELS:
-            raise OptionError(f'--models must be some of {", ".join(MODELS)}, got {model!r}{meant(model, MODELS, "")}')
+        if model not in known:
+            raise OptionError(f'--models must be some of {", ".join(known)}, got {model!r}{meant(model, known, "")}')
         if models.count(model) > 1:
             raise OptionError(f'--models must name each model once, got {model} {models.count(model)} times')
     return models

@@ -13,10 +13,11 @@ import shutil
 import time
 from dataclasses import fields
 
+from ms_crf import plugins
 from ms_crf.arguments import Parser, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
-from ms_crf.models.base import kind_of
+from ms_crf.models.base import kind_of, read_run
 from ms_crf.options import Options, dashed
 from ms_crf.training.events import NotFinite, Stopped
 
@@ -116,6 +117,7 @@ def parser():
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
     general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
+    plugins.add_option(general)
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
@@ -146,6 +148,7 @@ def add_options(made, shown=None):
 
 def read_options(arguments):
     """All arguments of a command line, and of the `Options` those that it names."""
+    plugins.load_named(arguments)
     made = parser()
     names = {entry.name for entry in fields(Options)}
     return made.parse_args(arguments), {name: value for name, value in made.given(arguments).items() if name in names}
@@ -179,7 +182,7 @@ def _resumed_options(parsed, given):
     if parsed.config is not None or parsed.overwrite or set(given) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
         raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
-    config = records.read_config(parsed.resume)
+    _, config = read_run(parsed.resume)
     before = records.read_options(parsed.resume, config)
     if 'encoder_lr' in given and (given['encoder_lr'] > 0) != (before.encoder_lr > 0):
         raise OptionError(f'--encoder-lr can not be 0 before --resume and more after it, or the other way round; the '

@@ -4,6 +4,7 @@ No sentence is cut or left out.
 """
 
 import threading
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,24 @@ BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to b
 TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs a padded token
 ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
 TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
+
+
+class RowShape(NamedTuple):
+    """Of a bucket's batches."""
+
+    length: int
+    rows: int
+
+
+def row_shapes(sizes, batch_size):
+    """Shapes for sentences of these sizes, shortest first."""
+    return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length)))
+            for length in bucket_lengths(sizes)]
+
+
+def cut_rows(shape, numbers):
+    """Batches (shape, sentence numbers) of as many sentences as there are rows; as `plan` takes it."""
+    return [(shape, numbers[first:first + shape.rows]) for first in range(0, len(numbers), shape.rows)]
 
 
 def bucket_lengths(lengths):

@@ -90,7 +90,8 @@ def replace_pair(path, draft, record):
     if former is not None:
         former = _belonging(former, checksum([path]))
     _write(name, record if former is None else {**former, _NEXT: record})
-    with files.whole(path) as place, files.faults_named(path):
+    # The name by itself might be that of the draft: of graph.mindir it is.
+    with files.whole(path, f'{os.fspath(draft)}.whole') as place, files.faults_named(path):
         os.replace(draft, place)
     if former is not None:
         _write(name, record)

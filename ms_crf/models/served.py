@@ -1,9 +1,50 @@
-"""The network as another program runs it: ids of a batch in, tags out."""
+"""The network as another program runs it: what it is given for a batch, tags out."""
+
+from typing import Any, Protocol
 
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.models.base import EMISSIONS, PATHS
+from ms_crf.models.labels import Tags
 
+import numpy as np
 from mindspore import nn
+
+
+class GraphInput(Protocol):
+    """What an exported graph is given, from sentences, and from the record beside it.
+
+    Attributes:
+        vocabulary: the tags.
+        rows, tokens: sentences and tokens of a batch at most, where the graph takes any number.
+        unit: what `sizes` counts, for messages.
+    """
+
+    vocabulary: Tags
+    rows: int
+    tokens: int
+    unit: str
+
+    def inputs(self, static: Any = None) -> dict:
+        """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
+
+        Args:
+            static: (batch, length), or None for any.
+        """
+
+    def tables(self) -> list:
+        """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly)."""
+
+    def to_json(self) -> dict:
+        """What another program needs to make inputs of sentences, and tags of what comes out."""
+
+    def encode(self, sentences: list) -> Any:
+        """Lists of tokens, none of them empty, as `arrays` takes them."""
+
+    def sizes(self, encoded: Any) -> np.ndarray:
+        """(sentences,) by which they are put into batches."""
+
+    def arrays(self, encoded: Any, numbers: np.ndarray, static: Any) -> dict:
+        """The inputs by name, of the sentences of these numbers."""
 
 
 class Served(CompilableMethods, nn.Cell):

@@ -12,21 +12,13 @@ from pathlib import Path
 
 from ms_crf.errors import CorpusError, brief
 from ms_crf.models.base import Kind, check_head, constraints_of
-from ms_crf.models.bucketing import plan
+from ms_crf.models.bucketing import cut_rows, plan, row_shapes
 from ms_crf.models.encoder.graph import PieceGraphInput, ServedPieces
 from ms_crf.models.encoder.network import EncodedTagger, PieceTagger
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.sizes import check_pieces
 from ms_crf.models.encoder.vectors import Reader
-from ms_crf.models.encoder.windows import (
-    Pieces,
-    Specials,
-    cut_rows,
-    piece_batch,
-    piece_shapes,
-    window_arrays,
-    windows_at_most,
-)
+from ms_crf.models.encoder.windows import Pieces, Specials, piece_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.labels import Tags, mostly_characters
 from ms_crf.nn.transformer import Encoder
@@ -64,7 +56,7 @@ class EncoderLearner:
             *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))
         watcher.say(f'{pieces / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
-        self._shapes = piece_shapes(self.encoded['train'].sizes, options.batch_size)
+        self._shapes = row_shapes(self.encoded['train'].sizes, options.batch_size)
         check_pieces(options, files.sizes, len(corpora.tags), self._shapes, pieces)
         self.checksum, self._weights = checksum(files.paths()), files.weights()
         self._reading = watcher.reading

@@ -10,7 +10,7 @@ def check_pieces(options, sizes, tags, shapes, pieces):
         options: `Options`.
         sizes: `Sizes` of the encoder.
         tags: how many there are.
-        shapes: `PieceShape` of the batches.
+        shapes: `RowShape` of the batches.
         pieces: how many there are in all files.
     """
     def count(changed):

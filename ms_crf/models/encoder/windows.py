@@ -3,7 +3,7 @@
 from itertools import chain
 from typing import NamedTuple
 
-from ms_crf.models.bucketing import ROOM, bucket_lengths, spread
+from ms_crf.models.bucketing import spread
 
 import numpy as np
 
@@ -36,13 +36,6 @@ class Specials(NamedTuple):
 
 def _words_of(tokenizer):
     yield from tokenizer.get_vocab()
-
-
-class PieceShape(NamedTuple):
-    """Of a bucket's batches."""
-
-    length: int                # pieces and words of a sentence
-    rows: int
 
 
 class Pieces:
@@ -255,14 +248,3 @@ def window_arrays(encoded, batch, numbers, windows, length):
     places = np.zeros(batch.pieces.shape, np.int32)
     places.T[batch.pieces.T >= 0] = place
     return ids, lengths, places
-
-
-def piece_shapes(sizes, batch_size):
-    """Shapes for sentences of these sizes, shortest first."""
-    return [PieceShape(length, max(1, min(batch_size, batch_size * ROOM // length)))
-            for length in bucket_lengths(sizes)]
-
-
-def cut_rows(shape, numbers):
-    """Batches (shape, sentence numbers) of as many sentences as there are rows; as `plan` takes it."""
-    return [(shape, numbers[first:first + shape.rows]) for first in range(0, len(numbers), shape.rows)]

@@ -1,0 +1,63 @@
+"""A kind of model of one's own: words and how they are written, a convolution over neighbours, and a CRF.
+
+    ms-crf train --plugin examples/own_model.py --model mine --save runs/mine
+    ms-crf infer --plugin examples/own_model.py --run runs/mine --text "Marta Kowalski works in Lisbon ."
+    ms-crf export --plugin examples/own_model.py --run runs/mine --output mine.mindir
+"""
+
+from ms_crf import CRF
+from ms_crf.crf.masks import clear_padding
+from ms_crf.models.base import register
+from ms_crf.models.features import FeatureKind, FeatureNetwork
+
+from mindspore import nn, ops
+
+SHAPES = 5      # of words: padding, small letters, a capital at the beginning, capitals only, others
+
+
+def shape_of(word):
+    return 1 if word.islower() else 2 if word.istitle() else 3 if word.isupper() else 4
+
+
+class Network(FeatureNetwork):
+    """Each word sees itself and its two neighbours."""
+
+    def __init__(self, words, num_tags, options, constraints):
+        super().__init__()
+        self.words, self.shapes = nn.Embedding(words, options.word_dim), nn.Embedding(SHAPES, 10)
+        self.widths = [options.word_dim + 10]
+        self.convolution = nn.Dense(3 * self.widths[0], options.hidden, activation='relu')
+        self.projection = nn.Dense(options.hidden, num_tags)
+        self.head = CRF(num_tags, reduction='mean', constraints=constraints)
+
+    def emissions_of(self, features, seq_length, keep=None):
+        vectors = ops.concat((self.words(features[:, :, 0]), self.shapes(features[:, :, 1])), 2)
+        vectors = clear_padding(vectors, seq_length)                   # (length, batch, widths[0])
+        if keep is not None:
+            vectors = vectors * keep[0]
+        nothing = ops.zeros_like(vectors[:1])
+        before = ops.concat((nothing, vectors[:-1]), 0)
+        after = ops.concat((vectors[1:], nothing), 0)
+        return self.projection(self.convolution(ops.concat((before, vectors, after), 2)))
+
+
+@register
+class Mine(FeatureKind):
+    """Two features of a token: its word, 1 if it is not known, and its shape."""
+
+    name = 'mine'
+    options = ('word_dim', 'hidden')
+    count = 2
+
+    @classmethod
+    def known(cls, sentences, options):
+        words = sorted({token.lower() for tokens in sentences for token in tokens})
+        return {word: number for number, word in enumerate(words, 2)}
+
+    @classmethod
+    def features(cls, tokens, known):
+        return [(known.get(token.lower(), 1), shape_of(token)) for token in tokens]
+
+    @classmethod
+    def network(cls, known, num_tags, options, constraints):
+        return Network(len(known) + 2, num_tags, options, constraints)

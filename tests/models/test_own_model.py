@@ -1,0 +1,84 @@
+"""A kind of model that is no part of the package: examples/own_model.py through all commands."""
+
+import json
+import subprocess
+import sys
+
+from ms_crf import Tagger
+from ms_crf.models.base import Kind, register
+
+import pytest
+
+from conftest import ROOT, files
+
+PLUGIN = ['--plugin', 'examples/own_model.py']
+SMALL = ['--model', 'mine', '--word-dim', '6', '--hidden', '8', '--batch-size', '4', '--learning-rate', '0.05',
+         '--device', 'CPU']
+
+
+def call(verb, *arguments, status=0):
+    result = subprocess.run([sys.executable, '-m', 'ms_crf', verb, *map(str, arguments)], cwd=ROOT, capture_output=True,
+                            text=True, timeout=300)
+    assert result.returncode == status, result.stderr
+    return result.stdout if status == 0 else result.stderr
+
+
+@pytest.fixture(scope='module')
+def run(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('own') / 'run'
+    call('train', *PLUGIN, *SMALL, *files(corpora), '--epochs', '4', '--save', folder)
+    return folder
+
+
+def test_trained_tagged_and_exported(run, corpora, tmp_path):
+    assert json.loads((run / 'scores.json').read_text())['test']['f1'] > 0.9
+    tagged = call('infer', *PLUGIN, '--run', run, '--input', corpora / 'test.tsv', '--format', 'json', '--nbest', 2)
+    first = json.loads(tagged.splitlines()[0])
+    assert len(first['alternatives']) == 2 and 0 < first['confidence'] <= 1
+    graph = tmp_path / 'graph.mindir'
+    call('export', *PLUGIN, '--run', run, '--output', graph, '--confidence')
+    both = [call('infer', *PLUGIN, *model, '--input', corpora / 'test.tsv', '--format', 'conll')
+            for model in (('--run', run), ('--mindir', graph))]
+    assert both[0] == both[1]
+    error = call('infer', '--run', run, '--text', 'a', status=2)
+    assert f'{run}/config.json: expected "model" to be bilstm or encoder or hmm, got \'mine\'; if it is a' in error
+    assert 'name its program with --plugin' in error and len(error.splitlines()) == 1
+
+
+def test_stopped_and_resumed_it_is_the_same_to_the_bit(run, corpora, tmp_path):
+    steady = ['--schedule', 'constant']
+    call('train', *PLUGIN, *SMALL, *files(corpora), *steady, '--epochs', '2', '--save', tmp_path / 'run')
+    call('train', *PLUGIN, '--resume', tmp_path / 'run', '--epochs', '3', '--device', 'CPU')
+    call('train', *PLUGIN, *SMALL, *files(corpora), *steady, '--epochs', '3', '--save', tmp_path / 'whole')
+    assert (tmp_path / 'run' / 'weights.ckpt').read_bytes() == (tmp_path / 'whole' / 'weights.ckpt').read_bytes()
+
+
+def test_a_program_registers_it_by_itself(run):
+    program = ('import sys; sys.path.insert(0, "examples"); import own_model; from ms_crf import Tagger; '
+               f'print(Tagger.load({str(run)!r}).tag([["of", "Xan", "Yor"]])[0].tags)')
+    result = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (result.returncode, result.stderr) == (0, '') and result.stdout == "['O', 'B-PER', 'I-PER']\n"
+    with pytest.raises(ValueError, match='"model" to be bilstm or encoder or hmm, got \'mine\''):
+        Tagger.load(run)
+
+
+@pytest.mark.parametrize('arguments,message', [
+    ([*SMALL[:2], '--plugin', 'nowhere.py'], "--plugin must be a Python file, got 'nowhere.py', which is none"),
+    ([*PLUGIN, *SMALL[:2], '--char', 'lstm'], '--char means nothing with --model mine; leave it away'),
+    (SMALL[:2], "argument --model: invalid choice: 'mine' (choose from bilstm, hmm); see --help"),
+    ([*SMALL[:2], '--plugin', '{broken}'], '--plugin: {broken}:2: ZeroDivisionError: division by zero'),
+    ([*SMALL[:2], '--plugin', '{unread}'], "--plugin: {unread}:1: SyntaxError: '(' was never closed")])
+def test_what_can_not_be(tmp_path, arguments, message):
+    names = {}
+    for name, text in (('broken', 'x = 1\nx / 0\n'), ('unread', 'x = (\n')):
+        (tmp_path / f'{name}.py').write_text(text)
+        names[name] = str(tmp_path / f'{name}.py')
+    error = call('train', *(argument.format(**names) for argument in arguments), '--save', tmp_path / 'run', status=2)
+    assert error.startswith(f'ms-crf train: {message.format(**names)}') and len(error.splitlines()) == 1
+
+
+def test_names_and_options_that_can_not_be_registered():
+    with pytest.raises(ValueError, match="Again.name must be a new one, got 'hmm', which is there already"):
+        register(type('Again', (Kind,), {'name': 'hmm'}))
+    with pytest.raises(ValueError, match="options of the model other must be those of train.py, got 'wings'"):
+        register(type('Other', (Kind,), {'name': 'other', 'options': ('wings',)}))
