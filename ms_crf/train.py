@@ -121,9 +121,10 @@ def parser():
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
-                              '--learning-rate and --encoder-lr, nothing else')
-    general.add_argument('--overwrite', action='store_true', help='replace the run that --save names, if there is one; '
-                         'it stays until the first epoch of the new one is saved')
+                              '--learning-rate and --encoder-lr, which the run keeps, nothing else')
+    general.add_argument('--overwrite', action='store_true',
+                         help='replace the run that --save names, if there is one; it stays until the first epoch of '
+                              'the new one is saved, which is in .NAME.new beside it until then')
     add_options(made)
     return made
 

@@ -160,8 +160,7 @@ def test_characters(infer_py, tmp_path):
     from test_tagger import TAGS, make_run
     folder = make_run(tmp_path / 'words', 'BMES', char='none')
     vocabulary = json.loads((folder / 'vocab.json').read_text())
-    (folder / 'vocab.json').write_text(json.dumps({**vocabulary, 'words': list('中文分词很好用的')}))
-    (folder / 'checksums.json').unlink()
+    records.write_json(folder / 'vocab.json', {**vocabulary, 'words': list('中文分词很好用的')})
     path = write(tmp_path, '中文 分词\n\n', 'in.txt')
     status, out, _ = infer_py('--run', folder, '--input', path, '--format', 'json')
     record = json.loads(out.splitlines()[0])

@@ -18,13 +18,19 @@ _KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'weights.tmp
 _RENAMES_OPEN = os.name != 'nt'                  # whether a folder may get another name while a file in it is open
 
 
+def new_beside(path):
+    """The folder of the training that is to take the place of a run."""
+    return _beside(_resolved(path), 'new')
+
+
 def _beside(path, ending):
     return path.with_name(f'.{path.name}.{ending}')
 
 
-def new_beside(path):
-    """The folder of the training that is to take the place of a run."""
-    return _beside(Path(path), 'new')
+def _resolved(path):
+    """The folder's own name: what a link, or a path that ends in dots, means."""
+    path = Path(path)
+    return Path(os.path.realpath(path)) if path.is_symlink() or path.name in ('', '..') else path
 
 
 def check_new(path):
@@ -71,11 +77,14 @@ class Place:
     def __init__(self, path, overwrite=False):
         self.path = self.folder = Path(path)
         self.former, self._locks = None, {}
-        self._real = Path(os.path.realpath(path))                # a link goes on to name the run
+        self._real = _resolved(path)             # a link goes on to name the run
         _put_back(self._real)
         if overwrite and self.path.exists():
             check_run(self.path)
             _check_parent(self.path, self._real.parent)
+            if os.path.ismount(self._real):
+                raise CorpusError(path, None, 'a file system is mounted there, which no other folder can take the '
+                                              'place of; choose another --save')
             self._lock(self.path)
             self.former = self.path
         else:
@@ -86,13 +95,13 @@ class Place:
         """The place of a run that is there; also of one that has not taken its place yet, by its hidden name."""
         made = cls.__new__(cls)
         made.path = made.folder = path = Path(path)
-        made.former, made._locks, made._real = None, {}, Path(os.path.realpath(path))
+        made.former, made._locks, made._real = None, {}, _resolved(path)
         _put_back(made._real)
         save = records.read_config(path)['options'].get('save')       # before a lock is made: it may be no run
         made._lock(path)
-        if isinstance(save, str) and Path(save).name and path.name == new_beside(save).name:
-            made.path = path.with_name(Path(save).name)
-            made._real = Path(os.path.realpath(made.path))
+        if isinstance(save, str) and Path(save).name and made._real.name == _beside(Path(save), 'new').name:
+            made.path = made._real.with_name(Path(save).name)
+            made._real = _resolved(made.path)
             if made.path.exists():
                 check_run(made.path)
                 made._lock(made.path)
