@@ -147,7 +147,7 @@ class Place:
         old = _beside(self._real, 'old')
         if not _RENAMES_OPEN:
             self.release()
-        with faults_named(self.path, f'the new run is in {self.folder}'):
+        with faults_named(self.path, '' if self.former is None else f'the new run is in {self.folder}'):
             if self.former is not None:
                 os.rename(self._real, old)
             try:

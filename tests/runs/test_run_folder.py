@@ -10,6 +10,14 @@ import sys
 from pathlib import Path
 
 from ms_crf import Tagger, infer, train
+from ms_crf import Tagger
+from ms_crf.runs import checksums
+from ms_crf import export
+from ms_crf import infer
+from ms_crf.runs import records
+from ms_crf.runs import lock
+from ms_crf.runs import place
+from ms_crf import train
 from ms_crf.errors import CorpusError
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import checksums, lock, place, records
@@ -62,6 +70,18 @@ def json_of(data):
         return json.loads(data)
     except ValueError:
         return None
+
+
+def test_every_command_refuses_damaged_weights(undisturbed, tmp_path, capsys):
+    shutil.copytree(undisturbed[0], tmp_path / 'run')
+    damaged = bytearray((tmp_path / 'run' / 'weights.ckpt').read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    (tmp_path / 'run' / 'weights.ckpt').write_bytes(damaged)
+    run, graph = str(tmp_path / 'run'), str(tmp_path / 'a.mindir')
+    for command, arguments in ((infer_command, ['--run', run, '--text', 'of']), (train_command, ['--resume', run]),
+                               (export, ['--run', run, '--output', graph])):
+        assert command.main([*arguments, '--device', 'CPU']) == 2
+        assert f'{run}/weights.ckpt: expected the file that train.py wrote, got an edited' in capsys.readouterr().err
 
 
 def test_tables_and_configurations_that_were_edited_are_noticed(hmm):
