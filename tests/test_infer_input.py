@@ -3,11 +3,17 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
+from pathlib import Path
 
 from ms_crf import infer, train
+from ms_crf.errors import CorpusError
+from ms_crf.models.encoder.pretrained import EncoderFiles
+from ms_crf.runs import records
 
 import pytest
 
@@ -185,6 +191,54 @@ def test_inputs_that_are_no_files(infer_py, run, name, message, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     write(tmp_path, '', 'file')
     assert infer_py('--run', run, '--input', name) == (2, '', f'infer.py: {name}: {message}\n')
+
+
+@pytest.fixture
+def nobody():
+    """A folder that everybody may enter, and a function that does something as a user without rights in it."""
+    def as_nobody(action):
+        root = os.geteuid() == 0                                 # who may read everything
+        if root:
+            os.seteuid(65534)
+        try:
+            return action()
+        finally:
+            if root:
+                os.seteuid(0)
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder), as_nobody
+
+
+@pytest.mark.skipif(not hasattr(os, 'seteuid'), reason='users are another matter there')
+@pytest.mark.parametrize('closed,named,arguments', [
+    ('runs/r/config.json', 'runs/r/config.json', []), ('runs/r/vocab.json', 'runs/r/vocab.json', []),
+    ('runs/r/tables.npz', 'runs/r/tables.npz', []), ('runs/r', 'runs/r/config.json', ['--run', 'runs/r']),
+    ('runs/r', 'runs/r', []), ('runs', 'runs', []), ('runs', 'runs/x.json', ['--mindir', 'runs/x.mindir']),
+    ('in.txt', 'in.txt', ['--input', 'in.txt']), ('runs', 'runs/in.txt', ['--input', 'runs/in.txt'])])
+def test_what_may_not_be_read_is_said_so(infer_py, run, nobody, monkeypatch, closed, named, arguments):
+    folder, as_nobody = nobody
+    monkeypatch.chdir(folder)
+    shutil.copytree(run, folder / 'runs' / 'r')
+    write(folder, 'on', 'in.txt')
+    os.chmod(folder / closed, 0)
+    text = [] if '--input' in arguments else ['--text', 'on']
+    status, out, errors = as_nobody(lambda: infer_py(*arguments, *text))
+    os.chmod(folder / closed, 0o755)
+    assert (status, out, errors) == (2, '', f'infer.py: {named}: can not be read: Permission denied\n')
+
+
+def test_tensors_that_may_not_be_read(nobody, capfd):
+    folder, as_nobody = nobody
+    for name in ('weights.ckpt', 'metrics.jsonl', 'config.json'):
+        write(folder, '', name)
+        os.chmod(folder / name, 0)
+    for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: records.read_metrics(folder),
+                 lambda: EncoderFiles(folder)):
+        with pytest.raises(CorpusError, match='can not be read: Permission denied'):
+            as_nobody(call)
+    assert capfd.readouterr() == ('', '')
 
 
 @pytest.mark.parametrize('end', ['\r', '\n', '\r\n'])

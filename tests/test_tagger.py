@@ -278,7 +278,8 @@ def other_bytes(data):
     ('config.json', b'{"options": {}, "format": 7}', 'another version of this program made it'),
     ('config.json', b'{"options": {"hidden": 5}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'hidden must be even'),
-    ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": "x"}', '"word_dim" to be from 1 to'),
+    ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": "x", "scheme": "BIO", '
+                    b'"found_scheme": "BIO"}', '"word_dim" to be from 1 to'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "X"}', '"scheme" to be'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 7, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'weights.ckpt: expected word_table of shape'),

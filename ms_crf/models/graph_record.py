@@ -135,6 +135,8 @@ def _kind_of(path):
     """'a file', 'a folder' or 'no file'; None if there is nothing."""
     try:
         mode = os.stat(path).st_mode
+    except PermissionError as error:
+        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
     except (OSError, ValueError):
         return None
     return 'a file' if stat.S_ISREG(mode) else 'a folder' if stat.S_ISDIR(mode) else 'what is no file'

@@ -14,14 +14,18 @@ lock            held by the training that writes to the folder
 How it is written to says `saving`, where it is made `place`.
 """
 
+import contextlib
+import os
 from pathlib import Path
 
 from ms_crf import files
 from ms_crf.runs import checksums
+from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import allowed_transitions
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.options import Options
 from ms_crf.runs.saving import NAMES, quiet, saving
+from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import PLAIN, SCHEMES
 
 import numpy as np
@@ -64,8 +68,22 @@ def newest(folder):
                if not path.parent.name.startswith('.')]          # of runs that have not taken their places yet
     weights.sort(key=lambda path: path.stat().st_mtime)
     if not weights:
+        _check_enterable(folder)
         raise CorpusError(folder, None, 'no run there yet; make one with: python train.py')
     return weights[-1].parent
+
+
+def _check_enterable(folder):
+    """Raises CorpusError if a folder, or one of those in it, may not be looked into."""
+    path = folder = Path(folder)
+    try:
+        for path in (folder, *map(folder.joinpath, sorted(os.listdir(folder)))):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.stat(path / CONFIG)
+    except PermissionError as error:
+        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+    except OSError:                              # it is not there
+        return
 
 
 def read_metrics(folder):
@@ -139,6 +157,7 @@ def check_tensors(path):
     """Raises CorpusError if the file is not there or damaged."""
     if not Path(path).is_file():
         raise CorpusError(path, None, 'no such file; expected a run that train.py has brought to the end of an epoch')
+    check_readable(path)                         # before MindSpore, which would log it
     checksums.check(path)
 
 

@@ -94,7 +94,9 @@ def _object(path):
         record = json.loads(path.read_text(encoding='utf-8'))
     except FileNotFoundError:
         raise CorpusError(path, None, 'no such file; expected that of a pretrained encoder') from None
-    except (ValueError, OSError, RecursionError) as error:
+    except OSError as error:
+        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+    except (ValueError, RecursionError) as error:
         raise CorpusError(path, None, f'expected JSON: {error}') from None
     if not isinstance(record, dict):
         raise CorpusError(path, None, f'expected a JSON object, got {type(record).__name__}')

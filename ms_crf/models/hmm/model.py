@@ -12,6 +12,7 @@ from ms_crf.models.hmm.symbols import Words
 from ms_crf.models.labels import Tags, check_strings, mostly_characters
 from ms_crf.runs import checksums, records
 from ms_crf.runs.saving import saving
+from ms_crf.text.readers import check_readable
 
 import numpy as np
 
@@ -121,6 +122,7 @@ def read_hmm(folder):
     path = Path(folder) / records.TABLES
     if not path.is_file():
         raise CorpusError(path, None, 'no such file; expected a run of --model hmm')
+    check_readable(path)
     checksums.check(path)
     try:
         with np.load(path, allow_pickle=False) as file:
