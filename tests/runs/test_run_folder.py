@@ -304,6 +304,23 @@ def test_a_run_takes_the_place_of_another_by_its_first_epoch(hmm, monkeypatch, r
     Place(hmm, True).release()
 
 
+def test_a_run_stays_where_it_was_if_the_new_one_can_not_take_its_place(hmm, monkeypatch):
+    before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
+        'config.json', 'vocab.json'))
+    place = Place(hmm, True)
+    folder = place.create(config, vocabulary)
+    real = os.rename
+
+    def refuse(source, target):
+        if source == folder:
+            raise OSError(errno.EIO, 'Input/output error')
+        real(source, target)
+    monkeypatch.setattr(os, 'rename', refuse)
+    with pytest.raises(CorpusError, match=r'Input/output error; the new run is in .*\.run\.new'):
+        place.take()
+    assert contents(hmm) == before and place.folder == folder
+
+
 def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
     link = tmp_path / 'newest'
     link.symlink_to(hmm)
