@@ -40,14 +40,11 @@ class Parser(argparse.ArgumentParser):
         return parsed, strange
 
     def _check_once(self, args):
-        """One of two files or texts would be left out; of other options the last one counts, as is usual."""
+        """One of two files or texts would be left out; of the options of a training the last one counts, as usual."""
         for action in self._actions:
-            if action.metavar in (FILE, DIR, TEXT):
-                pairs = [(arg.partition('='), after) for arg, after in zip(args, [*args[1:], ''])]
-                values = [value if equals else after for (name, equals, value), after in pairs
-                          if name in action.option_strings]
-                if sum(map(bool, values)) > 1:
-                    raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
+            one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
+            if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
+                raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
     def given(self, args):
         """Values by name of what a command line names; nothing of what it leaves at its default."""

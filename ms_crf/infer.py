@@ -17,7 +17,7 @@ from ms_crf.arguments import Parser
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
-from ms_crf.models.base import MOST_NBEST, read_run
+from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
 from ms_crf.runs.records import newest
 from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
 from ms_crf.text.dataset import Scores
@@ -189,6 +189,8 @@ class _Command:
             print(line)
 
     def _input_name(self):
+        if self.parsed.text is not None:
+            return '--text'
         return 'standard input' if self.name == '-' else self.name
 
     def _bar(self):
@@ -196,7 +198,13 @@ class _Command:
         return tqdm(unit='sentences', leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
 
     def _tag(self, items, write):
-        found = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
+        try:
+            found = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
+        except SentenceError as error:
+            if error.number:
+                self._tag(items[:error.number], write)
+            line = None if self.parsed.text is not None else items[error.number].line
+            raise CorpusError(self._input_name(), line, error.reason) from None
         if self.parsed.score:
             self._score(items, found)
         write(''.join(self.writer.lines(item, tagged) for item, tagged in zip(items, found)))

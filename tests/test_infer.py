@@ -156,6 +156,18 @@ def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, c
     assert both[0][0] == 0 and both[0] == both[1]
 
 
+def test_a_sentence_that_a_static_graph_does_not_take_is_named_by_its_line(infer_py, run, tmp_path, capsys):
+    graph = tmp_path / 'model.mindir'
+    assert export.main(['--run', run, '--output', str(graph), '--static', '2', '4']) == 0
+    capsys.readouterr()
+    path = write(tmp_path, 'on\n\nof Xan Yel\nto to to of Xan\non\n', 'in.txt')
+    status, out, errors = infer_py('--mindir', graph, '--input', path)
+    assert status == 2 and [PIECES.sub(r'\1', line) for line in out.splitlines()] == ['on', '', 'of Xan Yel']
+    reason = 'the graph takes sentences of up to 4 tokens, got one of 5; export one without --static, or with a greater'
+    assert errors == f'infer.py: {path}:4: {reason} length\n'
+    assert infer_py('--mindir', graph, '--text', 'a a a a a') == (2, '', f'infer.py: --text: {reason} length\n')
+
+
 def test_characters(infer_py, tmp_path):
     from test_tagger import TAGS, make_run
     folder = make_run(tmp_path / 'words', 'BMES', char='none')

@@ -105,7 +105,7 @@ def test_every_number_has_bounds():
     (['--char', 'ccn'], "argument --char: invalid choice: 'ccn' (choose from cnn, lstm, none); did you mean cnn?"),
     (['--device', 'cpu'], "argument --device: invalid choice: 'cpu' (choose from auto, CPU, GPU, Ascend); did you m"),
     (['--head', 'x' * 900], "argument --head: invalid choice: 'xxx"),
-    (['--train', 'a.tsv', '--train=b.tsv'], '--train is given twice, expected it once'),
+    (['--resume', 'a', '--resume=b'], '--resume is given twice, expected it once'),
     (['--train', 'mine.tsv'], '--train needs a --dev beside it'),
 ])
 def test_a_faulty_command_line(arguments, message):
