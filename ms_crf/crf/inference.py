@@ -4,7 +4,7 @@ Shapes: L length, B batch, K tags.
 """
 
 from ms_crf.crf import log_domain, masks, scaled
-from ms_crf.crf.scores import MISMATCH, largest_of, ones_like, price, smallest_of, sum_of, zeros_like
+from ms_crf.crf.scores import MISMATCH, largest_of, log, ones_like, price, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
@@ -39,7 +39,7 @@ def along_path(paths, emissions, lengths, transitions, start, end, usable):
     """
     lowered = emissions - largest_of(emissions)
     _, marginals, _, weights, reliable = scaled.forward_backward(lowered, lengths, transitions, start, end, usable)
-    onward = ops.log(ops.maximum(weights, SMALLEST_FLOAT))
+    onward = log(ops.maximum(weights, SMALLEST_FLOAT))
     if not reliable:
         _, marginals, _, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
     steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next

@@ -5,7 +5,7 @@ Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 b
 
 from ms_crf.crf import masks
 from ms_crf.crf.blocks import first_block, pad_time, put_block
-from ms_crf.crf.scores import largest_of, soften, sum_of
+from ms_crf.crf.scores import largest_of, log, soften, sum_of
 
 import mindspore as ms
 from mindspore import ops
@@ -33,7 +33,7 @@ def _block(arrived, emissions, step):
         peaks.append(peak)
         paths = (paths - peak).expand_dims(-2) + step            # (2, B, K, K), entry (j, i): from i to j
         largest = largest_of(paths)                              # (2, B, K, 1)
-        arrived = (ops.log(sum_of(ops.exp(paths - largest))) + largest).squeeze(-1)
+        arrived = (log(sum_of(ops.exp(paths - largest))) + largest).squeeze(-1)
     shape = emissions.shape
     return (arrived, ops.concat(history, 0).reshape(shape), ops.concat(peaks, 0).reshape(shape[:-1] + (1,)))
 
@@ -82,7 +82,7 @@ def forward_backward(emissions, lengths, transitions, start, end):
     total = sum_of(share)                                        # (L, B, 1)
     marginals = share * (live / total)
     followed = masks.continued(lengths, length).expand_dims(-1)     # a bool across a loop has no gradient
-    parts = ops.select(followed, soften(peaks), soften(largest) + ops.log(total))
+    parts = ops.select(followed, soften(peaks), soften(largest) + log(total))
     log_normalizer = (parts * live).sum(0)[:, 0]                 # (B,)
 
     # Expected counts of transitions, block by block: (C, B, K, K) at a time.

@@ -5,7 +5,7 @@ Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 b
 
 from ms_crf.crf import masks
 from ms_crf.crf.blocks import first_block, pad_time, put_block, split_length
-from ms_crf.crf.scores import LEAST, largest_of, ones_like, smallest_of, sum_of, zeros_like
+from ms_crf.crf.scores import LEAST, largest_of, log, ones_like, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
@@ -111,7 +111,7 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     scale = ops.Split(1, 2)(scales)[0].reshape(length // 2, 1, batch, 1)
     scale = ops.select(scale > 0.0, scale, ones_like(scale))
     scale = ops.concat((ones_like(scale), scale), 1).reshape(length, batch, 1)
-    logs = ((ops.log(ops.select(followed, scale, total)) + top) * live).sum(0)[:, 0]   # (B,)
+    logs = ((log(ops.select(followed, scale, total)) + top) * live).sum(0)[:, 0]   # (B,)
     log_normalizer = logs + top * ops.minimum(lengths, 1).astype(ms.float32)
 
     weight = live / total                                        # (L, B, 1)

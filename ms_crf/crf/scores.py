@@ -5,7 +5,7 @@ the operators used here, and `Stack` of two tensors ten times as long as `Concat
 """
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 
 FORBIDDEN = -2.0 ** 100   # a step that constraints forbid: outweighs any sum of real scores, and powers of
 MISMATCH = -2.0 ** 120    # two add up without rounding; a tag other than the known one: outweighs many such steps
@@ -15,6 +15,8 @@ LEAST = -2.0 ** 80        # a caller's score below it forbids: sums of 2**19 oth
 # As operators: the compiler of MindSpore 2.10 may lose the functions of these names, which are written in
 # Python, inside a cell that has its own `bprop`.
 zeros_like, ones_like = ops.ZerosLike(), ops.OnesLike()
+
+_ONE, _multiplied_log = Tensor(1.0, ms.float32), ops.Xlogy()
 
 
 def forbid(scores):
@@ -34,6 +36,15 @@ def soften(scores):
     """Sums of scores in which each forbidden step costs VIOLATION; what it hid by rounding stays out."""
     steps = ops.round(scores / FORBIDDEN)
     return ops.select(scores < FORBIDDEN / 2, -VIOLATION * steps, scores)
+
+
+def log(values):
+    """Natural logarithm.
+
+    `ops.log` on CPU is off by up to 2e-5 relative, and rounds the last one to three numbers of each thread's part in
+    another way than the rest, while MindSpore tries at a graph's first calls which division into parts is fastest.
+    """
+    return _multiplied_log(_ONE, values)
 
 
 def largest_of(values):

@@ -240,3 +240,24 @@ def test_confident_models(spread):
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
     close(crf(emissions, tags, lengths), case.losses())
     close(crf.marginals(emissions, lengths), case.by_position(lambda b, row: row.marginals()))
+
+
+@pytest.mark.parametrize('batch,unknown', [(6, 0.0), (10, 0.3)])
+def test_calls_repeat_to_the_bit(batch, unknown):
+    """MindSpore divides a graph's work among threads in other ways at its sixth to fifteenth call, to learn."""
+    case = Case(0, 5, batch, 3, unknown=unknown)
+    crf = make_crf(case)
+    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    weights = parameters(crf)
+
+    def everything(emissions, tags, lengths):
+        loss, (by_emissions, by_scores) = ms.value_and_grad(crf, 0, weights)(emissions, tags, lengths)
+        paths, score = crf.decode(emissions, lengths)
+        chosen, given_before = crf.along(emissions, paths, lengths)
+        return (loss, by_emissions, *by_scores, score, chosen, given_before, crf.normalizer(emissions, lengths),
+                crf.log_prob(emissions, tags, lengths), crf.marginals(emissions, lengths))
+
+    graph = ms.jit(everything)
+    found = [[result.asnumpy().tobytes() for result in graph(emissions, tags, lengths)] for _ in range(32)]
+    for results in found[1:]:
+        assert results == found[0]
