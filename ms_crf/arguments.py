@@ -1,8 +1,11 @@
 """Command lines whose faults are one line, as all others are."""
 
 import argparse
+import importlib.util
 import json
+import os
 import sys
+import traceback
 
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.options import DIR, FILE, check_path
@@ -121,3 +124,49 @@ def read_option_file(path):
         raise
     except ValueError:
         raise OptionError(f'{path}: expected numbers of a few digits, got one of thousands') from None
+
+
+PLUGIN = '--plugin'
+_PLUGIN_HELP = 'Python file that registers kinds of model of your own, see docs/adding_a_model.md; it is run'
+
+
+def add_plugin(group):
+    """Adds the option to a parser, or to a group of it."""
+    group.add_argument(PLUGIN, metavar='FILE', help=_PLUGIN_HELP)
+
+
+def load_plugin(arguments):
+    """Runs the program that a command line names, before the command line is read: it may add choices of --model.
+
+    Args:
+        arguments: strings.
+
+    Raises:
+        OptionError: the program is not there, or fails.
+    """
+    pairs = [(argument.partition('='), after) for argument, after in zip(arguments, [*arguments[1:], ''])]
+    for (name, equals, value), after in pairs:
+        if name == PLUGIN:
+            _load(value if equals else after)
+
+
+def _load(path):
+    if not os.path.isfile(path):
+        raise OptionError(f'{PLUGIN} must be a Python file, got {path!r}, which is none')
+    # Its functions are compiled for graphs, for which MindSpore looks up the module.
+    name = f'ms_crf_plugin_{os.path.basename(path).partition(".")[0]}'
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise OptionError(f'{PLUGIN} must be a Python file whose name ends in .py, got {path!r}')
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:                   # whatever it raises is a fault of that program
+        del sys.modules[name]
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
+        line = getattr(error, 'lineno', None) if isinstance(error, SyntaxError) else lines[-1] if lines else None
+        place = f'{path}:{line}' if line else path
+        raise OptionError(f'{PLUGIN}: {place}: {type(error).__name__}: {error}') from None

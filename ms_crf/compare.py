@@ -18,8 +18,8 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
-from ms_crf import files, plugins
-from ms_crf.arguments import Parser, read_option_file
+from ms_crf import files
+from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.models.base import kind_of
@@ -47,7 +47,7 @@ def parser():
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
     made.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: %(default)s)')
-    plugins.add_option(made)
+    add_plugin(made)
     made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
     return made
@@ -257,7 +257,7 @@ def _main(arguments):
     for name in CHOSEN:
         if any(text.split('=')[0] == f'--{name}' for text in arguments):
             raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
-    plugins.load_named(arguments)
+    load_plugin(arguments)
     made = parser()
     parsed, given = made.parse_args(arguments), made.given(arguments)
     models = _models(parsed.models)

@@ -9,8 +9,7 @@ if __name__ == '__main__':       # before anything that takes long to import: fr
 
 from pathlib import Path
 
-from ms_crf import plugins
-from ms_crf.arguments import Parser
+from ms_crf.arguments import Parser, add_plugin, load_plugin
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
@@ -32,7 +31,7 @@ def parser():
                       help='stop at score and history, for programs that call post_decode')
     made.add_argument('--static', nargs=2, type=int, metavar=('B', 'L'),
                       help='only for batches of B sentences, padded to L tokens')
-    plugins.add_option(made)
+    add_plugin(made)
     made.add_argument('--device', choices=NAMES, default='auto', help='where to compile (default: %(default)s)')
     return made
 
@@ -43,7 +42,7 @@ def main(arguments=None):
 
 
 def _export(arguments):
-    plugins.load_named(arguments)
+    load_plugin(arguments)
     parsed = parser().parse_args(arguments)
     path = Path(parsed.output)
     if path.suffix != '.mindir':

@@ -12,8 +12,7 @@ import contextlib
 import os
 import shutil
 
-from ms_crf import plugins
-from ms_crf.arguments import Parser
+from ms_crf.arguments import Parser, add_plugin, load_plugin
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
@@ -50,7 +49,7 @@ def parser():
     group = made.add_argument_group('Model')
     group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
     group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
-    plugins.add_option(group)
+    add_plugin(group)
     group.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: auto)')
     group = made.add_argument_group('Input')
     group.add_argument('--text', metavar='TEXT', help='one sentence')
@@ -277,7 +276,7 @@ def main(arguments=None):
 
 
 def _infer(arguments):
-    plugins.load_named(arguments)
+    load_plugin(arguments)
     made = parser()
     parsed, given = made.parse_args(arguments), made.given(arguments)
     # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.

@@ -13,13 +13,12 @@ import shutil
 import time
 from dataclasses import fields
 
-from ms_crf import plugins
-from ms_crf.arguments import Parser, read_option_file
+from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.options import Options, dashed
-from ms_crf.training.events import NotFinite, Stopped
+from ms_crf.training.begin import NotFinite, Stopped
 
 from tqdm import tqdm
 
@@ -117,7 +116,7 @@ def parser():
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
     general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
-    plugins.add_option(general)
+    add_plugin(general)
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
@@ -149,7 +148,7 @@ def add_options(made, shown=None):
 
 def read_options(arguments):
     """All arguments of a command line, and of the `Options` those that it names."""
-    plugins.load_named(arguments)
+    load_plugin(arguments)
     made = parser()
     names = {entry.name for entry in fields(Options)}
     return made.parse_args(arguments), {name: value for name, value in made.given(arguments).items() if name in names}

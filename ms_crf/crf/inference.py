@@ -3,8 +3,8 @@
 Shapes: L length, B batch, K tags.
 """
 
-from ms_crf.crf import log_domain, masks, scaled
-from ms_crf.crf.scores import MISMATCH, largest_of, log, ones_like, price, smallest_of, sum_of, zeros_like
+from ms_crf.crf import log_domain, scaled, tensors
+from ms_crf.crf.tensors import MISMATCH, largest_of, log, ones_like, price, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import ops
@@ -27,7 +27,7 @@ def posteriors(emissions, lengths, transitions, start, end, usable):
         lowered, lengths, transitions, start, end, usable)
     if not reliable:
         log_normalizer, marginals, pairs, _ = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-    return log_normalizer + price(peaks).sum(0)[:, 0], marginals, pairs
+    return log_normalizer + price(peaks).sum(0).squeeze(-1), marginals, pairs
 
 
 def along_path(paths, emissions, lengths, transitions, start, end, usable):
@@ -45,7 +45,7 @@ def along_path(paths, emissions, lengths, transitions, start, end, usable):
     steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next
     first = ops.broadcast_to(start, emissions[:1].shape)
     steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
-    given_before = masks.clear_padding(ops.softmax(steps + onward, 2), lengths)
+    given_before = tensors.clear_padding(ops.softmax(steps + onward, 2), lengths)
     return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), given_before
 
 
@@ -60,7 +60,7 @@ def count_transitions(tags, lengths, num_tags):
     following = tags                                             # (L, B)
     if length > 1:
         following = ops.concat((tags[1:], tags[:1]), 0)
-    counted = ops.logical_and(masks.continued(lengths, length), ops.minimum(tags, following) >= 0)
+    counted = ops.logical_and(tensors.continued(lengths, length), ops.minimum(tags, following) >= 0)
     rows = ops.arange(batch).astype(ms.int32) * num_tags * num_tags
     nowhere = batch * num_tags * num_tags
     places = ops.select(counted, rows + tags * num_tags + following, nowhere * ones_like(tags))
@@ -78,8 +78,9 @@ def path_score(emissions, lengths, marked, counts, transitions, start, end):
         transitions, start, end: (K, K), (K,), (K,).
     """
     batch = emissions.shape[1]
-    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be -inf
-    at_tags = on_path.sum(0) + marked[:1].squeeze(0) * start + masks.at_last(marked, lengths) * end   # (B, K)
+    emissions, transitions, start, end = price(emissions), price(transitions), price(start), price(end)
+    on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be nan
+    at_tags = on_path.sum(0) + marked[:1].squeeze(0) * start + tensors.at_last(marked, lengths) * end   # (B, K)
     between = counts.reshape(batch, -1) * transitions.reshape(-1)
     return sum_of(ops.concat((at_tags, between), 1))[:, 0]
 
@@ -100,7 +101,7 @@ def losses(emissions, tags, lengths, transitions, start, end, usable):
     emissions = emissions - largest_of(emissions)                # from both terms alike: less to round
     every, marginals, pairs, _, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
 
-    live = masks.real(lengths, length)                           # (L, B)
+    live = tensors.real(lengths, length)                           # (L, B)
     real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
     lowest, impossible = smallest_of(real_tags), largest_of(real_tags) >= num_tags       # scalar, (1,)
     tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
@@ -113,7 +114,7 @@ def losses(emissions, tags, lengths, transitions, start, end, usable):
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
         free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
         restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
-        stacked = ops.concat((emissions, masks.clear_padding(restricted, lengths)), 1)
+        stacked = ops.concat((emissions, tensors.clear_padding(restricted, lengths)), 1)
         value, by_tag, by_step, _ = log_domain.forward_backward(
             stacked, ops.concat((lengths, lengths), 0), transitions, start, end)
         every, marginals, pairs = value[:batch], by_tag[:, :batch], by_step[:batch]

@@ -1,7 +1,6 @@
 """Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
 
-from ms_crf.crf.masks import nan_where
-from ms_crf.crf.scores import forbid
+from ms_crf.crf.tensors import forbid, nan_where, ones_like
 from ms_crf.crf.validation import check_batch, check_emissions, check_lengths, check_shapes, check_types
 
 import mindspore as ms
@@ -70,7 +69,7 @@ def in_range(integers, least, most):
         wide = integers.astype(ms.int64)
     elif kind == ms.uint64:
         wide = integers.astype(ms.int64)                         # beyond 2**63 it becomes negative
-        wide = ops.masked_fill(wide, wide < 0, 2 ** 62)
+        wide = ops.select(wide < 0, most * ones_like(wide), wide)
     else:
         wide = integers.astype(ms.int32)
     return ops.minimum(ops.maximum(wide, least), most).astype(ms.int32)

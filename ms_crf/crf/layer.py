@@ -1,17 +1,23 @@
 """The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
 
-from ms_crf.crf import any_length
-from ms_crf.crf.blocks import is_fixed
 from ms_crf.crf.constraints import check_constraints, usable_tags
 from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.crf.inference import along_path, posteriors
 from ms_crf.crf.inputs import check_values, prepare, prepare_tags
-from ms_crf.crf.masks import clear_padding, nan_in_rows, nan_in_scores, reduce_losses
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.nbest import best_paths
-from ms_crf.crf.scores import FORBIDDEN, forbid, ones_like
+from ms_crf.crf.tensors import (
+    FORBIDDEN,
+    clear_padding,
+    forbid,
+    is_fixed,
+    nan_in_rows,
+    nan_in_scores,
+    ones_like,
+    reduce_losses,
+)
 from ms_crf.crf.validation import check_batch_first, check_flag, check_num_tags, check_reduction
-from ms_crf.crf.viterbi import best_path, viterbi
+from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi, viterbi_any_length
 
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
@@ -26,10 +32,10 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
     of real positions of each row: 0 to length, None for full rows. Rows of length 0 cost nothing.
     All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
-    Emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0. nan and
-    +inf give nan, in all that is said of their row but its best paths, which are some paths then; on padding
-    they don't matter. So does a length that is below 0 or above the padded length: the row is computed as if
-    it had 0 or all positions, and its loss, scores and posteriors are nan.
+    Emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
+    nan and +inf in emissions make all nan that is said of their row but its best paths, which are some paths
+    then; on padding they don't matter. So does a length below 0 or above the padded length: the paths are
+    those of 0 or all positions. nan and +inf in parameters do so for all rows that they have a part in.
 
     Args:
         num_tags: number of tags.
@@ -103,7 +109,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             if is_fixed(emissions):
                 scores, history = viterbi(emissions, lengths, transitions, start, end)
             else:
-                scores, history = any_length.viterbi(emissions, lengths, transitions, start, end)
+                scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
                 history = history[:emissions.shape[0] - 1]
             return scores + void.expand_dims(-1), history
         losses, lengths = self._losses(emissions, tags, seq_length)
@@ -122,8 +128,8 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             scores, history = viterbi(emissions, lengths, transitions, start, end)
             paths, score = best_path(scores, history, lengths)
         else:
-            scores, history = any_length.viterbi(emissions, lengths, transitions, start, end)
-            paths, score = any_length.best_path(scores, history, lengths, emissions.shape[0])
+            scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
+            paths, score = best_path_any_length(scores, history, lengths, emissions.shape[0])
         return ops.transpose(paths, (1, 0)), score + void
 
     def nbest(self, emissions, n, seq_length=None):
@@ -168,6 +174,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         transitions, start, end = self._scores()
         paths = ops.transpose(paths, (1, 0))
         chosen, given_before = along_path(paths, emissions, lengths, transitions, start, end, self.usable)
+        void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
         chosen, given_before = chosen + void, given_before + void.expand_dims(-1)
         return ops.transpose(chosen, (1, 0)), ops.transpose(given_before, (1, 0, 2))
 

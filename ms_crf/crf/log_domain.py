@@ -3,9 +3,8 @@
 Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
 """
 
-from ms_crf.crf import masks
-from ms_crf.crf.blocks import first_block, pad_time, put_block
-from ms_crf.crf.scores import largest_of, log, soften, sum_of
+from ms_crf.crf import tensors
+from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, put_block, soften, sum_of
 
 import mindspore as ms
 from mindspore import ops
@@ -54,7 +53,7 @@ def forward_backward(emissions, lengths, transitions, start, end):
     blocks = (given_length + STEPS - 1) // STEPS
     length = blocks * STEPS
     emissions = pad_time(emissions, length)
-    live = masks.real(lengths, length).astype(ms.float32).expand_dims(-1)    # (L, B, 1)
+    live = tensors.real(lengths, length).astype(ms.float32).expand_dims(-1)    # (L, B, 1)
     span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
     reverse = ops.ReverseSequence(0, 1)
     size = (blocks, STEPS, 2, batch)
@@ -81,9 +80,9 @@ def forward_backward(emissions, lengths, transitions, start, end):
     share = ops.exp(joint - largest)
     total = sum_of(share)                                        # (L, B, 1)
     marginals = share * (live / total)
-    followed = masks.continued(lengths, length).expand_dims(-1)     # a bool across a loop has no gradient
+    followed = tensors.continued(lengths, length).expand_dims(-1)     # a bool across a loop has no gradient
     parts = ops.select(followed, soften(peaks), soften(largest) + log(total))
-    log_normalizer = (parts * live).sum(0)[:, 0]                 # (B,)
+    log_normalizer = (parts * live).sum(0).squeeze(-1)                 # (B,)
 
     # Expected counts of transitions, block by block: (C, B, K, K) at a time.
     left = (forward - peaks).reshape(blocks, STEPS, batch, num_tags)

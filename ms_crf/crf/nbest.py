@@ -3,9 +3,8 @@
 Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
 """
 
-from ms_crf.crf import masks
-from ms_crf.crf.blocks import first_block, pad_time, put_block
-from ms_crf.crf.scores import FORBIDDEN, MISMATCH, largest_of, ones_like, zeros_like
+from ms_crf.crf import tensors
+from ms_crf.crf.tensors import FORBIDDEN, MISMATCH, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
 from ms_crf.crf.validation import check_n, check_shape_is_known
 from ms_crf.crf.viterbi import walk_back
 
@@ -81,7 +80,7 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     """
     wanted = _check(n, emissions.shape)
     length, batch, num_tags = emissions.shape
-    void, worthless = masks.nan_in_rows(emissions, lengths), masks.nan_in_scores(transitions, start, end)
+    void, worthless = tensors.nan_in_rows(emissions, lengths), tensors.nan_in_scores(transitions, start, end)
     # Sorting promises nothing of nan: where there is one, other numbers are sorted.
     emissions = ops.masked_fill(emissions, ops.not_equal(void, void).reshape(1, batch, 1), 0.0)
     faulty = ops.not_equal(worthless, worthless)
@@ -103,7 +102,7 @@ def best_paths(emissions, lengths, transitions, start, end, n):
         blocks = (length - 1 + size - 1) // size
         lowered = pad_time(lowered[1:], blocks * size).reshape(blocks, size, batch, num_tags)
         # In float32: the compiler can't add up gradients of bools, not even zeros.
-        following = masks.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
+        following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
         steps = transitions.expand_dims(1)                       # (K, 1, K)
         steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
         history = ops.zeros((blocks, size, batch, states), ms.int64)
@@ -136,7 +135,7 @@ def best_paths(emissions, lengths, transitions, start, end, n):
     present = ops.stop_gradient(ops.select(empty, first, allowed))
     scores = ops.select(present, scores, LOWEST * ones_like(scores))
     paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
-    kept = ops.logical_and(masks.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
+    kept = ops.logical_and(tensors.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
     paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
     paths = ops.transpose(paths, (1, 2, 0))                      # (B, n, L)
     if wanted > n:

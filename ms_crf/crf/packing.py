@@ -4,8 +4,8 @@ Shapes: L length, B batch, K tags. Packed are (2 + L + K, B, K): the value (the 
 end scores, emissions (L rows) and transitions (K rows), each row of the batch for itself.
 """
 
-from ms_crf.crf import log_domain, masks
-from ms_crf.crf.scores import MISMATCH, largest_of, ones_like, zeros_like
+from ms_crf.crf import log_domain, tensors
+from ms_crf.crf.tensors import MISMATCH, largest_of, ones_like, zeros_like
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -18,7 +18,7 @@ def pack(value, by_emissions, by_transitions, lengths):
     """(B,), (L, B, K), (B, K, K) and the gradient for the end scores as rows (2 + L + K, B, K)."""
     _, batch, num_tags = by_emissions.shape
     value = ops.broadcast_to(value.reshape(1, batch, 1), (1, batch, num_tags))
-    by_end = masks.at_last(by_emissions, lengths).expand_dims(0)
+    by_end = tensors.at_last(by_emissions, lengths).expand_dims(0)
     return ops.concat((value, by_end, by_emissions, by_transitions.reshape(num_tags, batch, num_tags)), 0)
 
 
@@ -39,13 +39,13 @@ def pair(factors, emissions, tags, lengths, transitions, start, end):
     total = (pack(nothing, marginals, pairs, lengths) * factors).sum()
     if tags is not None:
         length, _, num_tags = emissions.shape
-        live = masks.real(lengths, length).astype(ms.float32)                # (L, B)
+        live = tensors.real(lengths, length).astype(ms.float32)                # (L, B)
         unknown = live * (tags < 0).astype(ms.float32)
         if largest_of(unknown.reshape(-1)) > 0.0:
             # The paths through the known tags, as in `losses`.
             free = ops.maximum(unknown.expand_dims(-1), _mark(tags, num_tags, _ONE, _ZERO))  # (L, B, K)
             restricted = ops.select(free > 0.0, emissions, MISMATCH * ones_like(emissions))
             _, marginals, pairs, _ = log_domain.forward_backward(
-                masks.clear_padding(restricted, lengths), lengths, transitions, start, end)
+                tensors.clear_padding(restricted, lengths), lengths, transitions, start, end)
             total = total - (pack(nothing, marginals, pairs, lengths) * factors).sum()
     return total

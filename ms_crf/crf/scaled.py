@@ -3,9 +3,20 @@
 Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
 """
 
-from ms_crf.crf import masks
-from ms_crf.crf.blocks import first_block, pad_time, put_block, split_length
-from ms_crf.crf.scores import LEAST, largest_of, log, ones_like, smallest_of, sum_of, zeros_like
+from ms_crf.crf import tensors
+from ms_crf.crf.tensors import (
+    LEAST,
+    first_block,
+    largest_of,
+    log,
+    ones_like,
+    pad_time,
+    put_block,
+    smallest_of,
+    split_length,
+    sum_of,
+    zeros_like,
+)
 
 import mindspore as ms
 from mindspore import ops
@@ -83,9 +94,9 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     blocks, size = split_length(given_length)
     length = blocks * size
     emissions = pad_time(emissions, length)
-    real = masks.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
+    real = tensors.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
     live = real.astype(ms.float32)
-    followed = masks.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
+    followed = tensors.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
     span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
     reverse = ops.ReverseSequence(0, 1)
 
@@ -111,7 +122,7 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     scale = ops.Split(1, 2)(scales)[0].reshape(length // 2, 1, batch, 1)
     scale = ops.select(scale > 0.0, scale, ones_like(scale))
     scale = ops.concat((ones_like(scale), scale), 1).reshape(length, batch, 1)
-    logs = ((log(ops.select(followed, scale, total)) + top) * live).sum(0)[:, 0]   # (B,)
+    logs = ((log(ops.select(followed, scale, total)) + top) * live).sum(0).squeeze(-1)   # (B,)
     log_normalizer = logs + top * ops.minimum(lengths, 1).astype(ms.float32)
 
     weight = live / total                                        # (L, B, 1)
@@ -128,5 +139,5 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
         arriving = ops.select(usable, arriving, ones_like(arriving))
     found = ops.select(real, found, ones_like(found))
     reliable = ops.minimum(smallest_of(arriving), smallest_of(found)) >= SMALLEST
-    reliable = ops.logical_and(reliable, top[0] > LEAST)         # else everything is forbidden, and all alike
+    reliable = ops.logical_and(reliable, top.reshape(()) > LEAST)         # else everything is forbidden, and all alike
     return log_normalizer, marginals[:given_length], pairs, onward[:given_length], reliable

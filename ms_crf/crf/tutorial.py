@@ -5,12 +5,12 @@ holes is refused in PyNative mode; a graph can't look at it, and answers nan for
 meaning that they have in `CRF`.
 """
 
-from ms_crf.crf import masks
+from ms_crf.crf import tensors
 from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import in_float32
-from ms_crf.crf.scores import forbid, ones_like
+from ms_crf.crf.tensors import forbid, ones_like
 from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import viterbi
 
@@ -51,7 +51,7 @@ def sequence_mask(seq_length, max_length, batch_first=False):
     """
     kind, shape = describe('seq_length', seq_length)
     _check_lengths(kind, shape, max_length)
-    mask = masks.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
+    mask = tensors.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
     if batch_first:
         mask = ops.transpose(mask, (1, 0))
     return mask
@@ -63,8 +63,8 @@ def _from_mask(emissions, mask):
         _check_mask_values(mask)
     mask = mask.astype(ms.bool_)
     lengths = mask.astype(ms.int32).sum(0).astype(ms.int32)
-    holes = masks.nan_where(ops.not_equal(mask, masks.real(lengths, mask.shape[0]))).sum(0)
-    return masks.clear_padding(forbid(emissions.astype(ms.float32)), lengths), lengths, holes
+    holes = tensors.nan_where(ops.not_equal(mask, tensors.real(lengths, mask.shape[0]))).sum(0)
+    return tensors.clear_padding(forbid(emissions.astype(ms.float32)), lengths), lengths, holes
 
 
 def _describe_scores(trans, start_trans, end_trans):
@@ -99,9 +99,9 @@ def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans
             describe('mask', mask), *_describe_scores(trans, start_trans, end_trans)))
     num_tags = emissions.shape[-1]
     emissions, lengths, void = _from_mask(emissions, mask)
-    tags, live = in_range(tags, -1, num_tags), masks.real(lengths, tags.shape[0])
+    tags, live = in_range(tags, -1, num_tags), tensors.real(lengths, tags.shape[0])
     impossible = ops.logical_and(live, ops.logical_or(tags < 0, tags >= num_tags))
-    void = void + masks.nan_where(impossible).sum(0)
+    void = void + tensors.nan_where(impossible).sum(0)
     tags = ops.select(ops.logical_and(live, ops.logical_not(impossible)), tags, -ones_like(tags))
     marked = mark_tags(tags, num_tags)                       # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
@@ -132,6 +132,6 @@ def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
     trans, start_trans, end_trans = _in_float32(trans, start_trans, end_trans)
-    void = void + masks.nan_in_rows(emissions, lengths) + masks.nan_in_scores(trans, start_trans, end_trans)
+    void = void + tensors.nan_in_rows(emissions, lengths) + tensors.nan_in_scores(trans, start_trans, end_trans)
     score, history = viterbi(emissions, lengths, trans, start_trans, end_trans)
     return score + void.expand_dims(-1), history

@@ -1,10 +1,9 @@
 """A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
 
 from ms_crf.crf.inputs import in_range, prepare, prepare_tags
-from ms_crf.crf.masks import clear_padding, nan_in_rows, nan_where, real, reduce_losses
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.nbest import best_paths
-from ms_crf.crf.scores import price, zeros_like
+from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
 
 import mindspore as ms
@@ -74,14 +73,16 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
     def along(self, emissions, paths, seq_length=None):
         """What is known of given paths, as `CRF.along`; here a tag does not depend on the one before it."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        marginals = marginals + (void + nan_in_rows(emissions, lengths)).expand_dims(-1)
         marginals = ops.transpose(marginals, (1, 0, 2))                             # (B, L, K)
         return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
 
     def marginals(self, emissions, seq_length=None):
         """Probability of each tag at each position, in the layout of emissions, 0 on padding."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
+        marginals = marginals + (void + nan_in_rows(emissions, lengths)).expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals

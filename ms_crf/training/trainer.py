@@ -12,11 +12,10 @@ from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import score_in
 from ms_crf.text.metrics import as_record, table
 from ms_crf.text.schemes import PLAIN
+from ms_crf.training.begin import NotFinite, Stopped
 from ms_crf.training.best import Best
-from ms_crf.training.events import NotFinite, Stopped
-from ms_crf.training.loss_scale import LossScale
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
-from ms_crf.training.schedules import FEW_STEPS, course_of, dropout, rate_at
+from ms_crf.training.schedules import FEW_STEPS, LossScale, course_of, dropout, rate_at
 from ms_crf.training.step import make_average
 
 import mindspore as ms

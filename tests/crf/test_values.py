@@ -17,6 +17,7 @@ from ms_crf.nn.softmax import Softmax
 import mindspore as ms
 import numpy as np
 import pytest
+from mindspore import ops
 from test_any_length import Everything, exported
 from test_crf import functions
 
@@ -205,7 +206,7 @@ def test_post_decode_refuses_a_length_that_can_not_be():
 
 
 @pytest.mark.parametrize('value', [NAN, INF])
-@pytest.mark.parametrize('length,batch', [(1, 3), (5, 4), (5, 160), (70, 4), (140, 160)])    # each way of finding paths
+@pytest.mark.parametrize('length,batch', [(1, 3), (5, 4), (5, 160), (140, 160)])     # each way of finding paths
 def test_nan_in_one_emission_is_seen(length, batch, value, compiled):
     """In its row's scores, wherever it stands; paths are valid, the other rows are as they were."""
     rng = np.random.default_rng(0)
@@ -218,7 +219,9 @@ def test_nan_in_one_emission_is_seen(length, batch, value, compiled):
         paths, best = crf.decode(emissions, length_tensor)
         several, scores = crf.nbest(emissions, 2, length_tensor)
         score, _ = crf(emissions, seq_length=length_tensor)
-        return paths, several, best, scores, score, crf.normalizer(emissions, length_tensor)
+        chosen, given_before = crf.along(emissions, paths, length_tensor)
+        return (paths, several, best, scores, score, crf.normalizer(emissions, length_tensor), chosen, given_before,
+                ops.transpose(crf.marginals(emissions, length_tensor), (1, 0, 2)))
 
     run = compiled(everything)
     clean = [found.asnumpy() for found in run(float_tensor(emissions))]
@@ -259,7 +262,8 @@ def test_nan_in_an_emission_of_the_softmax_head_is_seen(value, compiled):
 
     def everything(emissions):
         return (head.decode(emissions, lengths)[1], head.nbest(emissions, 2, lengths)[1][:, 0],
-                head(emissions, tags, lengths), head.normalizer(emissions, lengths))
+                head(emissions, tags, lengths), head.normalizer(emissions, lengths),
+                head.marginals(emissions, lengths).sum((0, 2)))
 
     for found in compiled(everything)(float_tensor(emissions)):
         assert is_nan(found) == [True, False, False]

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 
 from ms_crf.models.encoder.graph import PieceGraphInput
 from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
-from ms_crf.models.encoder.network import PieceTagger
+from ms_crf.models.encoder.network import PieceTagger, pool_words
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Pieces, pack, piece_batch, window_arrays, window_ranges, windows_at_most
 from ms_crf.models.labels import Tags
-from ms_crf.nn.pooling import pool_words
 from ms_crf.nn.transformer import exact_gelu, fast_gelu, gelu_tanh
 from ms_crf.text.readers import read_corpus
 

@@ -14,7 +14,7 @@ from ms_crf.errors import CorpusError
 from ms_crf.models.words import model as words
 from ms_crf.runs import records
 from ms_crf.training import begin
-from ms_crf.training.events import Stopped
+from ms_crf.training.begin import Stopped
 
 import numpy as np
 import pytest

@@ -1,7 +1,6 @@
 """The network over a pretrained encoder: pieces of words, BiLSTM, mean of each word's pieces, projection, head."""
 
 from ms_crf.nn.layers import Layers
-from ms_crf.nn.pooling import pool_words
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -75,3 +74,23 @@ class EncodedTagger(nn.Cell):
     def construct(self, pieces, window_lengths, places, words, counts, seq_length, tags, keep=None):
         """The loss of training, mean of the sentences: see `vectors` and `PieceTagger`."""
         return self.tagger(self.vectors(pieces, window_lengths, places), words, counts, seq_length, tags, keep)
+
+
+def pool_words(vectors, words, counts):
+    """The mean of each word's pieces.
+
+    Args:
+        vectors: (pieces, batch, width).
+        words: (pieces, batch) int32, to which word of its row a piece belongs; `length` for those that belong to none.
+        counts: (length, batch) int32, how many pieces each word has.
+
+    Returns:
+        (length, batch, width); zeros for a word without pieces.
+    """
+    pieces, batch, width = vectors.shape
+    length = counts.shape[0]
+    segments = ops.reshape(words * batch + ops.arange(batch).astype(ms.int32), (pieces * batch, 1))
+    sums = ops.zeros(((length + 1) * batch, width), ms.float32)          # the last of each row: of no word
+    sums = ops.tensor_scatter_add(sums, segments, ops.reshape(vectors, (pieces * batch, width)))
+    sums = ops.reshape(sums[:length * batch], (length, batch, width))
+    return sums / ops.expand_dims(ops.maximum(counts, 1).astype(ms.float32), 2)

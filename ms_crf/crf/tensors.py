@@ -1,0 +1,173 @@
+"""What the recursions share: reductions over scores and what is forbidden, rows and their padding, time in blocks.
+
+On CPU, `ReduceMax`, `ReduceMin` and `ReduceSum` over a short last axis take 4 to 8 times as long as the operators used
+here, and `Stack` of two tensors ten times as long as `Concat`. An unrolled step costs the compiler 10 ms and some of
+its stack, a loop costs the run 0.1 ms a turn (2 cores).
+"""
+
+import mindspore as ms
+import numpy as np
+from mindspore import Tensor, ops
+from mindspore.ops.functional import isconstant
+
+FORBIDDEN = -2.0 ** 100   # a step that constraints forbid: outweighs any sum of real scores, and powers of
+MISMATCH = -2.0 ** 120    # two add up without rounding; a tag other than the known one: outweighs many such steps
+VIOLATION = 1e4           # what a forbidden step costs in a loss, where it has to stay readable
+LEAST = -2.0 ** 80        # a caller's score below it forbids: sums of 2**19 others stay above FORBIDDEN / 2
+
+# As operators: the compiler of MindSpore 2.10 may lose the functions of these names, which are written in
+# Python, inside a cell that has its own `bprop`.
+zeros_like, ones_like = ops.ZerosLike(), ops.OnesLike()
+
+_ONE, _multiplied_log = Tensor(1.0, ms.float32), ops.Xlogy()
+
+
+def forbid(scores):
+    """A caller's scores in which -inf, and whatever else is below LEAST, is FORBIDDEN and has a gradient of 0.
+
+    +inf and nan stay.
+    """
+    return ops.masked_fill(scores, scores < LEAST, FORBIDDEN)
+
+
+def price(scores):
+    """Scores of single steps in which a forbidden one costs VIOLATION."""
+    return ops.masked_fill(scores, scores < FORBIDDEN / 2, -VIOLATION)
+
+
+def soften(scores):
+    """Sums of scores in which each forbidden step costs VIOLATION; what it hid by rounding stays out."""
+    steps = ops.round(scores / FORBIDDEN)
+    return ops.select(scores < FORBIDDEN / 2, -VIOLATION * steps, scores)
+
+
+def log(values):
+    """Natural logarithm.
+
+    `ops.log` on CPU is off by up to 2e-5 relative, and rounds the last one to three numbers of each thread's part in
+    another way than the rest, while MindSpore tries at a graph's first calls which division into parts is fastest.
+    """
+    return _multiplied_log(_ONE, values)
+
+
+def largest_of(values):
+    """Maximum over the last axis, which stays as 1; without gradient."""
+    _, largest = ops.ArgMaxWithValue(len(values.shape) - 1, True)(ops.stop_gradient(values))
+    return largest
+
+
+def smallest_of(values):
+    """Minimum of everything, a scalar; without gradient."""
+    _, smallest = ops.ArgMinWithValue(0)(ops.stop_gradient(values).reshape(-1))
+    return smallest
+
+
+def sum_of(values):
+    """Sum over the last axis, which stays as 1."""
+    return ops.matmul(values, ops.ones((values.shape[-1], 1), ms.float32))
+
+
+@ops.constexpr
+def _constant_positions(first, count):
+    return Tensor(np.arange(first, first + count, dtype=np.int32).reshape(count, 1))
+
+
+def _positions(first, count):
+    """first, first + 1, ... as (count, 1); a constant where the compiler knows how many."""
+    if isconstant(count):
+        return _constant_positions(first, count)
+    return ops.arange(first, first + count, 1, dtype=ms.int32).expand_dims(1)
+
+
+def real(lengths, length):
+    """(length, batch) bool: True on real positions."""
+    return _positions(0, length) < lengths
+
+
+def continued(lengths, length):
+    """(length, batch) bool: True where another real position follows."""
+    return _positions(1, length) < lengths
+
+
+def at_last(values, lengths):
+    """What stands at the last real position of each row: (L, B, K) to (B, K), 0 for rows of length 0."""
+    _, batch, width = values.shape
+    place = ops.broadcast_to(ops.maximum(lengths - 1, 0).reshape(1, batch, 1), (1, batch, width))
+    found = ops.gather_elements(values, 0, place).squeeze(0)            # (B, K)
+    return ops.select((lengths > 0).expand_dims(-1), found, zeros_like(found))
+
+
+def clear_padding(values, lengths):
+    """Values (L, B, K) with 0 on padding, whatever stood there."""
+    return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
+
+
+def nan_where(wrong):
+    """nan where `wrong` (bool) holds, else 0, in float32: added to a value, 0 changes none of its bits."""
+    return ops.masked_fill(zeros_like(wrong.astype(ms.float32)), wrong, float('nan'))
+
+
+def nan_in_rows(emissions, lengths):
+    """(B,) float32 without gradient: nan where a real position of emissions (L, B, K) has nan or +inf, else 0."""
+    length, _, num_tags = emissions.shape
+    found = ops.matmul(ops.stop_gradient(emissions), ops.zeros((num_tags, 1), ms.float32))   # (L, B, 1)
+    return clear_padding(found, lengths).sum(0)[:, 0]
+
+
+def nan_in_scores(transitions, start, end):
+    """A scalar without gradient: nan if there is nan or +inf in transitions (K, K), start (K,) or end (K,), else 0."""
+    return (ops.stop_gradient(transitions + start + end) * 0.0).sum()
+
+
+def reduce_losses(losses, lengths, reduction):
+    """Losses of rows (batch,) reduced: 'none', 'sum', 'mean' over rows that are not empty, 'token_mean'."""
+    if reduction == 'none':
+        return losses
+    if reduction == 'sum':
+        return losses.sum()
+    if reduction == 'mean':
+        counted = ops.minimum(lengths, 1)
+    else:
+        counted = lengths
+    return losses.sum() / ops.maximum(counted.astype(ms.float32).sum(), 1.0)
+
+
+BLOCK = 64        # steps of a block in a loop
+SMALL_BLOCK = 8   # where the number of steps is not known: few are computed for nothing
+
+
+def is_fixed(tensor):
+    """Whether the compiler knows the first two axes of a tensor; where they may be of any size it does not."""
+    return isconstant(tensor.shape[0]) and isconstant(tensor.shape[1])
+
+
+def split_length(steps, unrolled=BLOCK):
+    """Number of blocks and steps in each (even), so that blocks * size >= steps; one block up to `unrolled` steps."""
+    if isconstant(steps):
+        return _split_constant(steps, unrolled)
+    return (steps + SMALL_BLOCK - 1) // SMALL_BLOCK, SMALL_BLOCK
+
+
+@ops.constexpr
+def _split_constant(steps, unrolled):
+    if steps <= unrolled:
+        return 1, max(2, steps + steps % 2)
+    return (steps + BLOCK - 1) // BLOCK, BLOCK
+
+
+def pad_time(tensor, steps):
+    """The tensor with zeros behind its first axis, up to `steps`."""
+    missing = steps - tensor.shape[0]
+    if isconstant(missing) and missing == 0:
+        return tensor
+    return ops.concat((tensor, ops.zeros((missing,) + tensor.shape[1:], tensor.dtype)), 0)
+
+
+def put_block(buffer, index, block):
+    """The buffer (blocks, ...) with `block` at `index`, a scalar tensor."""
+    return ops.tensor_scatter_update(buffer, index.reshape(1, 1), block.expand_dims(0))
+
+
+def first_block():
+    """The loop's counter: a tensor, so that the graph keeps the loop instead of unrolling it."""
+    return Tensor(0, ms.int32)
