@@ -37,6 +37,9 @@ def check_new(path):
     """Raises CorpusError unless a folder of this name can be made."""
     path = Path(path)
     if path.exists() or path.is_symlink():
+        if not path.is_dir():
+            kind = 'a file' if path.exists() else 'a link to nothing'
+            raise CorpusError(path, None, f'expected a folder that is not there yet, got {kind}; choose another --save')
         raise CorpusError(path, None, 'expected a folder that is not there yet, got one that is; '
                                       'choose another --save, go on with --resume, or add --overwrite')
     parent = path.absolute().parent
