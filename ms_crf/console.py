@@ -47,7 +47,8 @@ def enter(verb, program=None, arguments=None):
     import importlib
     status = importlib.import_module(f'ms_crf.{verb}').main(arguments)
     _let_go()
-    for number in {signal.SIGINT, *SIGNALS} - {signal.SIGTERM}:  # all is done and stays so while Python ends
+    # All is done and stays so while Python ends. MindSpore, as it ends, turns Ctrl-C into SIGTERM once more.
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     return status
 

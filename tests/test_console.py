@@ -117,12 +117,14 @@ def test_standard_input_that_is_closed(corpora, tmp_path):
     assert process.returncode == 2
 
 
-def test_interrupted_when_all_is_done():
-    """What is done is done: its status stays."""
+@pytest.mark.parametrize('library', ['sys', 'mindspore'])
+def test_interrupted_when_all_is_done(library):
+    """What is done is done: its status stays. What is registered first is called last, after MindSpore's own end."""
     program = ('import atexit, os, signal, sys\n'
+               'atexit.register(os.kill, os.getpid(), signal.SIGINT)\n'
                'from ms_crf import console\n'
                'sys.argv = ["infer.py", "--help"]\n'
-               'atexit.register(os.kill, os.getpid(), signal.SIGINT)\n'
+               f'import {library}\n'
                'sys.exit(console.enter("infer.py"))\n')
     process = start(['-c', program])
     assert process.communicate(timeout=60)[1] == ''
