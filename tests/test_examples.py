@@ -1,9 +1,18 @@
-"""The programs in examples/ run as they stand there, in processes of their own, and learn what they teach."""
+"""The programs in examples/, run as a user runs them."""
 
+import json
 import os
+import random
 import re
+import shutil
 import subprocess
 import sys
+
+from ms_crf import Tagger
+from ms_crf.models import mindir
+
+import pytest
+from test_tagger import WORDS, make_run
 
 from conftest import ROOT
 
@@ -28,3 +37,46 @@ def test_the_layer_under_mindspores_own_model():
     losses = [float(line.rpartition(' ')[2]) for line in lines[:-2]]
     assert len(losses) == 10 and losses[-1] < 0.1 * losses[0]
     assert lines[-2:] == ['EU/B rejects/O German/B call/O', 'Peter/B Blackburn/I visits/O Brussels/B']
+
+
+RUN_ALONE = """
+import importlib.util, runpy, sys
+assert importlib.util.find_spec('ms_crf') is None
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name='__main__')
+assert not any(name.split('.')[0] == 'ms_crf' for name in sys.modules)
+"""
+
+
+@pytest.mark.parametrize('char', ['cnn', 'none'])
+def test_a_graph_without_the_package(char, tmp_path):
+    """Batches of two shapes, from a copy of the program in another folder: the tags of `Tagger`."""
+    run = make_run(tmp_path / 'run', char=char)
+    mindir.export(run, tmp_path / 'a.mindir')
+    record = json.loads((tmp_path / 'a.json').read_text())
+    assert record['set_inputs'] is True and None in record['inputs'][0]['shape']
+    rng = random.Random(0)
+    words = [*WORDS, 'XAN', 'a' * 40, '1990', 'new', 'Zoë']
+    sentences = [rng.choices(words, k=rng.randint(0, 9)) for _ in range(40)]
+    text = ''.join(' '.join(tokens) + '\n' for tokens in sentences)
+
+    away = tmp_path / 'away'
+    away.mkdir()
+    shutil.copy(ROOT / 'examples' / 'plain_mindir.py', away)
+    clean = {name: value for name, value in os.environ.items() if name not in ('PYTHONPATH', 'GLOG_v')}
+    result = subprocess.run([sys.executable, '-c', RUN_ALONE, 'plain_mindir.py', str(tmp_path / 'a.mindir')], cwd=away,
+                            input=text, env={**clean, 'PYTHONIOENCODING': 'utf-8'}, capture_output=True, text=True,
+                            encoding='utf-8', timeout=120)
+    assert (result.returncode, result.stderr) == (0, '')
+    found = [[pair.rpartition('/')[2] for pair in line.split()] for line in result.stdout.split('\n')[:-1]]
+    assert found == [tagged.tags for tagged in Tagger.load(tmp_path / 'a.mindir').tag(sentences)]
+    assert len({tag for tags in found for tag in tags}) > 2
+
+
+def test_a_graph_that_the_program_does_not_take(tmp_path):
+    run = make_run(tmp_path / 'run', char='none')
+    mindir.export(run, tmp_path / 'a.mindir', static=[2, 4])
+    assert json.loads((tmp_path / 'a.json').read_text())['set_inputs'] is False
+    result = subprocess.run([sys.executable, str(ROOT / 'examples' / 'plain_mindir.py'), str(tmp_path / 'a.mindir')],
+                            input='to Xan\n', capture_output=True, text=True, timeout=120)
+    assert result.returncode == 1 and len(result.stderr.splitlines()) == 1 and 'without --encoder' in result.stderr

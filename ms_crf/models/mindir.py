@@ -59,6 +59,7 @@ def export(folder, path, output=PATHS, static=None):
     inputs, outputs = given.inputs(static), outputs_of(output, len(given.vocabulary.tags), static)
     record = {
         'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
+        'set_inputs': static is None,
         'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
         'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
         'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}

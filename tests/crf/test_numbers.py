@@ -244,7 +244,7 @@ def test_confident_models(spread):
 
 @pytest.mark.parametrize('batch,unknown', [(6, 0.0), (10, 0.3)])
 def test_calls_repeat_to_the_bit(batch, unknown):
-    """MindSpore divides a graph's work among threads in other ways at its sixth to fifteenth call, to learn."""
+    """MindSpore divides a graph's work among threads in other ways at its sixth to fifteenth call, to time them."""
     case = Case(0, 5, batch, 3, unknown=unknown)
     crf = make_crf(case)
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)

@@ -1,0 +1,90 @@
+"""Tags text with an exported graph of a run over words, by MindSpore and the record beside the graph alone.
+
+    python plain_mindir.py model.mindir < text.txt
+
+A line is a sentence, its words separated by blanks; out come its words and tags as word/tag. The package ms_crf is not
+needed: this program is a pattern for one that serves a graph elsewhere.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault('GLOG_v', '3')                             # before MindSpore is imported: no log on screen
+
+import mindspore as ms
+import numpy as np
+
+BATCH = 32                                                       # sentences
+
+
+def load(path):
+    """(record, graph) from the graph's file and the record of the same name that ends in .json."""
+    record = json.loads(Path(path).with_suffix('.json').read_text(encoding='utf-8'))
+    if 'tokenizer' in record or record['output'] == 'emissions' or record['static'] is not None:
+        sys.exit(f'{path}: expected a graph of a run over words, for any shape, that gives paths; export it without '
+                 '--encoder, --emissions and --static')
+    graph = ms.nn.GraphCell(ms.load(str(path)))
+    if record.get('set_inputs', True):                           # earlier records don't say it
+        # Before the first call, with null for axes of any size. Without it a second shape fails:
+        # "The actor already exists".
+        graph.set_inputs(*(ms.Tensor(shape=entry['shape'], dtype=getattr(ms, entry['type']))
+                           for entry in record['inputs']))
+    return record, graph
+
+
+class Ids:
+    """Ids of words and of their characters, as the record lists them."""
+
+    def __init__(self, record):
+        first = record['first_id']
+        self.words = {word: number for number, word in enumerate(record['words'], first)}
+        self.characters = {letter: number for number, letter in enumerate(record['characters'], first)}
+        self.unknown, self.padding, self.width = record['unknown_id'], record['padding_id'], record['char_length']
+
+    def word(self, word):
+        """As it is, in lower case, or then with its digits as 0."""
+        lower = word.lower()
+        forms = (word, lower, ''.join('0' if letter.isdigit() else letter for letter in lower))
+        return next((self.words[form] for form in forms if form in self.words), self.unknown)
+
+    def spelling(self, word):
+        """Of a longer word the first and the last half; filled up behind the end."""
+        if len(word) > self.width:
+            head = (self.width + 1) // 2
+            word = word[:head] + word[len(word) - (self.width - head):]
+        ids = [self.characters.get(letter, self.unknown) for letter in word]
+        return ids + [self.padding] * (self.width - len(ids))
+
+
+def tag(graph, record, ids, sentences):
+    """Lists of tags for lists of words, none of them empty."""
+    distinct = list(dict.fromkeys(word for words in sentences for word in words))
+    place = {word: number for number, word in enumerate(distinct)}
+    lengths = [len(words) for words in sentences]
+    arrays = {'words': [ids.word(word) for word in distinct], 'spellings': [ids.spelling(word) for word in distinct],
+              'places': np.zeros((len(sentences), max(lengths)), np.int32), 'lengths': lengths}
+    for row, words in zip(arrays['places'], sentences):
+        row[:len(words)] = [place[word] for word in words]
+    paths = graph(*(ms.Tensor(np.asarray(arrays[entry['name']], np.int32)) for entry in record['inputs']))[0].asnumpy()
+    return [[record['tags'][number] for number in path[:length]] for path, length in zip(paths, lengths)]
+
+
+def main(path):
+    record, graph = load(path)
+    ids = Ids(record)
+    lines = [line.split() for line in sys.stdin]
+    sentences = [words for words in lines if words]
+    tags = []
+    for first in range(0, len(sentences), BATCH):
+        tags += tag(graph, record, ids, sentences[first:first + BATCH])
+    tagged = iter(tags)
+    for words in lines:
+        print(' '.join(f'{word}/{name}' for word, name in zip(words, next(tagged) if words else [])))
+
+
+if __name__ == '__main__':
+    if len(sys.argv) != 2:
+        sys.exit('usage: python plain_mindir.py model.mindir < text.txt')
+    main(sys.argv[1])
