@@ -6,6 +6,8 @@ import sys
 import mindspore as ms
 from mindspore._c_expression import MixedPrecisionType
 from mindspore.common.api import _pynative_executor
+from mindspore.graph import jit_trace
+from mindspore.graph.jit_context import jit_context, set_jit_context
 from mindspore.rewrite.common import namespace
 from mindspore.train.amp import AmpDecorator, AmpLevel, create_amp_strategy
 
@@ -110,3 +112,21 @@ class CompilableMethods:
     @__parse_method__.setter
     def __parse_method__(self, name):
         self.__dict__['_method_to_compile'] = name
+
+
+def check_not_traced():
+    """Raises RuntimeError in a function of `ms.jit(capture_mode='trace')`.
+
+    That mode records which way a condition on values went, and goes it for all other values, silently: what is exact
+    only on the other way would come out wrong.
+    """
+    recording = jit_context()
+    if isinstance(recording, jit_trace.TraceJitContext):
+        # An exception alone would leave the recording on, and end the process by an abort. So a graph that does
+        # nothing is made of it, and forgotten.
+        jit_trace._trace_compile_cache.discard(recording.phase)
+        jit_trace.tr.get_instance().end_graph([__file__], [1], jit_trace._DEFAULT_JIT_CONFIG, *recording.args[:1])
+        set_jit_context(None)
+        jit_trace._using_trace = False
+        raise RuntimeError("the layer can't be recorded by ms.jit(capture_mode='trace'), which knows no conditions on "
+                           "values; leave capture_mode away")

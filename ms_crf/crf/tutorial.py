@@ -9,7 +9,7 @@ from ms_crf.crf import tensors
 from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
-from ms_crf.crf.mindspore_fixes import in_float32
+from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
 from ms_crf.crf.tensors import forbid, ones_like
 from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import viterbi
@@ -23,6 +23,7 @@ _log_normalizer = LogNormalizer()
 
 @ops.constexpr(check=False)
 def _check(names, arguments):
+    check_not_traced()
     given = {name: (str(kind), shape) for name, (kind, shape) in zip(names, arguments)}
     check_function(**given)
 

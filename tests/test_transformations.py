@@ -1,0 +1,94 @@
+"""What MindSpore can make of the layer besides graphs of one shape: graphs of any length, and what it can't."""
+
+import os
+import subprocess
+import sys
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore.graph.api import ms_compile_cache
+
+from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
+from oracle import Case
+
+
+@pytest.fixture
+def case():
+    return Case(0, 4, 3, 3)
+
+
+@pytest.mark.parametrize('reduction', ['sum', 'none'])
+def test_loss_and_gradient_are_compiled_once_for_all_lengths(reduction):
+    cases = [Case(length, length, 4, 3, unknown=0.2 * (length % 2)) for length in (3, 4, 6, 2, 7, 1, 5)]
+    for other in cases[1:]:
+        other.scores = cases[0].scores
+        other.rescore()
+    crf = make_crf(cases[0], reduction=reduction)
+
+    def loss(emissions, tags, lengths):
+        return crf(emissions, tags, lengths).sum()
+
+    step = ms.jit(ms.value_and_grad(loss, 0, parameters(crf)), dynamic=1)
+    compiled = []
+    for case in cases:
+        value, (by_emissions, by_scores) = step(float_tensor(case.emissions), int_tensor(case.tags),
+                                                int_tensor(case.lengths))
+        close(value, case.losses().sum())
+        for found, expected in zip((by_emissions, *by_scores), case.gradients()):
+            close(found, expected)
+        compiled.append(len(ms_compile_cache))
+    # One for the first length, one for the second, then one for all.
+    assert len(set(compiled[2:])) == 1
+
+
+RECORDED = """
+from ms_crf import CRF, compute_normalizer
+import mindspore as ms
+import numpy as np
+crf, emissions = CRF(3), ms.Tensor(np.random.default_rng(0).normal(size=(4, 2, 3)).astype(np.float32))
+tags, lengths, mask = ms.ops.zeros((4, 2), ms.int32), ms.Tensor([4, 2]), ms.ops.ones((4, 2), ms.int32)
+def loss(emissions):
+    return crf(emissions, tags, lengths)
+def marginals(emissions):
+    return crf.marginals(emissions, lengths)
+def normalizer(emissions):
+    return compute_normalizer(emissions, mask, crf.transitions, crf.start_transitions, crf.end_transitions)
+def found():
+    return [float(loss(emissions)), float(ms.jit(loss)(emissions)), float(ms.grad(loss)(emissions).sum())]
+before = found()
+for function in (loss, marginals, normalizer, loss):
+    try:
+        ms.jit(function, capture_mode='trace')(emissions)
+    except RuntimeError as error:
+        print(error)
+assert found() == before
+"""
+
+
+def test_what_is_recorded_by_trace_is_refused(tmp_path):
+    """It would go the way that the first call went; afterwards all is as before. A recording needs a program's file."""
+    file = tmp_path / 'program.py'
+    file.write_text(RECORDED, encoding='utf-8')
+    result = subprocess.run([sys.executable, str(file)], env={**os.environ, 'PYTHONPATH': str(ROOT)}, timeout=120,
+                            capture_output=True, text=True)
+    line = "the layer can't be recorded by ms.jit(capture_mode='trace'), which knows no conditions on values; leave " \
+           'capture_mode away\n'
+    assert (result.returncode, result.stdout, result.stderr) == (0, 4 * line, '')
+
+
+def test_what_serves_instead_of_vmap_and_jacobians(case):
+    """Rows of one batch, and `ms.vjp` or gradients of sums with factors."""
+    crf = make_crf(case)
+    lengths = int_tensor(case.lengths)
+
+    def normalizer(emissions):
+        return crf.normalizer(emissions, lengths)
+
+    found = []
+    for row in range(3):
+        factors = float_tensor(np.eye(3)[row])
+        found.append(ms.vjp(normalizer, float_tensor(case.emissions))[1](factors)[0].asnumpy())
+    marginals = case.by_position(lambda _, row: row.marginals())
+    for b, jacobian in enumerate(found):
+        close(jacobian, marginals * (np.arange(3) == b)[:, None])
