@@ -7,6 +7,7 @@ import sys
 import mindspore as ms
 import numpy as np
 import pytest
+from mindspore import nn
 from mindspore.graph.api import ms_compile_cache
 
 from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
@@ -92,3 +93,20 @@ def test_what_serves_instead_of_vmap_and_jacobians(case):
     marginals = case.by_position(lambda _, row: row.marginals())
     for b, jacobian in enumerate(found):
         close(jacobian, marginals * (np.arange(3) == b)[:, None])
+
+
+def test_n_best_paths_of_any_shape_are_refused(case, tmp_path, monkeypatch):
+    """In one line; a function of a known shape serves."""
+    crf = make_crf(case)
+    monkeypatch.chdir(tmp_path)                                  # where MindSpore leaves rank_0/
+
+    class Best(nn.Cell):
+        def construct(self, emissions):
+            return crf.nbest(emissions, 2)
+
+    cell = Best()
+    cell.set_inputs(ms.Tensor(shape=[None, None, 3], dtype=ms.float32))
+    with pytest.raises(ValueError) as raised:
+        ms.jit(cell)(float_tensor(case.emissions))
+    assert str(raised.value).startswith('nbest needs emissions of a known shape, got (None, None, 3)')
+    assert ms.jit(crf.nbest)(float_tensor(case.emissions), 2)[0].shape == (3, 2, 4)
