@@ -1,5 +1,6 @@
 """Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
 
+from ms_crf.crf.mindspore_fixes import check_not_traced
 from ms_crf.crf.tensors import forbid, nan_where, ones_like
 from ms_crf.crf.validation import check_batch, check_emissions, check_lengths, check_shapes, check_types
 
@@ -11,6 +12,7 @@ from mindspore.ops.functional import isconstant
 @ops.constexpr(check=False)
 def _check(num_tags, batch_first, emissions, tags, seq_length):
     """Each of emissions, tags and seq_length as (dtype, shape), or None."""
+    check_not_traced()
     given = [None if argument is None else str(argument[0]) for argument in (emissions, tags, seq_length)]
     check_types(*given)
     check_shapes(num_tags, batch_first, emissions[1], tags and tags[1], seq_length and seq_length[1])
