@@ -1,4 +1,4 @@
-# The checks that a change should pass before it is committed.
+# check: what a change should pass before it is committed; test: everything.
 .PHONY: check test
 
 check:

@@ -36,7 +36,7 @@ def _about(arguments):
 
 
 def version():
-    """What is installed, such as 'ms_crf 0.1.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7'; imports none of it."""
+    """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7'; imports none of it."""
     import platform
     from importlib import metadata
 

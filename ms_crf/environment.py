@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 
-VERSION = '0.1.0'
+VERSION = '0.2.0'
 
 _DEVICE_FILES = {'Ascend': '/dev/davinci[0-9]*', 'GPU': '/dev/nvidia[0-9]*'}
 _BLOCKING = 'MS_DEV_HOST_BLOCKING_RUN'
