@@ -1,7 +1,6 @@
 """The package as a whole: its public names, its environment, its screens."""
 
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,24 +53,6 @@ def test_nothing_but_the_result_is_printed():
     ])
     result = run(program)
     assert (result.stdout, result.stderr) == ('2\n', '')
-
-
-def test_readme_example_prints_what_it_says(tmp_path):
-    readme = (PACKAGE.parent / 'README.md').read_text(encoding='utf-8')
-    program, shown = re.search(r'```python\n(from ms_crf import CRF.*?)```.*?```text\n(.*?)```', readme, re.S).groups()
-    file = tmp_path / 'example.py'                               # ms.jit needs its source
-    file.write_text(program, encoding='utf-8')
-    result = run(f'import runpy; runpy.run_path({str(file)!r})')
-    assert (result.stdout, result.stderr) == (shown, '')
-
-
-def test_readme_shows_a_tagger(undisturbed, tmp_path):
-    readme = (PACKAGE.parent / 'README.md').read_text(encoding='utf-8')
-    program = re.search(r'```python\n(from ms_crf import Tagger.*?)```', readme, re.S).group(1)
-    file = tmp_path / 'example.py'
-    file.write_text(program.replace('runs/sample', str(undisturbed[0])), encoding='utf-8')
-    result = run(f'import runpy; runpy.run_path({str(file)!r})')
-    assert result.stdout.startswith("['Marta', 'Kowalski', 'works', 'in', 'Lisbon', '.'] ['") and result.stderr == ''
 
 
 def test_installed_package_needs_what_the_project_needs():
