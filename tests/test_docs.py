@@ -68,8 +68,8 @@ def test_links_lead_somewhere(page):
 @by_page
 def test_files_that_are_named_are_there(page):
     """In prose a folder of the repository, or one of the package's rings, leads to a file."""
-    names = re.findall(r'(?<![\w./-])(?:ms_crf|tests|docs|examples|configs|benchmarks|data|crf|nn|text|models|training)/'
-                       r'[\w./]*\w', prose(page))
+    folders = 'ms_crf|tests|docs|examples|configs|benchmarks|data|crf|nn|text|models|training'
+    names = re.findall(rf'(?<![\w./-])(?:{folders})/[\w./]*\w', prose(page))
     names += [word for words in commands(page) for word in words if word.endswith('.py') or 'requirements' in word]
     assert names or page.name not in ('README.md', 'architecture.md')
     for name in names:
@@ -153,9 +153,9 @@ def test_commands_are_understood():
 def test_options_that_are_named_exist():
     texts = [path.read_text(encoding='utf-8') for folder in ('ms_crf', 'benchmarks') for path in
              (ROOT / folder).glob('*.py')]
-    known = {*re.findall(r"'(--[a-z-]+)'", '\n'.join(texts)), '--head', '--no-build-isolation'}
+    known = {*re.findall(r"'(--[a-z-]+)'", '\n'.join(texts))}
     for entry in fields(Options):
-        known |= {f'--{dashed(entry.name)}'} | ({f'--no-{dashed(entry.name)}'} if entry.type in (bool, 'bool') else set())
+        known |= {f'--{dashed(entry.name)}', f'--no-{dashed(entry.name)}'}
     known |= {'--no-confidence', '--no-chars'}
     for page in PAGES:
         for code in code_in(page):
