@@ -155,7 +155,8 @@ def test_options_that_are_named_exist():
              (ROOT / folder).glob('*.py')]
     known = {*re.findall(r"'(--[a-z-]+)'", '\n'.join(texts))}
     for entry in fields(Options):
-        known |= {f'--{dashed(entry.name)}', f'--no-{dashed(entry.name)}'}
+        negated = {f'--no-{dashed(entry.name)}'} if entry.type in (bool, 'bool') else set()
+        known |= {f'--{dashed(entry.name)}'} | negated
     known |= {'--no-confidence', '--no-chars'}
     for page in PAGES:
         for code in code_in(page):
