@@ -55,6 +55,13 @@ def test_the_readme_is_short():
     assert len((ROOT / 'README.md').read_text(encoding='utf-8').splitlines()) <= 150
 
 
+def test_the_readme_has_its_two_commands_where_the_checks_read_them():
+    """`.ci/run` takes the first two lines of the README's bash blocks: set-up, and tests."""
+    assert [text for _, text in blocks(ROOT / 'README.md', 'bash')] == [
+        'pip install -r requirements.txt && python train.py\n',
+        'pip install -r requirements-dev.txt && python -m pytest\n']
+
+
 @by_page
 def test_links_lead_somewhere(page):
     for target in re.findall(r'\]\(([^)\s]+)\)', prose(page)):
