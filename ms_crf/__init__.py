@@ -5,8 +5,19 @@ start without it.
 """
 
 import importlib
+from typing import TYPE_CHECKING, Any
 
 from ms_crf import environment
+
+if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.crf.layer import CRF
+    from ms_crf.crf.post_decode import post_decode
+    from ms_crf.crf.tutorial import compute_normalizer, compute_score, sequence_mask, viterbi_decode
+    from ms_crf.crf.validation import check_batch
+    from ms_crf.models.hmm.hmm import HMM
+    from ms_crf.nn.bilstm_crf import BiLSTM_CRF
+    from ms_crf.tagger import Tagger
+    from ms_crf.text.schemes import allowed_transitions
 
 environment.prepare()
 __version__ = environment.VERSION
@@ -24,10 +35,11 @@ _HOMES = {
     'Tagger': 'tagger',
     'check_batch': 'crf.validation',
 }
-__all__ = sorted(_HOMES)
+__all__ = ['BiLSTM_CRF', 'CRF', 'HMM', 'Tagger', 'allowed_transitions', 'check_batch', 'compute_normalizer',
+           'compute_score', 'post_decode', 'sequence_mask', 'viterbi_decode']
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     value = getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
@@ -35,5 +47,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

@@ -1,13 +1,14 @@
 """All commands under one name: `ms-crf VERB ...`, the same as `python -m ms_crf VERB ...`."""
 
 import sys
+from collections.abc import Sequence
 
 from ms_crf import console
 
 NAME = 'ms-crf'
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that is named first; returns its exit status.
 
     Args:
@@ -20,7 +21,7 @@ def main(arguments=None):
     return console.run(NAME, lambda: _about(arguments))
 
 
-def _about(arguments):
+def _about(arguments: Sequence[str]) -> int:
     from ms_crf.errors import OptionError, brief, meant
     if arguments and arguments[0] in ('-V', '--version') and len(arguments) == 1:
         print(version())
@@ -35,14 +36,14 @@ def _about(arguments):
     return 0
 
 
-def version():
+def version() -> str:
     """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7'; imports none of it."""
     import platform
     from importlib import metadata
 
     from ms_crf.environment import VERSION
 
-    def installed(name):
+    def installed(name: str) -> str:
         try:
             return metadata.version(name)
         except metadata.PackageNotFoundError:

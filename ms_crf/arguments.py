@@ -6,8 +6,11 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from ms_crf.errors import OptionError, brief, meant
+from ms_crf.files import PathLike
 from ms_crf.options import DIR, FILE, check_path
 
 TEXT = 'TEXT'
@@ -16,12 +19,12 @@ TEXT = 'TEXT'
 class Parser(argparse.ArgumentParser):
     """Raises OptionError where argparse would print and exit; checks every FILE and DIR that is named."""
 
-    def __init__(self, **options):
+    def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
         self.register('type', int, whole_number)
         self.register('type', float, number)
 
-    def parse_args(self, args=None, namespace=None):
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
         """As argparse has it; a misspelt option is answered with the one that was meant."""
         parsed, strange = self.parse_known_args(args, namespace)
         if strange:
@@ -30,7 +33,8 @@ class Parser(argparse.ArgumentParser):
             raise OptionError(f'unrecognized arguments: {_joined(strange)}{end}')
         return parsed
 
-    def parse_known_args(self, args=None, namespace=None):
+    def parse_known_args(self, args: Sequence[str] | None = None,  # type: ignore[override]
+                         namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
         self._check_once(sys.argv[1:] if args is None else args)
         parsed, strange = super().parse_known_args(args, namespace)
         for action in self._actions:
@@ -42,14 +46,14 @@ class Parser(argparse.ArgumentParser):
                 check_path(name, path)
         return parsed, strange
 
-    def _check_once(self, args):
+    def _check_once(self, args: Sequence[str]) -> None:
         """One of two files or texts would be left out; of the options of a training the last one counts, as usual."""
         for action in self._actions:
             one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
                 raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
-    def given(self, args):
+    def named(self, args: Sequence[str]) -> dict[str, Any]:
         """Values by name of what a command line names; nothing of what it leaves at its default."""
         defaults = [(action, action.default) for action in self._actions]
         try:
@@ -60,52 +64,52 @@ class Parser(argparse.ArgumentParser):
             for action, default in defaults:
                 action.default = default
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         hint = message.removeprefix('argument ').split(':')[0].split('/')[0]
         if message.endswith('expected one argument'):
             raise OptionError(f'{message}; one that begins with - is written {hint}=...')
         raise OptionError(message if message.endswith('?') else f'{message}; see --help')
 
-    def _print_message(self, message, file=None):
+    def _print_message(self, message: str, file: Any = None) -> None:
         if message:                              # argparse would say nothing where this can't be written
             (file or sys.stderr).write(message)
 
-    def _check_value(self, action, value):
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             choices = [str(choice) for choice in action.choices]
             raise argparse.ArgumentError(action, f'invalid choice: {brief(value)} (choose from {", ".join(choices)})'
                                                  f'{meant(value, choices, "")}')
 
 
-def _joined(arguments):
+def _joined(arguments: Sequence[str]) -> str:
     text = ' '.join(arguments)
     return text if text.isprintable() and len(text) <= 80 else brief(text)
 
 
-def whole_number(text):
+def whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'expected a whole number, got {brief(text)}') from None
 
 
-def number(text):
+def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
 
 
-def read_option_file(path):
+def read_option_file(path: PathLike) -> Any:
     """The JSON object of a file, each of its names once; raises OptionError."""
-    def once(pairs):
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise OptionError(f'{path}: {brief(twice)} is given twice, expected it once')
         return dict(pairs)
 
-    def refuse(word):
+    def refuse(word: str) -> NoReturn:
         raise OptionError(f'{path}: expected finite numbers, got {word}')
 
     try:
@@ -130,12 +134,12 @@ PLUGIN = '--plugin'
 _PLUGIN_HELP = 'Python file that registers kinds of model of your own, see docs/adding_a_model.md; it is run'
 
 
-def add_plugin(group):
+def add_plugin(group: argparse._ActionsContainer) -> None:
     """Adds the option to a parser, or to a group of it."""
     group.add_argument(PLUGIN, metavar='FILE', help=_PLUGIN_HELP)
 
 
-def load_plugin(arguments):
+def load_plugin(arguments: Sequence[str]) -> None:
     """Runs the program that a command line names, before the command line is read: it may add choices of --model.
 
     Args:
@@ -150,7 +154,7 @@ def load_plugin(arguments):
             _load(value if equals else after)
 
 
-def _load(path):
+def _load(path: str) -> None:
     if not os.path.isfile(path):
         raise OptionError(f'{PLUGIN} must be a Python file, got {path!r}, which is none')
     # Its functions are compiled for graphs, for which MindSpore looks up the module.

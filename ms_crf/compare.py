@@ -7,6 +7,7 @@ from ms_crf import console
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
     sys.exit(console.enter('compare'))
 
+import argparse
 import contextlib
 import json
 import os
@@ -15,13 +16,16 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from ms_crf import files
 from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import CorpusError, OptionError, meant
+from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
 from ms_crf.options import MODELS, Options, dashed
 from ms_crf.text.dataset import gold_in, score_in
@@ -36,7 +40,7 @@ COLUMNS = ('precision', 'recall', 'f1', 'accuracy', 'ill_formed', 'train_seconds
 HEADS = ('P', 'R', 'F1', 'accuracy', 'ill-formed spans', 'training s', 'sentences/s')
 
 
-def parser():
+def parser() -> Parser:
     made = Parser(prog=console.program('compare'),
                   description='Trains several models on the same files and prints a table of what they are worth on '
                               'test. All other options are those of train.py, for the models that have them.')
@@ -63,10 +67,11 @@ class _Training:
         gently: whether it is to save when it is stopped, not to end at once.
     """
 
-    def __init__(self, arguments, gently):
-        self.arguments, self.gently, self.process, self.asked = arguments, gently, None, 0
+    def __init__(self, arguments: Sequence[str], gently: bool) -> None:
+        self.arguments, self.gently, self.asked = arguments, gently, 0
+        self.process: subprocess.Popen | None = None
 
-    def run(self):
+    def run(self) -> float:
         """Seconds from its start to its end; raises OptionError if it fails, KeyboardInterrupt if it was stopped."""
         began = time.perf_counter()
         package = str(Path(__file__).resolve().parents[1])
@@ -85,16 +90,17 @@ class _Training:
             raise OptionError(f'a training ended {ended}, see above; the table has what was done before')
         return time.perf_counter() - began
 
-    def _stop(self, *_):
+    def _stop(self, *_: object) -> None:
         self.asked += 1
         if self.process is not None:
             self._tell()
 
-    def _tell(self):
+    def _tell(self) -> None:
+        assert self.process is not None
         self.process.send_signal(signal.SIGTERM if self.gently and self.asked == 1 else signal.SIGKILL)
 
 
-def measure(folder, path, columns):
+def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[str, float]:
     """What a run is worth on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
     from ms_crf.tagger import Tagger
     tagger = Tagger.load(folder)
@@ -112,7 +118,7 @@ def measure(folder, path, columns):
             'sentences_per_second': len(tokens) / seconds}
 
 
-def ill_formed(tags, scheme):
+def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
     """Share of the spans, read by the rules of conlleval, that their scheme does not allow."""
     if scheme == PLAIN:
         return 0.0
@@ -121,7 +127,7 @@ def ill_formed(tags, scheme):
     return 1 - fit / spans if spans else 0.0
 
 
-def table(results):
+def table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
     """Lines of Markdown: a row a model, mean ± standard deviation where there are several runs."""
     lines = [f'| model | runs | {" | ".join(HEADS)} |', '|---' * (2 + len(HEADS)) + '|']
     for name, runs in results.items():
@@ -139,7 +145,7 @@ def table(results):
     return lines
 
 
-def _settings(models, named, folder):
+def _settings(models: Sequence[str], named: Mapping[str, Any], folder: str) -> dict[str, dict[str, Any]]:
     """For each model those of the options that mean something to it; raises OptionError for what means nothing to any.
 
     Args:
@@ -161,7 +167,7 @@ def _settings(models, named, folder):
     return settings
 
 
-def _arguments(settings):
+def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
     """Options as a command line."""
     for name, value in settings.items():
         if isinstance(value, bool):
@@ -178,17 +184,18 @@ class _Comparison:
         settings: of each model, as `_settings` gives them.
     """
 
-    def __init__(self, parsed, settings):
-        self.parsed, self.settings, self.results = parsed, settings, {}
+    def __init__(self, parsed: argparse.Namespace, settings: dict[str, dict[str, Any]]) -> None:
+        self.parsed, self.settings = parsed, settings
+        self.results: dict[str, list[dict[str, float]]] = {}
         self.runs = [(model, seed) for model in settings
                      for seed in range(1, 1 + (parsed.seeds if self._by_chance(model) else 1))]
 
     @staticmethod
-    def _by_chance(model):
+    def _by_chance(model: str) -> bool:
         """Whether another seed gives another model."""
         return kind_of(Options(**_chosen_by(model))).in_steps
 
-    def check_places(self):
+    def check_places(self) -> None:
         """Raises CorpusError if the figures or the runs could not be written."""
         if self.parsed.json is not None:
             files.check_writable(self.parsed.json)
@@ -203,7 +210,7 @@ class _Comparison:
                 raise CorpusError(folder / f'{model}-{seed}', None, 'expected no run there yet, got something; choose '
                                                                     'another --keep or delete it')
 
-    def run(self):
+    def run(self) -> None:
         """Trains and measures; whatever ends it, what has been measured by then is written and printed."""
         with self._folder() as folder, console.handling(self._leave):
             try:
@@ -214,12 +221,12 @@ class _Comparison:
             finally:
                 self.report()
 
-    def _folder(self):
+    def _folder(self) -> contextlib.AbstractContextManager[str]:
         if self.parsed.keep is not None:
             return contextlib.nullcontext(self.parsed.keep)
         return files.temporary(tempfile.mkdtemp(prefix='ms_crf-'))
 
-    def _add(self, model, seed, run):
+    def _add(self, model: str, seed: int, run: str) -> None:
         settings = self.settings[model]
         plugin = [] if self.parsed.plugin is None else [f'--plugin={self.parsed.plugin}']
         own = [] if not self._by_chance(model) else [f'--seed={seed}', f'--device={self.parsed.device}']
@@ -230,7 +237,7 @@ class _Comparison:
         figures = measure(run, settings['test'], columns)
         self.results.setdefault(model, []).append({'seed': seed, **figures, 'train_seconds': seconds})
 
-    def report(self):
+    def report(self) -> None:
         """Writes and prints what there is so far."""
         if not self.results:
             return
@@ -241,47 +248,47 @@ class _Comparison:
             for line in table(self.results):
                 print(line)
 
-    def _leave(self, *_):
+    def _leave(self, *_: object) -> None:
         """A signal's handler while this process itself computes, in which MindSpore must not be interrupted."""
         with contextlib.suppress(Exception):
             self.report()
         console.leave()
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     return console.run(console.program('compare'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
 
 
-def _main(arguments):
+def _main(arguments: Sequence[str]) -> int:
     for name in CHOSEN:
         if any(text.split('=')[0] == f'--{name}' for text in arguments):
             raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
     load_plugin(arguments)
     made = parser()
-    parsed, given = made.parse_args(arguments), made.given(arguments)
+    parsed, named = made.parse_args(arguments), made.named(arguments)
     models = _models(parsed.models)
     if not 1 <= parsed.seeds <= MOST_SEEDS:
         raise OptionError(f'--seeds must be at {"least 1" if parsed.seeds < 1 else f"most {MOST_SEEDS}"}, got '
                           f'{parsed.seeds}')
-    settings = _settings(models, _named(parsed.config, given), parsed.keep or tempfile.gettempdir())
+    settings = _settings(models, _named(parsed.config, named), parsed.keep or tempfile.gettempdir())
     comparison = _Comparison(parsed, settings)
     comparison.check_places()
     if any(kind_of(Options(**_chosen_by(model))).uses_mindspore for model in models):
         parsed.device = choose(parsed.device, console.program('compare'))
-    elif 'seeds' in given or ('device' in given and parsed.device not in ('auto', 'CPU')):
-        name = 'seeds' if 'seeds' in given else 'device'
+    elif 'seeds' in named or ('device' in named and parsed.device not in ('auto', 'CPU')):
+        name = 'seeds' if 'seeds' in named else 'device'
         raise OptionError(f'--{name} means nothing to {" and ".join(models)}, counted once, on the CPU; leave it away')
     comparison.run()
     return 0
 
 
-def _chosen_by(model):
+def _chosen_by(model: str) -> dict[str, Any]:
     """The options that stand for one of --models."""
     return {'head': model} if model in _HEADS else {'model': model}
 
 
-def _models(text):
+def _models(text: str) -> list[str]:
     models, known = text.split(','), [model for model in (*MODELS, *_HEADS) if model != Options().model]
     for model in models:
         if model not in known:
@@ -291,7 +298,7 @@ def _models(text):
     return models
 
 
-def _named(config, given):
+def _named(config: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of trainings that were named, in a file or on the command line."""
     named = Options.read(read_option_file(config), config) if config is not None else {}
     for name in CHOSEN:

@@ -6,7 +6,9 @@ It imports little by itself, so that a command listens to Ctrl-C within the firs
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any, NoReturn, TextIO
 
 FAULT, INTERRUPTED = 2, 130
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
@@ -18,7 +20,7 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
 _program = None                                # the name under which this process was started
 
 
-def begin(program):
+def begin(program: str) -> None:
     """Makes this process a command: call it before anything that takes long to import.
 
     From now on Ctrl-C, SIGTERM and SIGHUP end it at once, with one line and status 130; MindSpore, which is
@@ -35,7 +37,7 @@ def begin(program):
             signal.signal(number, leave)
 
 
-def enter(verb, program=None, arguments=None):
+def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None = None) -> int:
     """Runs a command from its first moment to its exit status.
 
     Args:
@@ -53,12 +55,12 @@ def enter(verb, program=None, arguments=None):
     return status
 
 
-def program(verb):
+def program(verb: str) -> str:
     """The name of a command in its messages: that by which it was called, or its own."""
     return _program or VERBS[verb][0]
 
 
-def call(verb):
+def call(verb: str) -> str:
     """How the user calls a command, where a message says what to do next: 'python train.py', or 'ms-crf train'."""
     name, _ = VERBS[verb]
     if _program is not None and ' ' in _program:
@@ -66,7 +68,7 @@ def call(verb):
     return f'python {name}' if name.endswith('.py') else f'python -m {name}'
 
 
-def _open_streams():
+def _open_streams() -> None:
     """Gives a closed standard stream a descriptor, so that no file that is opened later takes its place.
 
     What is read from a closed standard input or written to a closed standard output fails, as it should; a closed
@@ -83,13 +85,13 @@ def _open_streams():
             setattr(sys, name, io.TextIOWrapper(buffer, 'utf-8', 'backslashreplace', line_buffering=number == 2))
 
 
-def say(text):
+def say(text: str) -> None:
     """A line on standard error; where there is none, nothing."""
     with suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
 
 
-def leave(*_):
+def leave(*_: object) -> NoReturn:
     """Ends the process now, whatever it does; a signal's handler. Drafts are removed, one line says so."""
     for number in SIGNALS:
         signal.signal(number, lambda *_: os._exit(INTERRUPTED))      # who asks twice does not wait for this
@@ -104,7 +106,7 @@ def leave(*_):
 
 
 @contextmanager
-def handling(handler):
+def handling(handler: Callable[..., Any]) -> Iterator[None]:
     """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; what was ignored before stays so."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
@@ -117,12 +119,12 @@ def handling(handler):
             signal.signal(number, former)
 
 
-def interrupt(*_):
+def interrupt(*_: object) -> NoReturn:
     """A signal's handler where Python's own way is safe: waiting for a line, or for another process."""
     raise KeyboardInterrupt
 
 
-def run(program, action):
+def run(program: str, action: Callable[[], int]) -> int:
     """Calls `action` and turns what goes wrong by a user's doing into one line.
 
     Args:
@@ -137,7 +139,7 @@ def run(program, action):
         try:
             status = action()
         except SystemExit as asked:              # --help and --version have printed and end so
-            status = asked.code or 0
+            status = asked.code if isinstance(asked.code, int) else 0
         sys.stdout.flush()
         return status
     except (OptionError, CorpusError) as error:
@@ -157,11 +159,11 @@ def run(program, action):
     return FAULT
 
 
-def _place(error):
+def _place(error: OSError) -> str:
     return 'standard output can not be written' if error.filename is None else error.filename
 
 
-def silence(stream):
+def silence(stream: TextIO) -> None:
     """Sends what a stream still holds to nowhere; Python would complain when it closes the stream at its end."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -169,7 +171,7 @@ def silence(stream):
         os.close(nowhere)
 
 
-def _let_go():
+def _let_go() -> None:
     """The last flush, whose failure Python would report in lines of its own."""
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -17,7 +17,7 @@ _NEEDS = {
 _TRIAL = 'import sys, mindspore as ms; ms.set_device(sys.argv[1]); ms.Tensor([1.0]).sum().asnumpy()'
 
 
-def choose(name, program='ms_crf'):
+def choose(name: str, program: str = 'ms_crf') -> str:
     """Makes MindSpore compute on a device.
 
     Args:
@@ -41,7 +41,7 @@ def choose(name, program='ms_crf'):
     return _use('CPU')
 
 
-def _use(name):
+def _use(name: str) -> str:
     if not environment.present(name):
         raise _refusal(name, f'this machine shows no {name} device')
     environment.prepare(name)
@@ -58,20 +58,20 @@ def _use(name):
     return name
 
 
-def _refusal(name, reason):
+def _refusal(name: str, reason: str) -> OptionError:
     needs = f'; {_NEEDS[name]}; this program has not been tried there' if name in _NEEDS else ''
     return OptionError(f'--device {name} does not work here: {reason}{needs}; '
                        + ('use --device CPU, or install these' if needs else 'see what MindSpore needs'))
 
 
-def _supported(name):
+def _supported(name: str) -> bool:
     """Whether MindSpore has loaded its part for a device, which it tries when it is imported."""
     from mindspore import hal
     with environment.quiet():
         return hal.is_available(name)
 
 
-def _unusable(device):
+def _unusable(device: str) -> str | None:
     """Why a device that is there can't be used, or None.
 
     It is tried in a process of its own, for one in which a device has failed may not compute any more.
@@ -92,6 +92,6 @@ def _unusable(device):
     return _first_line(reason) or f'a sum on it ended with status {tried.returncode}'
 
 
-def _first_line(text):
+def _first_line(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), '')
     return line if len(line) <= 160 else f'{line[:160]}...'

@@ -5,6 +5,7 @@ import glob
 import logging
 import os
 import sys
+from collections.abc import Iterator
 
 VERSION = '0.2.0'
 
@@ -13,12 +14,12 @@ _BLOCKING = 'MS_DEV_HOST_BLOCKING_RUN'
 _given_blocking = _BLOCKING in os.environ
 
 
-def present(device):
+def present(device: str) -> bool:
     """Whether this machine shows such a device."""
     return device == 'CPU' or bool(glob.glob(_DEVICE_FILES[device]))
 
 
-def prepare(device=None):
+def prepare(device: str | None = None) -> None:
     """Sets what MindSpore reads when it starts; what the user has set stays.
 
     Args:
@@ -40,7 +41,7 @@ def prepare(device=None):
 
 
 @contextlib.contextmanager
-def quiet():
+def quiet() -> Iterator[None]:
     """Keeps MindSpore from logging what it raises: from C++ on standard error, from Python by its logger."""
     before = logging.root.manager.disable
     sys.stderr.flush()

@@ -1,9 +1,11 @@
 """What a user did that can't be: one line, whatever the file or the option holds."""
 
+from collections.abc import Iterable
+
 LONGEST = 400              # characters of a message; of a longer one the middle is left out
 
 
-def one_line(text):
+def one_line(text: str) -> str:
     """A message as one line of a length that can be read: line ends and other controls are shown as escapes."""
     if not text.isprintable():
         text = ''.join(character if character.isprintable() else character.encode('unicode_escape').decode('ascii')
@@ -13,7 +15,7 @@ def one_line(text):
     return text
 
 
-def brief(value):
+def brief(value: object) -> str:
     """A value in a message, in one line of bounded length."""
     if isinstance(value, int) and value.bit_length() > 100:
         return f'a number of {int(value.bit_length() * 0.30103) + 1} digits'
@@ -24,7 +26,7 @@ def brief(value):
     return one_line(shown if len(shown) <= 80 else f'{shown[:60]}... ({len(shown):,} characters)')
 
 
-def meant(word, known, otherwise='; see --help'):
+def meant(word: str, known: Iterable[str], otherwise: str = '; see --help') -> str:
     """The end of a message about a misspelt word: which of the known ones was meant, if that can be told."""
     import difflib  # only where something is misspelt
     by_form = {_plain(name): name for name in known}
@@ -32,19 +34,19 @@ def meant(word, known, otherwise='; see --help'):
     return f'; did you mean {by_form[near[0]]}?' if near else otherwise
 
 
-def _plain(name):
+def _plain(name: str) -> str:
     return name.lower().replace('_', '-').lstrip('-')
 
 
 class CorpusError(ValueError):
     """A fault in a file, in one line: where, what was expected, what came."""
 
-    def __init__(self, path, line, message):
+    def __init__(self, path: object, line: int | None, message: str) -> None:
         super().__init__(one_line(f'{path}:{line}: ' if line else f'{path}: ') + one_line(message))
 
 
 class OptionError(ValueError):
     """An option that can't be, in one line."""
 
-    def __init__(self, message):
+    def __init__(self, message: str) -> None:
         super().__init__(one_line(message))

@@ -7,6 +7,7 @@ from ms_crf import console
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
     sys.exit(console.enter('export'))
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin
@@ -17,7 +18,7 @@ from ms_crf.models.graph_record import check_target, record_of
 from ms_crf.runs.records import newest
 
 
-def parser():
+def parser() -> Parser:
     made = Parser(prog=console.program('export'),
                   description='Writes the model of a run as a MindIR graph, and beside it, in JSON, what a program '
                               'needs to run it: inputs and outputs in their order, vocabularies and tags. The graph '
@@ -36,12 +37,12 @@ def parser():
     return made
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     return console.run(console.program('export'), lambda: _export(sys.argv[1:] if arguments is None else arguments))
 
 
-def _export(arguments):
+def _export(arguments: Sequence[str]) -> int:
     load_plugin(arguments)
     parsed = parser().parse_args(arguments)
     path = Path(parsed.output)

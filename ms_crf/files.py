@@ -7,17 +7,22 @@ import json
 import os
 import shutil
 import stat
+from collections.abc import Callable, Iterator
+from typing import IO, Any, BinaryIO, NoReturn
 
 from ms_crf.errors import CorpusError
+
+#: the name of a file or folder
+PathLike = str | os.PathLike[str]
 
 LARGEST_JSON = 1 << 30     # bytes
 DEEPEST_JSON = 20          # levels; records have three or four
 
 #: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
-_temporaries = {}
+_temporaries: dict[str, int] = {}
 
 
-def _remove(path):
+def _remove(path: PathLike) -> None:
     with contextlib.suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -26,7 +31,7 @@ def _remove(path):
 
 
 @contextlib.contextmanager
-def temporary(path):
+def temporary(path: PathLike) -> Iterator[str]:
     """Removes a file or folder, if it is still there, when the block ends or the command is interrupted in it."""
     path = os.path.abspath(path)
     _temporaries[path] = os.getpid()
@@ -38,19 +43,19 @@ def temporary(path):
         _temporaries.pop(path, None)
 
 
-def keep(path):
+def keep(path: PathLike) -> None:
     """From now on the file or folder of a `temporary` stays."""
     _temporaries.pop(os.path.abspath(path), None)
 
 
-def remove_temporaries():
+def remove_temporaries() -> None:
     """What an interrupted command does before it leaves; a forked child leaves its parent's files alone."""
     for path, process in list(_temporaries.items()):
         if process == os.getpid():
             _remove(path)
 
 
-def is_written_through(path):
+def is_written_through(path: PathLike) -> bool:
     """Whether writing to this name fills no file of its own: a FIFO, a device, or what /dev/fd and /proc name."""
     try:
         kind = os.stat(path).st_mode
@@ -61,7 +66,7 @@ def is_written_through(path):
 
 
 @contextlib.contextmanager
-def faults_named(path, kept='what was there before stays'):
+def faults_named(path: object, kept: str = 'what was there before stays') -> Iterator[None]:
     """Turns the operating system's refusal to write into a `CorpusError` about `path`."""
     try:
         yield
@@ -70,7 +75,7 @@ def faults_named(path, kept='what was there before stays'):
         raise CorpusError(path, None, f'can not be written: {reason}' + (f'; {kept}' if kept else '')) from None
 
 
-def check_writable(path):
+def check_writable(path: PathLike) -> None:
     """Raises CorpusError unless a file of this name could be written; it is neither made nor changed."""
     path = os.fspath(path)
     with faults_named(path, ''):
@@ -88,14 +93,14 @@ def check_writable(path):
             raise CorpusError(path, None, 'can not be written: the file there may not be changed')
 
 
-def draft_of(path):
+def draft_of(path: PathLike) -> str:
     """A hidden name beside a file or folder, of this process alone, as long as the file system takes names."""
     folder, name = os.path.split(os.path.abspath(path))
     return os.path.join(folder, os.fsdecode(os.fsencode(f'.{os.getpid()}.{name}')[:200]))
 
 
 @contextlib.contextmanager
-def whole(path, draft=None):
+def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
     """A name to write to, whose contents `path` gets when the block ends without an error.
 
     Until then, and after a crash at any moment, `path` is what it was. A symbolic link stays one, a file that is there
@@ -123,7 +128,7 @@ def whole(path, draft=None):
             sync(os.path.dirname(target))
 
 
-def _create(draft, target):
+def _create(draft: str, target: str) -> int:
     """Makes an empty draft; the mode that the file is to have: that of the file it takes the place of."""
     number = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
@@ -138,7 +143,7 @@ def _create(draft, target):
     return stat.S_IMODE(mode)
 
 
-def sync(path):
+def sync(path: PathLike) -> None:
     """Waits until a file, or the names in a folder, are on the disk."""
     number = os.open(path, os.O_RDONLY)
     try:
@@ -151,7 +156,7 @@ def sync(path):
 
 
 @contextlib.contextmanager
-def text_writer(path, draft=None):
+def text_writer(path: PathLike, draft: PathLike | None = None) -> Iterator[Callable[[str], None]]:
     """A function that writes text to a file, whole or not at all; compressed if its name ends in .gz.
 
     Args:
@@ -162,13 +167,12 @@ def text_writer(path, draft=None):
         with faults_named(path):
             raw = _opened(draft)
         stack.callback(_close_quietly, raw)
-        packed = raw
-        if os.fspath(path).endswith('.gz'):
-            packed = gzip.GzipFile(os.path.basename(path), 'wb', fileobj=raw)
+        name = os.fspath(path)
+        packed: Any = gzip.GzipFile(os.path.basename(name), 'wb', fileobj=raw) if name.endswith('.gz') else raw
         file = io.TextIOWrapper(packed, encoding='utf-8', errors='backslashreplace', newline='')
         stack.callback(_close_quietly, file)
 
-        def write(text):
+        def write(text: str) -> None:
             with faults_named(path):
                 file.write(text)
 
@@ -178,7 +182,7 @@ def text_writer(path, draft=None):
             raw.close()
 
 
-def _opened(path):
+def _opened(path: PathLike) -> BinaryIO:
     """A binary file to write to; of what a name such as /dev/stdout or /dev/fd/5 means, the stream as it stands.
 
     To open that anew would empty the file that the stream was redirected to, or write at another place of it.
@@ -190,18 +194,18 @@ def _opened(path):
     return open(os.dup(streams[name]) if name in streams else path, 'wb')
 
 
-def _close_quietly(file):
+def _close_quietly(file: IO[Any]) -> None:
     with contextlib.suppress(OSError):
         file.close()
 
 
-def write_text(path, text, draft=None):
+def write_text(path: PathLike, text: str, draft: PathLike | None = None) -> None:
     """Writes a text file, whole or not at all; see `text_writer`."""
     with text_writer(path, draft) as write:
         write(text)
 
 
-def read_whole(path, missing):
+def read_whole(path: PathLike, missing: str) -> bytes:
     """The bytes of a file that is to be JSON; raises CorpusError, with what to say if there is none."""
     try:
         if os.stat(path).st_size > LARGEST_JSON:
@@ -214,7 +218,7 @@ def read_whole(path, missing):
         raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
 
 
-def parse_json(path, data, maker):
+def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
     """What JSON says.
 
     Args:
@@ -226,7 +230,7 @@ def parse_json(path, data, maker):
         CorpusError: it is none; has other numbers than finite ones of less than some thousand digits; or has too
             many levels.
     """
-    def refuse(word):
+    def refuse(word: str) -> NoReturn:
         raise ValueError(f'{word} is no finite number')
 
     try:

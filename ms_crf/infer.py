@@ -11,6 +11,9 @@ import argparse
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import TextIOWrapper
+from typing import cast
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin
 from ms_crf.device import NAMES, choose
@@ -18,7 +21,7 @@ from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
 from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
 from ms_crf.runs.records import newest
-from ms_crf.tagger import CHUNK, CHUNK_TOKENS, Tagger
+from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
 from ms_crf.text.readers import BLANKS, check_readable
 from ms_crf.text.stream import (
@@ -33,6 +36,7 @@ from ms_crf.text.stream import (
     open_lines,
     read,
 )
+from ms_crf.text.tagged import Tagged
 from ms_crf.text.writers import Writer, for_columns
 
 from tqdm import tqdm
@@ -40,7 +44,7 @@ from tqdm import tqdm
 RUNS = 'runs'
 
 
-def parser():
+def parser() -> Parser:
     width = min(110, shutil.get_terminal_size().columns)
     made = Parser(prog=console.program('infer'), add_help=False,
                   formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
@@ -81,7 +85,7 @@ def parser():
     return made
 
 
-def _columns(text, with_gold):
+def _columns(text: str, with_gold: bool) -> tuple[int, ...]:
     try:
         columns = tuple(int(part) for part in text.split(','))
     except ValueError:
@@ -93,7 +97,7 @@ def _columns(text, with_gold):
     return columns if with_gold else columns[:1]
 
 
-def _utf8(text):
+def _utf8(text: str) -> str:
     """An argument, of which Python makes halves of surrogate pairs where the locale is not one of UTF-8."""
     if text.isascii() or not any('\udc80' <= character <= '\udcff' for character in text):
         return text
@@ -111,10 +115,10 @@ class _Command:
 
     Args:
         parsed: all arguments.
-        given: the names of those that the command line names.
+        named: the names of those that the command line names.
     """
 
-    def __init__(self, parsed, given):
+    def __init__(self, parsed: argparse.Namespace, named: Iterable[str]) -> None:
         self.parsed = parsed
         if parsed.run and parsed.mindir:
             raise OptionError('--run and --mindir name two models, expected one of them')
@@ -133,26 +137,26 @@ class _Command:
         if parsed.score and self.kind == TEXT:
             raise OptionError('--score needs tags in the input, got text; name a column file or JSON lines with '
                               '--input, or add --input-format conll')
-        self._check_meaning(given)
+        self._check_meaning(named)
         if self.name != '-':
             check_readable(self.name)
         if parsed.output:
             check_writable(parsed.output)
         self.interactive = parsed.text is None and self.name == '-' and sys.stdin.isatty() and not parsed.output
-        self.scores = None
+        self.scores: Scores | None = None
 
-    def _check_meaning(self, given):
+    def _check_meaning(self, named: Iterable[str]) -> None:
         """Raises OptionError if one of the options that were named means nothing beside the others."""
         nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
         of_text = 'with --text' if self.parsed.text is not None else None
         why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
                'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(self.kind),
                'chars': 'with columns' if self.kind == CONLL else None}
-        for name in given:
+        for name in named:
             if why.get(name):
                 raise OptionError(f'--{name.replace("_", "-")} means nothing {why[name]}; leave it away')
 
-    def load(self):
+    def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         if self.parsed.mindir or read_run(path)[0].uses_mindspore:
             choose(self.parsed.device, console.program('infer'))
@@ -160,17 +164,28 @@ class _Command:
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)
         self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
-        given = self.parsed.confidence
-        self.confidence = self.format == JSON and self.tagger.gives_confidences if given is None else given
+        self.confidence = self.parsed.confidence
+        if self.confidence is None:
+            self.confidence = self.format == JSON and self.tagger.gives_confidences
         colour = self.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
         self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
                              self.confidence, colour)
-        self.tagger.check(self.confidence, self.parsed.nbest)
+        self._check_model()
 
-    def run(self):
+    def _check_model(self) -> None:
+        """Raises OptionError if an option asks for what the model does not give."""
+        if self.confidence and not self.tagger.gives_confidences:
+            raise OptionError('--confidence: this graph gives no confidences; export one with --confidence, or use the '
+                              'run itself')
+        if self.parsed.nbest and not self.tagger.gives_nbest:
+            raise OptionError('--nbest: the n best taggings come from the run of a network only, not from an exported '
+                              'graph or a hidden Markov model')
+
+    def run(self) -> None:
         if self.interactive:
             self._talk()
             return
+        items: Iterable[Item | None]
         if self.parsed.text is not None:
             items = [item_of_text(1, _utf8(self.parsed.text), self.characters)]
         else:
@@ -179,7 +194,7 @@ class _Command:
         if self.format == CONLL:
             items = for_columns(items, self._input_name())
         with _output(self.parsed.output, not self.parsed.score) as write, self._bar() as bar:
-            for chunk in _chunks(items):
+            for chunk in chunks(items, lambda item: len(item.tokens)):
                 self._tag(chunk, write)
                 bar.update(len(chunk))
             if self.parsed.score and not (self.scores and self.scores.result.tokens):
@@ -187,33 +202,34 @@ class _Command:
         for line in self.scores.lines() if self.scores else ():
             print(line)
 
-    def _input_name(self):
+    def _input_name(self) -> str:
         if self.parsed.text is not None:
             return '--text'
         return 'standard input' if self.name == '-' else self.name
 
-    def _bar(self):
+    def _bar(self) -> tqdm:
         hidden = self.parsed.text is not None or (not self.parsed.output and sys.stdout.isatty())
         return tqdm(unit='sentences', leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
 
-    def _tag(self, items, write):
+    def _tag(self, items: Sequence[Item], write: Callable[[str], object]) -> None:
         try:
-            found = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
+            tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
         except SentenceError as error:
             if error.number:
                 self._tag(items[:error.number], write)
             line = None if self.parsed.text is not None else items[error.number].line
             raise CorpusError(self._input_name(), line, error.reason) from None
         if self.parsed.score:
-            self._score(items, found)
-        write(''.join(self.writer.lines(item, tagged) for item, tagged in zip(items, found)))
+            self._score(items, tagged)
+        write(''.join(self.writer.lines(item, sentence) for item, sentence in zip(items, tagged)))
 
-    def _score(self, items, found):
+    def _score(self, items: Sequence[Item], tagged: Sequence[Tagged]) -> None:
         if self.scores is None:
             self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self._input_name())
-        self.scores.add([item.line for item in items], [item.gold for item in items], [tagged.tags for tagged in found])
+        self.scores.add([item.line for item in items], [item.gold or [] for item in items],
+                        [sentence.tags for sentence in tagged])
 
-    def _talk(self):
+    def _talk(self) -> None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  that lines can be edited
         print('a sentence a line; an empty line or Ctrl-D ends', file=sys.stderr)
@@ -232,36 +248,17 @@ class _Command:
             self._tag([item_of_text(1, text, self.characters)], _print)
 
 
-def _print(text):
+def _print(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
 
 
-def _report(message):
+def _report(message: str) -> None:
     console.say(f'{console.program("infer")}: {message}')
 
 
-def _chunks(items):
-    """Lists of items: as many as are worth sorting by length, or as have arrived so far, or come before a fault."""
-    chunk, tokens = [], 0
-    try:
-        for item in items:
-            if isinstance(item, Item):
-                chunk.append(item)
-                tokens += len(item.tokens)
-            if chunk and (item is None or len(chunk) == CHUNK or tokens >= CHUNK_TOKENS):
-                yield chunk
-                chunk, tokens = [], 0
-    except CorpusError:
-        if chunk:
-            yield chunk
-        raise
-    if chunk:
-        yield chunk
-
-
 @contextlib.contextmanager
-def _output(name, shown):
+def _output(name: str | None, shown: bool) -> Iterator[Callable[[str], object]]:
     """A function that writes text: to a file, which gets its name when all is written, or to standard output."""
     if not name:
         yield _print if shown else lambda _: None
@@ -270,18 +267,18 @@ def _output(name, shown):
         yield write
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     return console.run(console.program('infer'), lambda: _infer(sys.argv[1:] if arguments is None else arguments))
 
 
-def _infer(arguments):
+def _infer(arguments: Sequence[str]) -> int:
     load_plugin(arguments)
     made = parser()
-    parsed, given = made.parse_args(arguments), made.given(arguments)
+    parsed, named = made.parse_args(arguments), made.named(arguments)
     # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
-    sys.stdout.reconfigure(encoding='utf-8', errors='backslashreplace')
-    command = _Command(parsed, given)
+    cast(TextIOWrapper, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
+    command = _Command(parsed, named)
     command.load()
     command.run()
     return 0

@@ -2,13 +2,14 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 _MEMINFO, _CGROUP, _CGROUPS = '/proc/meminfo', '/proc/self/cgroup', '/sys/fs/cgroup'
 _V1, _V2 = 'memory.limit_in_bytes', 'memory.max'
 
 
-def check_memory(size, what):
+def check_memory(size: int, what: str) -> None:
     """Refuses what is clearly more than this process can get.
 
     Args:
@@ -24,7 +25,7 @@ def check_memory(size, what):
         raise ValueError(f'{what} needs at least {gigabytes(size)} of memory, and {gigabytes(there)} are there')
 
 
-def memory_there():
+def memory_there() -> int | None:
     """Bytes that this process could take if it were alone: the machine's and its swap space's, or the least of the
     limits that it runs under (control groups, `ulimit -v`); None where the system says nothing."""
     swap = _meminfo('SwapTotal:')
@@ -39,13 +40,13 @@ def memory_there():
     return min((limit for limit in limits if limit > 0), default=None)
 
 
-def gigabytes(size):
+def gigabytes(size: int) -> str:
     """Such as '0.31 GB', '4.7 GB', '1,200 GB', for any whole number."""
     tenths = size // 10 ** 8
     return f'{tenths // 10:,} GB' if tenths >= 100 else f'{tenths / 10:.1f} GB' if tenths else f'{size / 1e9:.2g} GB'
 
 
-def _meminfo(key):
+def _meminfo(key: str) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in Path(_MEMINFO).read_text().splitlines():
             if line.startswith(key):
@@ -53,7 +54,7 @@ def _meminfo(key):
     return 0
 
 
-def _control_groups():
+def _control_groups() -> Iterator[int]:
     """Limits of this process's control group and of those around it."""
     try:
         lines = Path(_CGROUP).read_text().splitlines()

@@ -2,8 +2,10 @@
 
 import errno
 import os
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.text.readers import is_json
@@ -12,7 +14,9 @@ FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is 
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
 
 
-def option(default, group, text, metavar=None, choices=None, least=None, most=None, needs=None, trained=True):
+def option(default: Any, group: str, text: str, metavar: str | None = None, choices: Sequence[str] | None = None,
+           least: float | None = None, most: float | None = None, needs: Mapping[Any, Any] | None = None,
+           trained: bool = True) -> Any:
     """A field of `Options`.
 
     Args:
@@ -32,7 +36,8 @@ def option(default, group, text, metavar=None, choices=None, least=None, most=No
 
 
 MODELS = ['bilstm', 'hmm']     # those of the package; `add_model` adds others
-_added = {}                    # for each of these the names of the options that mean something to it
+#: for each of the others the names of the options that mean something to it
+_added: dict[str, set[str]] = {}
 UNLESS_0 = 'unless 0'
 _OF_WORDS, _OF_ENCODERS, _OF_LAYERS = {'encoder': False}, {'encoder': True}, {'encoder_lstm': UNLESS_0}
 _OF_CHARACTERS = {'char': ('cnn', 'lstm')}
@@ -129,14 +134,14 @@ class Options:
                             choices=('float32', 'mixed'))
     seed: int = option(1, 'Training', 'of everything that is random', 'N', least=0, most=2 ** 31 - 1)
 
-    def check_given(self, names):
+    def check_given(self, names: Container[str]) -> None:
         """Raises OptionError if one of the options that were named means nothing beside the others."""
         for entry in fields(self):
             why = self.idle(entry.name) if entry.name in names else None
             if why:
                 raise OptionError(f'--{dashed(entry.name)} means nothing {why}; leave it away')
 
-    def idle(self, name):
+    def idle(self, name: str) -> str | None:
         """Why an option means nothing beside the others, such as 'with --optimizer adam, only with sgd'; else None."""
         if name == 'columns' and all(map(is_json, filter(None, (self.train, self.dev, self.test)))):
             return 'with JSON lines'
@@ -149,7 +154,7 @@ class Options:
                 return reasons[0]
         return None
 
-    def _unmet(self, name, wanted):
+    def _unmet(self, name: str, wanted: Any) -> str | None:
         """Why an option is not as another one wants it, or None."""
         value, shown = getattr(self, name), f'--{dashed(name)}'
         idle = self.idle(name)                                   # what means nothing has no value
@@ -163,7 +168,7 @@ class Options:
             return None if value else f'with {shown} 0' if value == 0 else f'without {shown}'
         return None if value in wanted else f'with {shown} {value}, only with {" or ".join(wanted)}'
 
-    def check(self):
+    def check(self) -> None:
         """Raises OptionError at the first value that can't be."""
         for entry in fields(self):
             _check_value(entry, getattr(self, entry.name))
@@ -180,7 +185,7 @@ class Options:
             if path and save in (real, *real.parents):
                 raise OptionError(f'--{dashed(name)} must not lie within --save, got {path}; copy or name it elsewhere')
 
-    def column_pair(self):
+    def column_pair(self) -> tuple[int, ...]:
         """(token, tag) as numbers; () if they are not two."""
         try:
             token, tag = (int(part) for part in self.columns.split(','))
@@ -188,11 +193,11 @@ class Options:
             return ()
         return (token, tag) if token != tag else ()
 
-    def to_json(self):
+    def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
-    def read(cls, record, source):
+    def read(cls, record: Any, source: object) -> dict[str, Any]:
         """Options by name from a JSON object; raises OptionError for what is no option."""
         if not isinstance(record, dict):
             raise OptionError(f'{source}: expected a JSON object of options, got {type(record).__name__}')
@@ -218,7 +223,7 @@ STEP_OPTIONS = [name for name, entry in _ENTRIES.items() if name in ('head', 'co
         *entry.metadata['needs']} and name != 'precision')]
 
 
-def add_model(name, options):
+def add_model(name: str, options: Iterable[str]) -> None:
     """Makes a kind of model known that is no part of the package.
 
     Args:
@@ -232,11 +237,11 @@ def add_model(name, options):
     _added[name] = {*STEP_OPTIONS, *options}
 
 
-def dashed(name):
+def dashed(name: str) -> str:
     return name.replace('_', '-')
 
 
-def check_path(name, path, recorded=False):
+def check_path(name: str, path: str, recorded: bool = False) -> None:
     """Raises OptionError for the name of a file or folder that no file system takes.
 
     Args:
@@ -258,13 +263,14 @@ def check_path(name, path, recorded=False):
                               f'{brief(path)}') from None
 
 
-def _check_value(entry, value):
+def _check_value(entry: Field, value: Any) -> None:
     limits, name = entry.metadata, f'--{dashed(entry.name)}'
     if value is None and entry.default is None:
         return
-    kinds = (int, float) if entry.type is float else entry.type
-    if not isinstance(value, kinds) or (isinstance(value, bool) and entry.type is not bool):
-        expected = {str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false'}[entry.type]
+    kind: Any = entry.type
+    kinds: Any = (int, float) if kind is float else kind
+    if not isinstance(value, kinds) or (isinstance(value, bool) and kind is not bool):
+        expected = {str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false'}[kind]
         raise OptionError(f'{name} must be {expected}, got {brief(value)}')
     choices = limits['choices']
     if choices and value not in choices:

@@ -2,46 +2,23 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Any
 
-from ms_crf.errors import OptionError
-from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, SentenceError, read_run
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.files import PathLike
+from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError, read_run
 from ms_crf.models.graph_calls import check_process, graph_load
 from ms_crf.text.schemes import PLAIN, boundaries, split_tag
+from ms_crf.text.tagged import Alternative, Span, Tagged
 
 import numpy as np
 
 CHUNK = 2048               # sentences that are sorted by length together
 CHUNK_TOKENS = 65536       # no more than these, or one sentence
+#: is called with length, rows and seconds after a graph was compiled
+Compiled = Callable[[int, int, float], object]
 LOWEST = float(np.finfo(np.float32).min)     # the score of a path that is not there
-
-
-class Span(NamedTuple):
-    """A name, chunk or word: tokens first to last; confidence is its posterior."""
-
-    type: str
-    first: int
-    last: int
-    confidence: Optional[float] = None
-
-
-class Alternative(NamedTuple):
-    """One of the n best taggings of a sentence; confidence is its posterior."""
-
-    tags: list
-    confidence: float
-
-
-class Tagged(NamedTuple):
-    """A sentence; without confidences these are None."""
-
-    tokens: list
-    tags: list
-    spans: list
-    confidences: Optional[list] = None       # of each token: posterior of its tag
-    confidence: Optional[float] = None       # of the sentence: posterior of all tags together
-    alternatives: tuple = ()                 # n best, the first of them the same as tags
 
 
 class Tagger:
@@ -55,9 +32,9 @@ class Tagger:
         found_scheme: of the tags that it was trained on, in which gold tags are scored.
     """
 
-    def __init__(self, decoder, scheme, found_scheme):
+    def __init__(self, decoder: Decoder, scheme: str, found_scheme: str) -> None:
         self.scheme, self.found_scheme = scheme, found_scheme
-        self._path = None
+        self._path: str | None = None
         self.tags = decoder.vocabulary.tags
         #: whether the model was trained on single characters, as Chinese text is
         self.of_characters = decoder.vocabulary.of_characters
@@ -67,13 +44,13 @@ class Tagger:
         self._begins, self._ends = np.array(begins), np.array(ends)
         self._types = [] if plain else [split_tag(tag)[1] for tag in self.tags]
         # 1 where the span that a tag is in goes on with the tag that follows.
-        self._goes_on = np.zeros((len(self.tags),) * 2, np.float32)
+        self._continues = np.zeros((len(self.tags),) * 2, np.float32)
         if not plain:
             inside = np.array([tag != 'O' for tag in self.tags])
-            self._goes_on[:] = inside[:, None] & ~self._ends[:-1, :-1]
+            self._continues[:] = inside[:, None] & ~self._ends[:-1, :-1]
 
     @classmethod
-    def load(cls, path, compiled=None):
+    def load(cls, path: PathLike, compiled: Compiled | None = None) -> 'Tagger':
         """A tagger from a run directory, or from a graph that `ms_crf.export` has made.
 
         Args:
@@ -87,26 +64,32 @@ class Tagger:
         made._path = os.path.abspath(path)
         return made
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None:
             raise TypeError('a Tagger is copied and pickled as the name of what Tagger.load was given; this one was '
                             'made without it')
         return type(self).load, (self._path,)
 
     @property
-    def gives_confidences(self):
+    def gives_confidences(self) -> bool:
         """Whether the model can compute them; a graph is exported with them or without."""
         return CONFIDENCES in self._decoder.tasks
 
-    def check(self, confidence, nbest):
-        """Raises OptionError for what the model does not give."""
-        if confidence and CONFIDENCES not in self._decoder.tasks:
-            raise OptionError('this graph gives no confidences; export one with --confidence, or use the run itself')
-        if nbest and NBEST not in self._decoder.tasks:
-            raise OptionError('the n best taggings come from a run of --model bilstm only, not from an exported graph '
-                              'or a hidden Markov model')
+    @property
+    def gives_nbest(self) -> bool:
+        """Whether the model can compute the n best taggings; exported graphs and counted models can't."""
+        return NBEST in self._decoder.tasks
 
-    def tag(self, sentences, confidence=None, nbest=0):
+    def check(self, confidence: bool, nbest: int) -> None:
+        """Raises OptionError for what the model does not give."""
+        if confidence and not self.gives_confidences:
+            raise OptionError('confidence must be False for a graph that was exported without confidences, got True; '
+                              'export it with them, or load the run itself')
+        if nbest and not self.gives_nbest:
+            raise OptionError(f'nbest must be 0 for a model that does not compute the n best taggings, as exported '
+                              f'graphs and hidden Markov models do not, got {nbest}')
+
+    def tag(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None, nbest: int = 0) -> list[Tagged]:
         """Tags sentences.
 
         Args:
@@ -121,7 +104,8 @@ class Tagger:
         """
         return list(self.stream(sentences, confidence, nbest))
 
-    def stream(self, sentences, confidence=None, nbest=0):
+    def stream(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
+               nbest: int = 0) -> Iterator[Tagged]:
         """As `tag`, for sentences of any number one after the other, in constant memory.
 
         Raises:
@@ -135,45 +119,45 @@ class Tagger:
         done = 0
         for chunk in chunks(_checked(sentences)):
             try:
-                found = self._tag_chunk(chunk, confidence, nbest)
+                tagged = self._tag_chunk(chunk, confidence, nbest)
             except SentenceError as error:       # who decodes has no empty ones
-                filled = [number for number, tokens in enumerate(chunk, done) if tokens]
+                filled = [index for index, tokens in enumerate(chunk, done) if tokens]
                 raise SentenceError(filled[error.number], error.reason) from None
-            yield from found
+            yield from tagged
             done += len(chunk)
 
-    def _tag_chunk(self, sentences, confidence, nbest):
+    def _tag_chunk(self, sentences: list[list[str]], confidence: bool, nbest: int) -> list[Tagged]:
         if self._decoder.runs_graphs:
             check_process()
-        found = [None] * len(sentences)
-        filled = [number for number, tokens in enumerate(sentences) if tokens]
-        for number, tokens in enumerate(sentences):
+        results: list[Any] = [None] * len(sentences)
+        filled = [index for index, tokens in enumerate(sentences) if tokens]
+        for index, tokens in enumerate(sentences):
             if not tokens:
-                found[number] = _empty(confidence or nbest, nbest)
+                results[index] = _empty(confidence or nbest > 0, nbest)
         if not filled:
-            return found
-        encoded = self._decoder.encode([sentences[number] for number in filled])
+            return results
+        encoded = self._decoder.encode([sentences[index] for index in filled])
         task = NBEST if nbest else CONFIDENCES if confidence else PATHS
-        for numbers, (paths, scores, *rest) in self._decoder.run(encoded, task, nbest or 1):
-            count = len(numbers)
-            lengths = encoded.lengths[numbers]
+        for indices, (paths, scores, *rest) in self._decoder.run(encoded, task, nbest or 1):
+            count = len(indices)
+            lengths = encoded.lengths[indices]
             best = (paths[:, 0] if nbest else paths)[:count]
-            known = _Known(best, lengths, *(array[:count] for array in rest[:2]), self._goes_on) if rest else None
-            spans = self._spans(best, lengths, known)
-            for row, (number, length, path) in enumerate(zip(numbers.tolist(), lengths.tolist(), best.tolist())):
-                place = filled[number]
+            posteriors = _Posteriors(best, lengths, rest[0][:count], rest[1][:count], self._continues) if rest else None
+            spans = self._spans(best, lengths, posteriors)
+            for row, (index, length, path) in enumerate(zip(indices.tolist(), lengths.tolist(), best.tolist())):
+                index = filled[index]            # among all sentences, those without tokens too
                 tags = [self.tags[tag] for tag in path[:length]]
-                if known is None:
-                    found[place] = Tagged(sentences[place], tags, spans[row])
+                if posteriors is None:
+                    results[index] = Tagged(sentences[index], tags, spans[row])
                     continue
                 others = self._alternatives(paths[row, :, :length], scores[row], rest[2][row]) if nbest else ()
-                found[place] = Tagged(sentences[place], tags, spans[row], known.chosen[row, :length].tolist(),
-                                      known.whole[row], others)
-        return found
+                results[index] = Tagged(sentences[index], tags, spans[row], posteriors.chosen[row, :length].tolist(),
+                                        posteriors.of_sentence[row], others)
+        return results
 
-    def _spans(self, paths, lengths, known):
+    def _spans(self, paths: np.ndarray, lengths: np.ndarray, posteriors: '_Posteriors | None') -> list[list[Span]]:
         """For each row of a batch (B, L) the list of its spans, as `spans_of` would find them one by one."""
-        spans = [[] for _ in lengths]
+        spans: list[list[Span]] = [[] for _ in lengths]
         if self.scheme == PLAIN:
             return spans
         outside = len(self.tags)
@@ -182,51 +166,53 @@ class Tagger:
         rows, firsts = np.nonzero(self._begins[padded[:, :-2], paths])
         _, lasts = np.nonzero(self._ends[paths, padded[:, 2:]])
         types = paths[rows, lasts].tolist()
-        confidences = [None] * len(rows) if known is None else known.of_spans(rows, firsts, lasts).tolist()
-        found = zip(rows.tolist(), types, firsts.tolist(), lasts.tolist(), confidences)
-        for row, kind, first, last, confidence in found:
+        confidences = [None] * len(rows) if posteriors is None else posteriors.of_spans(rows, firsts, lasts).tolist()
+        entries = zip(rows.tolist(), types, firsts.tolist(), lasts.tolist(), confidences)
+        for row, kind, first, last, confidence in entries:
             spans[row].append(Span(self._types[kind], first, last, confidence))
         return spans
 
-    def _alternatives(self, paths, scores, normalizer):
+    def _alternatives(self, paths: np.ndarray, scores: np.ndarray, normalizer: float) -> tuple[Alternative, ...]:
         """Of one sentence, as many as there are."""
         return tuple(Alternative([self.tags[tag] for tag in path], min(1.0, float(np.exp(float(score) - normalizer))))
                      for path, score in zip(paths.tolist(), scores) if score > LOWEST / 2)
 
 
-class _Known:
+class _Posteriors:
     """What the posteriors of a batch say of its paths (B, L).
 
     Args:
         paths, lengths: (B, L) and (B,).
-        chosen, given_before: what `CRF.along` gives, (B, L) and (B, L, K).
-        goes_on: (K, K), 1 where the span that a tag is in goes on with the tag that follows.
+        chosen: posterior of each tag of the paths, (B, L).
+        conditional: posterior of each tag given the tag before it in the path, (B, L, K).
+        continues: (K, K), 1 where the span that a tag is in goes on with the tag that follows.
     """
 
-    def __init__(self, paths, lengths, chosen, given_before, goes_on):
+    def __init__(self, paths: np.ndarray, lengths: np.ndarray, chosen: np.ndarray, conditional: np.ndarray,
+                 continues: np.ndarray) -> None:
         self.chosen = np.clip(chosen.astype(np.float64), 0, 1)
-        step = np.take_along_axis(given_before, paths[:, :, None], 2)[:, :, 0].astype(np.float64)
+        step = np.take_along_axis(conditional, paths[:, :, None], 2)[:, :, 0].astype(np.float64)
         live = np.arange(paths.shape[1]) < lengths[:, None]
         # Logarithms of the products up to each token: of any part of a path by subtraction.
         self.sums = np.cumsum(np.log(np.where(live, np.clip(step, 1e-300, 1), 1)), 1)
-        self.whole = np.exp(self.sums[:, -1]).tolist()
+        self.of_sentence = np.exp(self.sums[:, -1]).tolist()
         self.ends = np.ones(paths.shape)
-        self.ends[:, :-1] -= (given_before[:, 1:] * goes_on[paths[:, :-1]]).sum(2)
+        self.ends[:, :-1] -= (conditional[:, 1:] * continues[paths[:, :-1]]).sum(2)
 
-    def of_spans(self, rows, firsts, lasts):
+    def of_spans(self, rows: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
         """Posterior of each span: that its first tag is what it is, the others after it, and that it ends there."""
         inside = np.exp(self.sums[rows, lasts] - self.sums[rows, firsts])
         return self.chosen[rows, firsts] * inside * np.clip(self.ends[rows, lasts], 0, 1)
 
 
-def _empty(confidence, nbest):
+def _empty(confidence: bool, nbest: int) -> Tagged:
     """A sentence without tokens, which has one tagging."""
     if not confidence:
         return Tagged([], [], [])
     return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
 
 
-def _load(path, compiled):
+def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str]:
     """What `Tagger` is made of."""
     # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
     if str(path).endswith('.mindir'):
@@ -238,43 +224,50 @@ def _load(path, compiled):
         return kind.load(path, config, compiled), config['scheme'], config['found_scheme']
 
 
-def _checked(sentences):
+def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
     """Each sentence as a list of str."""
     if isinstance(sentences, str) or not isinstance(sentences, Iterable):
-        given = 'a string' if isinstance(sentences, str) else repr(sentences)[:60]
-        raise TypeError(f'sentences must be lists of tokens, got {given}; split it')
-    for number, given in enumerate(sentences):
+        shown = 'a string' if isinstance(sentences, str) else repr(sentences)[:60]
+        raise TypeError(f'sentences must be lists of tokens, got {shown}; split it')
+    for index, sentence in enumerate(sentences):
         # Sets have no order, and of dicts only the keys would be read.
-        ordered = isinstance(given, Iterable) and not isinstance(given, (str, bytes, Set, Mapping))
-        tokens = list(given) if ordered else [given]
+        ordered = isinstance(sentence, Iterable) and not isinstance(sentence, (str, bytes, Set, Mapping))
+        tokens = list(sentence) if ordered else [sentence]
         if not ordered or not all(isinstance(token, str) for token in tokens):
-            raise TypeError(f'sentence {number} must be a list of strings, got {_shown(given, tokens)}; '
+            raise TypeError(f'sentence {index} must be a list of strings, got {_shown(sentence, tokens)}; '
                             'split it into tokens')
         if not all(tokens):
-            raise ValueError(f'sentence {number} must have no empty token, got {_shown(given, tokens)}')
+            raise ValueError(f'sentence {index} must have no empty token, got {_shown(sentence, tokens)}')
         yield [str(token) for token in tokens]   # NumPy has strings of its own
 
 
-def _shown(given, tokens):
+def _shown(sentence: object, tokens: list) -> str:
     """A sentence in a message: of an iterator what it gave."""
-    return repr(tokens if isinstance(given, Iterator) else given)[:60].replace('\n', ' ')
+    return repr(tokens if isinstance(sentence, Iterator) else sentence)[:60].replace('\n', ' ')
 
 
-def chunks(items, size=len):
+def chunks(items: Iterable[Any], size: Callable[[Any], int] = len) -> Iterator[list]:
     """Lists of items, as many as are worth sorting by length: at most CHUNK, and CHUNK_TOKENS tokens or one item.
 
     Args:
-        items: one after the other; None where more is not there yet, which ends a list.
+        items: one after the other; None where more is not there yet, which ends a list, as does a CorpusError, which
+            is raised when the items before it have been taken.
         size: a function of an item to its number of tokens.
     """
-    chunk, tokens = [], 0
-    for item in items:
-        more = 0 if item is None else size(item)
-        if chunk and (item is None or len(chunk) == CHUNK or tokens + more > CHUNK_TOKENS):
+    chunk: list = []
+    tokens = 0
+    try:
+        for item in items:
+            more = 0 if item is None else size(item)
+            if chunk and (item is None or len(chunk) == CHUNK or tokens + more > CHUNK_TOKENS):
+                yield chunk
+                chunk, tokens = [], 0
+            if item is not None:
+                chunk.append(item)
+                tokens += more
+    except CorpusError:
+        if chunk:
             yield chunk
-            chunk, tokens = [], 0
-        if item is not None:
-            chunk.append(item)
-            tokens += more
+        raise
     if chunk:
         yield chunk

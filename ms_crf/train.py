@@ -11,13 +11,17 @@ import argparse
 import contextlib
 import shutil
 import time
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields
+from typing import Any, TextIO
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
 from ms_crf.device import NAMES, choose
 from ms_crf.errors import OptionError
+from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.options import Options, dashed
+from ms_crf.text.dataset import Corpora
 from ms_crf.training.begin import NotFinite, Stopped
 
 from tqdm import tqdm
@@ -29,10 +33,11 @@ ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
 class Watcher:
     """Shows a training on the terminal, and hears Ctrl-C."""
 
-    def __init__(self, output=None):
-        self.output, self.bar, self.asked_to_stop = output or sys.stdout, None, False
+    def __init__(self, output: TextIO | None = None) -> None:
+        self.output, self.asked_to_stop = output or sys.stdout, False
+        self.bar: Any = None                     # of tqdm, while an epoch runs
 
-    def say(self, text):
+    def say(self, text: str) -> None:
         if self.bar is not None:
             self.bar.clear()
         try:
@@ -43,7 +48,7 @@ class Watcher:
                             'training goes on')
             console.silence(self.output)
 
-    def corpora(self, corpora):
+    def corpora(self, corpora: Corpora) -> None:
         for part, sentences in corpora.parts.items():
             tokens = sum(len(sentence.tokens) for sentence in sentences)
             self.say(f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens')
@@ -59,56 +64,56 @@ class Watcher:
             self.say(f'{path}: {sum(counts.values())} tags that train lacks can only be missed ({named}{others}), the '
                      f'first, {tag!r}, at line {line}')
 
-    def compiled(self, task, length, rows, seconds):
+    def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
         self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
 
     @contextlib.contextmanager
-    def reading(self, windows):
+    def reading(self, windows: int) -> Iterator[Callable[[int], object]]:
         """Shows how far an encoder is; gives a function to be called with the number of windows that were read."""
         with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc='encoding', disable=None,
                   dynamic_ncols=True) as bar:
             yield bar.update
 
-    def epoch_begins(self, epoch, epochs, sentences, done):
+    def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
         self.bar = tqdm(total=sentences, initial=done, unit='sentences', leave=False, mininterval=0.5,
                         desc=f'epoch {epoch}/{epochs}', disable=None, dynamic_ncols=True)
 
-    def step(self, sentences, loss):
+    def step(self, sentences: int, loss: float) -> None:
         self.bar.set_postfix(loss=f'{loss:.3f}', refresh=False)
         self.bar.update(sentences)
 
-    def epoch_ends(self, record):
+    def epoch_ends(self, record: Mapping[str, Any]) -> None:
         rate = self.bar.total / max(record['seconds'], 1e-9)
         self.close()
         self.say(f'epoch {record["epoch"]:>3}  loss {record["loss"]:8.4f}  dev P {record["precision"]:7.2%}  '
                  f'R {record["recall"]:7.2%}  F1 {100 * record["f1"]:6.2f}  acc {record["accuracy"]:7.2%}  '
                  f'{record["seconds"]:6.2f} s  {rate:5.0f} sentences/s{"  best" if record["best"] else ""}')
 
-    def close(self):
+    def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
 
-    def stopping(self):
+    def stopping(self) -> bool:
         return self.asked_to_stop
 
-    def ask_to_stop(self, *_):
+    def ask_to_stop(self, *_: object) -> None:
         if self.asked_to_stop:                   # who asks twice does not want to wait for the step and the saving
             console.leave()
         self.asked_to_stop = True
 
 
 class _Help(argparse.ArgumentDefaultsHelpFormatter):
-    def __init__(self, prog):
+    def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
 
-    def _get_help_string(self, action):
+    def _get_help_string(self, action: argparse.Action) -> str | None:
         if action.default in (None, '', argparse.SUPPRESS):
             return action.help
         return super()._get_help_string(action)
 
 
-def parser():
+def parser() -> Parser:
     """The command line, one group of options for each group of `Options`."""
     made = Parser(prog=console.program('train'), formatter_class=_Help, add_help=False,
                   description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
@@ -128,7 +133,7 @@ def parser():
     return made
 
 
-def add_options(made, shown=None):
+def add_options(made: argparse.ArgumentParser, shown: Container[str] | None = None) -> None:
     """Adds all `Options` to a parser; help shows those with these names only, if there are any."""
     groups = {}
     for entry in fields(Options):
@@ -143,23 +148,23 @@ def add_options(made, shown=None):
         else:
             added = group.add_argument(name, type=entry.type, default=entry.default,
                                        choices=limits['choices'], help=text, metavar=limits['metavar'])
-            added.may_be_empty = True                            # `Options` knows which of them may
+            added.may_be_empty = True  # type: ignore[attr-defined] # `Options` knows which of them may
 
 
-def read_options(arguments):
+def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """All arguments of a command line, and of the `Options` those that it names."""
     load_plugin(arguments)
     made = parser()
     names = {entry.name for entry in fields(Options)}
-    return made.parse_args(arguments), {name: value for name, value in made.given(arguments).items() if name in names}
+    return made.parse_args(arguments), {name: value for name, value in made.named(arguments).items() if name in names}
 
 
-def _new_options(parsed, given):
+def _new_options(parsed: argparse.Namespace, given: Mapping[str, Any]) -> Options:
     named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
     return checked({**named, **given})
 
 
-def checked(named):
+def checked(named: Mapping[str, Any]) -> Options:
     """The `Options` with these values, which must have a meaning beside each other."""
     record = {**Options().to_json(), **named}
     if 'train' in named:                                         # the sample's other files don't belong to it
@@ -172,12 +177,12 @@ def checked(named):
     return options
 
 
-def options_of(arguments):
+def options_of(arguments: Sequence[str]) -> Options:
     """The `Options` of a command line that begins a new run."""
     return _new_options(*read_options(arguments))
 
 
-def _resumed_options(parsed, given):
+def _resumed_options(parsed: argparse.Namespace, given: Mapping[str, Any]) -> Options:
     from ms_crf.runs import records
     if parsed.config is not None or parsed.overwrite or set(given) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
@@ -192,17 +197,17 @@ def _resumed_options(parsed, given):
     return options
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     return console.run(console.program('train'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
 
 
-def _main(arguments):
+def _main(arguments: Sequence[str]) -> int:
     with contextlib.closing(Watcher()) as watcher:               # a line of error comes below its progress bar
         return _chosen(arguments, watcher)
 
 
-def _chosen(arguments, watcher):
+def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     parsed, given = read_options(arguments)
     options = _resumed_options(parsed, given) if parsed.resume is not None else _new_options(parsed, given)
     kind = kind_of(options)
@@ -215,7 +220,7 @@ def _chosen(arguments, watcher):
     return _train(parsed, options, watcher)
 
 
-def _report(watcher, scores, folder, began):
+def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began: float) -> None:
     part = 'test' if 'test' in scores else 'dev'
     watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'\non {part}:')
     for line in scores[part]['table']:
@@ -223,7 +228,7 @@ def _report(watcher, scores, folder, began):
     watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
 
 
-def _train(parsed, options, watcher):
+def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> int:
     from ms_crf.training import begin
     began = time.perf_counter()
     if parsed.resume is not None:

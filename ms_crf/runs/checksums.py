@@ -7,11 +7,14 @@ as earlier versions made it, is read as it is.
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from ms_crf import files
 from ms_crf.errors import CorpusError
+from ms_crf.files import PathLike
 from ms_crf.options import DIR, FILE, Options
 
 RECORD, CONFIG = 'checksums.json', 'config.json'
@@ -19,7 +22,7 @@ FORMAT = 1
 _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
 
 
-def checksum(paths):
+def checksum(paths: Iterable[PathLike]) -> str:
     """SHA-256 of files, one after the other."""
     digest = hashlib.sha256()
     for path in paths:
@@ -32,7 +35,7 @@ def checksum(paths):
     return digest.hexdigest()
 
 
-def digest_of(path, name=None):
+def digest_of(path: PathLike, name: str | None = None) -> str:
     """What the record has of a file; `name` is the one that its draft will get."""
     path = Path(path)
     if (name or path.name) != CONFIG:
@@ -45,16 +48,16 @@ def digest_of(path, name=None):
     return _digest(record)
 
 
-def read_config_json(path):
+def read_config_json(path: PathLike) -> Any:
     """What is in config.json, as it is."""
     return files.parse_json(path, files.read_whole(path, 'no such file; expected a run made by train.py'), 'train.py')
 
 
-def _digest(record):
+def _digest(record: Any) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
 
 
-def read(folder):
+def read(folder: PathLike) -> dict[str, list[str]] | None:
     """Lists of digests by name of file, the latest last; None if there is no record."""
     path = Path(folder) / RECORD
     if not path.exists():
@@ -71,14 +74,14 @@ def read(folder):
     return listed
 
 
-def write(folder, listed):
+def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
     """Replaces the record; what is listed is as `read` gives it."""
     record = {'format': FORMAT, 'files': listed, 'sha256': _digest(listed)}
     path = Path(folder) / RECORD
     files.write_text(path, json.dumps(record, indent=1) + '\n', path.with_name(f'.{RECORD}'))
 
 
-def check(path):
+def check(path: PathLike) -> None:
     """Raises CorpusError unless a file holds what the record of its run has."""
     path = Path(path)
     listed = read(path.parent)

@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 
 from ms_crf.errors import CorpusError
-from ms_crf.files import faults_named
+from ms_crf.files import PathLike, faults_named
 
 try:
     import fcntl
 except ImportError:              # Windows
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 NAME = 'lock'
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
@@ -33,8 +33,9 @@ class Lock:
         CorpusError: another training holds it, or no file can be written there.
     """
 
-    def __init__(self, folder):
-        path, self._number = Path(folder) / NAME, None
+    def __init__(self, folder: PathLike) -> None:
+        path = Path(folder) / NAME
+        self._number: int | None = None
         while self._number is None:
             with faults_named(folder, ''):
                 self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -52,16 +53,16 @@ class Lock:
             os.ftruncate(self._number, 0)
             os.write(self._number, f'{os.getpid()}\n'.encode())
 
-    def release(self):
+    def release(self) -> None:
         if self._number is not None:
             os.close(self._number)
         self._number = None
 
-    def __del__(self):
+    def __del__(self) -> None:
         self.release()
 
 
-def _lock(number):
+def _lock(number: int) -> None:
     if fcntl is not None:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
@@ -73,7 +74,7 @@ def _lock(number):
         os.lseek(number, 0, os.SEEK_SET)
 
 
-def _is_still(path, number):
+def _is_still(path: PathLike, number: int) -> bool:
     try:
         return os.path.samestat(os.stat(path), os.fstat(number))
     except FileNotFoundError:

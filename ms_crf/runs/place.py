@@ -6,11 +6,13 @@ While the two change places the earlier one is `.NAME.old`: if a crash comes jus
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from ms_crf.runs import records
 from ms_crf.errors import CorpusError
-from ms_crf.files import faults_named, keep, temporary
+from ms_crf.files import PathLike, faults_named, keep, temporary
+from ms_crf.runs import records
 from ms_crf.runs.lock import NAME as LOCK
 from ms_crf.runs.lock import Lock
 
@@ -18,22 +20,22 @@ _KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'weights.tmp
 _RENAMES_OPEN = os.name != 'nt'                  # whether a folder may get another name while a file in it is open
 
 
-def new_beside(path):
+def new_beside(path: PathLike) -> Path:
     """The folder of the training that is to take the place of a run."""
     return _beside(_resolved(path), 'new')
 
 
-def _beside(path, ending):
+def _beside(path: Path, ending: str) -> Path:
     return path.with_name(f'.{path.name}.{ending}')
 
 
-def _resolved(path):
+def _resolved(path: PathLike) -> Path:
     """The folder's own name: what a link, or a path that ends in dots, means."""
     path = Path(path)
     return Path(os.path.realpath(path)) if path.is_symlink() or path.name in ('', '..') else path
 
 
-def check_new(path):
+def check_new(path: PathLike) -> None:
     """Raises CorpusError unless a folder of this name can be made."""
     path = Path(path)
     if path.exists() or path.is_symlink():
@@ -48,12 +50,12 @@ def check_new(path):
     _check_parent(path, parent)
 
 
-def _check_parent(path, parent):
+def _check_parent(path: Path, parent: Path) -> None:
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise CorpusError(path, None, f'can not be made: {parent} is not a folder that you may write to')
 
 
-def check_run(path):
+def check_run(path: PathLike) -> None:
     """Raises CorpusError unless the folder is a run and nothing else."""
     path = Path(path)
     names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
@@ -77,9 +79,10 @@ class Place:
         CorpusError: the run can't be there, or another training is.
     """
 
-    def __init__(self, path, overwrite=False):
+    def __init__(self, path: PathLike, overwrite: bool = False) -> None:
         self.path = self.folder = Path(path)
-        self.former, self._locks = None, {}
+        self.former: Path | None = None
+        self._locks: dict[Path, Lock] = {}
         self._real = _resolved(path)             # a link goes on to name the run
         _put_back(self._real)
         if overwrite and self.path.exists():
@@ -94,7 +97,7 @@ class Place:
             check_new(self.path)
 
     @classmethod
-    def resumed(cls, path):
+    def resumed(cls, path: PathLike) -> 'Place':
         """The place of a run that is there; also of one that has not taken its place yet, by its hidden name."""
         made = cls.__new__(cls)
         made.path = made.folder = path = Path(path)
@@ -111,10 +114,10 @@ class Place:
                 made.former = made.path
         return made
 
-    def _lock(self, folder):
+    def _lock(self, folder: Path) -> None:
         self._locks[folder] = Lock(folder)
 
-    def create(self, config, vocabulary, fill=None):
+    def create(self, config: Any, vocabulary: Any, fill: Callable[[Path], object] | None = None) -> Path:
         """Makes the folder with both records in it, at once; returns it.
 
         Args:
@@ -143,7 +146,7 @@ class Place:
             keep(draft)
         return self.folder
 
-    def take(self):
+    def take(self) -> Path:
         """Gives the run its name, if it has not got it yet; what was there is deleted. Returns the folder."""
         if self.folder == self.path:
             return self.path
@@ -167,12 +170,12 @@ class Place:
         self.folder, self.former = self.path, None
         return self.path
 
-    def release(self):
+    def release(self) -> None:
         for lock in self._locks.values():
             lock.release()
 
 
-def _put_back(path):
+def _put_back(path: Path) -> None:
     """Ends a change of places that a crash cut off: the run that was there gets its name back, or goes."""
     old = _beside(path, 'old')
     if old.is_dir():

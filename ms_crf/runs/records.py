@@ -16,17 +16,18 @@ How it is written to says `saving`, where it is made `place`.
 
 import contextlib
 import os
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ms_crf import files
-from ms_crf.runs import checksums
-from ms_crf.text.readers import check_readable
-from ms_crf.text.schemes import allowed_transitions
 from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.files import PathLike
 from ms_crf.options import Options
+from ms_crf.runs import checksums
 from ms_crf.runs.saving import NAMES, quiet, saving
 from ms_crf.text.readers import check_readable
-from ms_crf.text.schemes import PLAIN, SCHEMES
+from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 
 import numpy as np
 
@@ -35,7 +36,7 @@ CHECKSUMS, ENCODER = checksums.RECORD, 'encoder'
 FORMAT = 1
 
 
-def create(path, config, vocabulary):
+def create(path: PathLike, config: Any, vocabulary: Any) -> None:
     """Makes the folder, unless it is there, with both records in it."""
     Path(path).mkdir(parents=True, exist_ok=True)
     with saving(path) as new:
@@ -43,26 +44,26 @@ def create(path, config, vocabulary):
         new.json(VOCABULARY, vocabulary)
 
 
-def write_json(path, record):
+def write_json(path: PathLike, record: Any) -> None:
     """Replaces one file of a run."""
     with saving(Path(path).parent) as new:
         new.json(Path(path).name, record)
 
 
-def write_tensors(path, arrays):
+def write_tensors(path: PathLike, arrays: Mapping[str, Any]) -> None:
     """Likewise, by a dict of arrays."""
     with saving(Path(path).parent) as new:
         new.tensors(Path(path).name, arrays)
 
 
-def read_json(path):
+def read_json(path: PathLike) -> Any:
     """Raises CorpusError if the file is not there, damaged or not JSON."""
     data = files.read_whole(path, 'no such file; expected a run made by train.py')
     checksums.check(path)
     return files.parse_json(path, data, 'train.py')
 
 
-def newest(folder):
+def newest(folder: PathLike) -> Path:
     """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
     weights = [path for name in (WEIGHTS, TABLES) for path in Path(folder).glob(f'*/{name}')
                if not path.parent.name.startswith('.')]          # of runs that have not taken their places yet
@@ -73,7 +74,7 @@ def newest(folder):
     return weights[-1].parent
 
 
-def _check_enterable(folder):
+def _check_enterable(folder: PathLike) -> None:
     """Raises CorpusError if a folder, or one of those in it, may not be looked into."""
     path = folder = Path(folder)
     try:
@@ -86,7 +87,7 @@ def _check_enterable(folder):
         return
 
 
-def read_metrics(folder):
+def read_metrics(folder: PathLike) -> list[dict[str, Any]]:
     """The records of metrics.jsonl, one an epoch."""
     path = Path(folder) / METRICS
     if not path.exists():
@@ -99,20 +100,20 @@ def read_metrics(folder):
     return records
 
 
-def config_path(folder):
+def config_path(folder: PathLike) -> Path:
     """Name of the file that says what a run is."""
     return Path(folder) / CONFIG
 
 
-def read_config(folder):
+def read_config(folder: PathLike) -> dict[str, Any]:
     """What config.json holds; raises CorpusError unless a version of this program made it that this one reads."""
     path = config_path(folder)
     record = read_json(path)
     if not isinstance(record, dict) or not isinstance(record.get('options'), dict):
         raise CorpusError(path, None, 'expected the configuration of a run, with "options" in it, got something else')
     if record.get('format') != FORMAT:
-        raise CorpusError(path, None, f'expected "format": {FORMAT}, got {brief(record.get("format"))}; another version '
-                                      'of this program made it, train again')
+        raise CorpusError(path, None, f'expected "format": {FORMAT}, got {brief(record.get("format"))}; another '
+                                      'version of this program made it, train again')
     for name in ('scheme', 'found_scheme'):
         if record.get(name) not in SCHEMES:
             raise CorpusError(path, None, f'expected "{name}" to be one of {", ".join(SCHEMES)}, '
@@ -120,7 +121,7 @@ def read_config(folder):
     return record
 
 
-def read_options(folder, config, **others):
+def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> Options:
     """The `Options` in what `read_config` gave, with others in place of some."""
     path = Path(folder) / CONFIG
     try:
@@ -133,7 +134,7 @@ def read_options(folder, config, **others):
     return options
 
 
-def read_vocabulary(folder, kind):
+def read_vocabulary(folder: PathLike, kind: Any) -> Any:
     """What vocab.json of a run holds, read by `kind.from_json`, a class of tags."""
     path = Path(folder) / VOCABULARY
     try:
@@ -146,14 +147,14 @@ def read_vocabulary(folder, kind):
     return made
 
 
-def check_scheme(folder, tags):
+def check_scheme(folder: PathLike, tags: Iterable[str]) -> None:
     """Raises ValueError unless the tags of a run are of its scheme."""
     scheme = read_config(folder)['scheme']
     if scheme != PLAIN:
         allowed_transitions(scheme, tags)
 
 
-def check_tensors(path):
+def check_tensors(path: PathLike) -> None:
     """Raises CorpusError if the file is not there or damaged."""
     if not Path(path).is_file():
         raise CorpusError(path, None, 'no such file; expected a run that train.py has brought to the end of an epoch')
@@ -161,7 +162,7 @@ def check_tensors(path):
     checksums.check(path)
 
 
-def read_tensors(path):
+def read_tensors(path: PathLike) -> dict[str, np.ndarray]:
     """A dict of arrays; raises CorpusError if the file is damaged."""
     import mindspore as ms
     check_tensors(path)
@@ -173,7 +174,7 @@ def read_tensors(path):
         raise CorpusError(path, None, f'expected tensors as train.py writes them: {first}') from None
 
 
-def check_fit(path, arrays, shapes):
+def check_fit(path: PathLike, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]]) -> None:
     """Raises CorpusError unless the arrays have exactly these names and shapes."""
     for name, shape in shapes.items():
         if name not in arrays:
@@ -185,6 +186,6 @@ def check_fit(path, arrays, shapes):
         raise CorpusError(path, None, f'expected no tensor {strange[0]}, got one')
 
 
-def as_arrays(parameters):
+def as_arrays(parameters: Iterable[Any]) -> dict[str, np.ndarray]:
     """Names and values of Parameters."""
     return {parameter.name: np.array(parameter.asnumpy()) for parameter in parameters}

@@ -13,11 +13,14 @@ import contextlib
 import json
 import logging
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from ms_crf import files
-from ms_crf.runs import checksums
 from ms_crf.errors import CorpusError
+from ms_crf.files import PathLike
+from ms_crf.runs import checksums
 
 import numpy as np
 
@@ -28,7 +31,7 @@ _KEPT = 'what was saved before stays'
 
 
 @contextlib.contextmanager
-def quiet():
+def quiet() -> Iterator[None]:
     """Keeps MindSpore from logging what it raises."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -46,11 +49,12 @@ class Saving:
         drafts: an ExitStack, that removes drafts unless they get their places.
     """
 
-    def __init__(self, folder, drafts):
-        self.folder, self._drafts, self.names = folder, drafts, []
+    def __init__(self, folder: Path, drafts: contextlib.ExitStack) -> None:
+        self.folder, self._drafts = folder, drafts
+        self.names: list[str] = []
 
     @contextlib.contextmanager
-    def file(self, name):
+    def file(self, name: str) -> Iterator[Path]:
         """A name to write to for one of NAMES."""
         draft = _draft(self.folder, name)
         for path in (draft, draft.with_suffix('.tmp')):          # the second is what MindSpore writes to
@@ -65,28 +69,28 @@ class Saving:
             reason = next(iter(str(error).strip().splitlines()), 'MindSpore does not say why')
             raise CorpusError(self.folder / name, None, f'can not be written: {reason}; {_KEPT}') from None
 
-    def text(self, name, text):
+    def text(self, name: str, text: str) -> None:
         with self.file(name) as draft:
             draft.write_text(text, encoding='utf-8')
 
-    def json(self, name, record):
+    def json(self, name: str, record: Any) -> None:
         self.text(name, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
 
-    def tensors(self, name, arrays):
+    def tensors(self, name: str, arrays: Mapping[str, Any]) -> None:
         """Of a dict of arrays."""
         import mindspore as ms  # here, because models without tensors need no MindSpore
         with self.file(name) as draft, quiet():
             ms.save_checkpoint([{'name': key, 'data': ms.Tensor(array)} for key, array in arrays.items()], str(draft))
             draft.chmod(0o644)
 
-    def arrays(self, name, arrays):
+    def arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Likewise for NumPy."""
         with self.file(name) as draft, open(draft, 'wb') as file:        # a name would get an ending
             np.savez(file, **arrays)
 
 
 @contextlib.contextmanager
-def saving(folder):
+def saving(folder: PathLike) -> Iterator[Saving]:
     """A `Saving`, whose files take their places when the block ends without an error.
 
     Raises:
@@ -112,7 +116,7 @@ def saving(folder):
         _rename(folder, places)
 
 
-def settle(folder):
+def settle(folder: PathLike) -> None:
     """Brings a saving that a crash has cut off to its end, or to nothing if it was not complete."""
     folder = Path(folder)
     places = {name: draft for name in NAMES if (draft := _draft(folder, name)).exists()}
@@ -124,18 +128,18 @@ def settle(folder):
             left.unlink(missing_ok=True)
 
 
-def _is_listed(draft, name, listed):
+def _is_listed(draft: Path, name: str, listed: Mapping[str, list[str]]) -> bool:
     try:
         return listed.get(name, [None])[-1] == checksums.digest_of(draft, name)
     except CorpusError:
         return False
 
 
-def _draft(folder, name):
+def _draft(folder: Path, name: str) -> Path:
     return folder / f'.{name}'
 
 
-def _rename(folder, places):
+def _rename(folder: Path, places: Mapping[str, Path]) -> None:
     with files.faults_named(folder, _KEPT):
         for name, draft in places.items():
             os.replace(draft, folder / name)

@@ -3,11 +3,13 @@
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.metrics import percent, score, table, total
-from ms_crf.text.readers import is_json, read_corpus
+from ms_crf.files import PathLike
+from ms_crf.text.metrics import Score, percent, score, table, total
+from ms_crf.text.readers import Sentence, is_json, read_corpus
 from ms_crf.text.schemes import (
     PLAIN,
     TABLE,
@@ -20,20 +22,30 @@ from ms_crf.text.schemes import (
     tags_of,
 )
 
+Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
+Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first, counts by tag or type
+
 
 class Corpora(NamedTuple):
     """Train, dev and test under one scheme."""
 
-    parts: dict        # 'train', 'dev', 'test' (where given): list of `Sentence`, tags in the scheme of training
-    gold: dict         # the same parts: lists of tags that predictions are scored against, see `score_in`
-    found: str         # the scheme of the files
-    scheme: str        # the scheme of training
-    tags: list         # all tags of training
-    repaired: list     # (path, number of sentences, line of the first) where tags broke the scheme
-    unknown: list      # (path, line and tag of the first, counts by tag or type) where there are some that train lacks
+    #: 'train', 'dev', 'test' (where given), tags in the scheme of training
+    parts: dict[str, list[Sentence]]
+    #: the same parts: tags that predictions are scored against, see `score_in`
+    gold: dict[str, list[list[str]]]
+    #: the scheme of the files
+    found: str
+    #: the scheme of training
+    scheme: str
+    #: all tags of training
+    tags: list[str]
+    #: where tags broke the scheme
+    repaired: list[Repaired]
+    #: where there are tags that train lacks
+    unknown: list[Unknown]
 
 
-def load(paths, scheme='auto', columns=(0, -1)):
+def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1)) -> Corpora:
     """Reads the files of a training.
 
     Args:
@@ -63,12 +75,12 @@ def load(paths, scheme='auto', columns=(0, -1)):
     return Corpora(parts, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
 
 
-def convert(tags, scheme):
+def convert(tags: Sequence[str], scheme: str) -> list[str]:
     """The same spans in another scheme."""
     return tags_of(spans_of(tags), len(tags), scheme)
 
 
-def as_they_stand(found, trained):
+def as_they_stand(found: str, trained: str) -> bool:
     """Whether the tags of a model are compared with gold tags as both stand, in one scheme.
 
     Otherwise the spans of both are written in one scheme first, that of the files (BIO for IOB1): accuracy counts tags.
@@ -80,7 +92,7 @@ def as_they_stand(found, trained):
     return found == trained
 
 
-def score_in(found, gold, predicted, trained):
+def score_in(found: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], trained: str) -> Score:
     """Scores predictions of a model.
 
     Args:
@@ -94,7 +106,7 @@ def score_in(found, gold, predicted, trained):
     return score(gold, predicted, home(found))
 
 
-def gold_in(scheme, tags, path, line, trained):
+def gold_in(scheme: str, tags: list[str], path: object, line: int, trained: str) -> list[str]:
     """Tags of a sentence at that line of a file as `score_in` wants them.
 
     Args:
@@ -127,11 +139,11 @@ class Scores:
         path: of the file whose tags are gold.
     """
 
-    def __init__(self, found, trained, path):
+    def __init__(self, found: str, trained: str, path: object) -> None:
         self.found, self.trained, self.path = found, trained, path
         self.result, self._otherwise = total([]), 0
 
-    def add(self, lines, gold, predicted):
+    def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
         """Takes sentences: the line on which each begins, its tags in the file, and those of the model."""
         known = [gold_in(self.found, tags, self.path, line, self.trained) for line, tags in zip(lines, gold)]
         self.result = total([self.result, score_in(self.found, known, predicted, self.trained)])
@@ -139,7 +151,7 @@ class Scores:
             gold, predicted = ([convert(tags, home(self.found)) for tags in rows] for rows in (gold, predicted))
         self._otherwise += sum(one == other for row, found in zip(gold, predicted) for one, other in zip(row, found))
 
-    def lines(self):
+    def lines(self) -> list[str]:
         """The table of conlleval, and the accuracy counted the other way where that is another one."""
         lines = table(self.result)
         if self._otherwise != self.result.correct_tokens:
@@ -149,7 +161,7 @@ class Scores:
         return lines
 
 
-def digest_of(sentences):
+def digest_of(sentences: Iterable[Sentence]) -> str:
     """SHA-256 of the tokens and tags of sentences."""
     digest = hashlib.sha256()
     for sentence in sentences:
@@ -157,12 +169,12 @@ def digest_of(sentences):
     return digest.hexdigest()
 
 
-def home(scheme):
+def home(scheme: str) -> str:
     """The scheme that tags of a corpus are scored in."""
     return 'BIO' if scheme == 'IOB1' else scheme
 
 
-def _recognise(paths, files):
+def _recognise(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]]) -> str:
     sentences = [(paths[part], sentence) for part, read in files.items() for sentence in read]
     try:
         return recognise_scheme([sentence.tags for _, sentence in sentences])
@@ -171,14 +183,15 @@ def _recognise(paths, files):
         raise CorpusError(path, _line_of(path, sentence, error.position), str(error)) from None
 
 
-def _line_of(path, sentence, position):
+def _line_of(path: PathLike, sentence: Sentence, position: int) -> int:
     """The line of a token; of JSON lines that of its sentence."""
     if is_json(path):
         return sentence.line
     return sentence.lines[position] if sentence.lines else sentence.line + position
 
 
-def _unknown(paths, files, scheme, tags):
+def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
+             tags: Iterable[str]) -> list[Unknown]:
     """What dev and test have and no model of these tags can find: entries of `Corpora.unknown`."""
     known = {_kind(tag, scheme) for tag in tags}
     found = []
@@ -192,12 +205,12 @@ def _unknown(paths, files, scheme, tags):
     return found
 
 
-def _kind(tag, scheme):
+def _kind(tag: str, scheme: str) -> tuple[bool, str]:
     """What of a tag a model has to know: the type of a span, or that there is none; of plain tags the tag."""
     return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
 
 
-def _ill_formed(path, sentences, scheme):
+def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
     """(path, number of sentences whose tags break the scheme, line of the first), or None."""
     if scheme in (PLAIN, 'IOB1'):
         return None
@@ -206,7 +219,7 @@ def _ill_formed(path, sentences, scheme):
     return (path, len(lines), lines[0]) if lines else None
 
 
-def _all_tags(sentences, scheme):
+def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:
     kinds = sorted({split_tag(tag)[1] for sentence in sentences for tag in sentence.tags if tag != 'O'})
     prefixes, outside = TABLE[scheme].prefixes, scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
     return ['O'] * outside + [f'{prefix}-{kind}' if kind else prefix for kind in kinds for prefix in prefixes]

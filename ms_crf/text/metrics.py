@@ -1,9 +1,10 @@
 """Scores of predicted tags: precision, recall and F1 of spans, overall and by type, and accuracy of tokens."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
+from ms_crf.text.schemes import PLAIN, SpanTuple, spans_of, strict_spans_of
 
 
 class SpanScore(NamedTuple):
@@ -14,15 +15,15 @@ class SpanScore(NamedTuple):
     gold: int
 
     @property
-    def precision(self):
+    def precision(self) -> float:
         return self.correct / self.predicted if self.predicted else 0.0
 
     @property
-    def recall(self):
+    def recall(self) -> float:
         return self.correct / self.gold if self.gold else 0.0
 
     @property
-    def f1(self):
+    def f1(self) -> float:
         both = self.predicted + self.gold
         return 2 * self.correct / both if both else 0.0
 
@@ -30,17 +31,18 @@ class SpanScore(NamedTuple):
 class Score(NamedTuple):
     """What a corpus of predictions is worth."""
 
-    spans: SpanScore       # all types together; of plain tags every token is a span
-    by_type: dict          # type: SpanScore, by name
+    spans: SpanScore                   # all types together; of plain tags every token is a span
+    by_type: dict[str, SpanScore]      # type: SpanScore, by name
     tokens: int
     correct_tokens: int
 
     @property
-    def accuracy(self):
+    def accuracy(self) -> float:
         return self.correct_tokens / self.tokens if self.tokens else 0.0
 
 
-def score(gold, predicted, scheme, strict=False):
+def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str,
+          strict: bool = False) -> Score:
     """Compares predicted with gold tag sequences.
 
     Args:
@@ -50,7 +52,9 @@ def score(gold, predicted, scheme, strict=False):
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
-    found, expected, correct = Counter(), Counter(), Counter()
+    found: Counter[str] = Counter()
+    expected: Counter[str] = Counter()
+    correct: Counter[str] = Counter()
     tokens = correct_tokens = 0
     for index, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted)):
         if len(gold_tags) != len(predicted_tags):
@@ -67,9 +71,9 @@ def score(gold, predicted, scheme, strict=False):
     return Score(overall, by_type, tokens, correct_tokens)
 
 
-def total(results):
+def total(results: Sequence[Score]) -> Score:
     """The `Score` of several corpora together."""
-    by_type = {}
+    by_type: dict[str, SpanScore] = {}
     for result in results:
         for kind, counts in result.by_type.items():
             by_type[kind] = _sum(by_type.get(kind, SpanScore(0, 0, 0)), counts)
@@ -80,23 +84,23 @@ def total(results):
     return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens)
 
 
-def _sum(one, other):
+def _sum(one: SpanScore, other: SpanScore) -> SpanScore:
     return SpanScore(*map(sum, zip(one, other)))
 
 
-def _spans(tags, scheme, strict):
+def _spans(tags: Sequence[str], scheme: str, strict: bool) -> list[SpanTuple]:
     if scheme == PLAIN:
         return [(tag, position, position) for position, tag in enumerate(tags)]
     return strict_spans_of(tags, scheme) if strict else spans_of(tags)
 
 
-def as_record(result):
+def as_record(result: Score) -> dict[str, float]:
     """A `Score` for JSON."""
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
             'accuracy': result.accuracy}
 
 
-def table(result):
+def table(result: Score) -> list[str]:
     """The lines that conlleval prints: totals, then a line a type."""
     spans = result.spans
     lines = [f'processed {result.tokens} tokens with {spans.gold} phrases; found: {spans.predicted} phrases; '
@@ -106,12 +110,12 @@ def table(result):
     return lines
 
 
-def percent(part, whole):
+def percent(part: int, whole: int) -> float:
     """In the order in which conlleval computes it, on which the last digit of a tie depends: 23 of 160 is 14.38."""
     return 100 * part / whole if whole else 0.0
 
 
-def _rates(counts):
+def _rates(counts: SpanScore) -> str:
     precision, recall = percent(counts.correct, counts.predicted), percent(counts.correct, counts.gold)
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return f'precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}'

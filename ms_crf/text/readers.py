@@ -7,9 +7,11 @@ import os
 import re
 import stat
 import zlib
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn
 
 from ms_crf.errors import CorpusError
+from ms_crf.files import PathLike
 from ms_crf.text.schemes import is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
@@ -21,19 +23,19 @@ _NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words,
 class Sentence(NamedTuple):
     """Tokens with their tags, and the line of the file on which it begins."""
 
-    tokens: list
-    tags: list
+    tokens: list[str]
+    tags: list[str]
     line: int
-    lines: tuple = ()      # of its tokens, where they do not follow each other line by line
+    lines: tuple[int, ...] = ()      # of its tokens, where they do not follow each other line by line
 
 
-def numbered_lines(path):
+def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
     """(line number, text without its end) of a UTF-8 file, with or without BOM, also gzipped (.gz)."""
     for number, line in enumerate(byte_lines(path), 1):
         yield number, decode(path, number, line)
 
 
-def byte_lines(path):
+def byte_lines(path: PathLike) -> Iterator[bytes]:
     """The lines of a file, also gzipped (.gz), as `cut` makes them."""
     try:
         file = (gzip.open if str(path).endswith('.gz') else open)(path, 'rb')
@@ -49,7 +51,7 @@ def byte_lines(path):
         raise unreadable(path, error) from None
 
 
-def check_readable(path):
+def check_readable(path: PathLike) -> None:
     """Raises CorpusError unless there is a file, a pipe or a device of this name; pipes are not opened."""
     try:
         kind = os.stat(path).st_mode
@@ -61,7 +63,7 @@ def check_readable(path):
         raise unreadable(path, error) from None
 
 
-def cut(line):
+def cut(line: bytes) -> list[bytes]:
     """The lines in bytes that a line feed ends, or the end of the file: a lone carriage return ends a line as well.
 
     What else Unicode counts as the end of a line is a part of it.
@@ -72,7 +74,7 @@ def cut(line):
     return [part + b'\n' for part in text.split(b'\r')] if b'\r' in text else [line]
 
 
-def unreadable(path, error):
+def unreadable(path: PathLike, error: EOFError | zlib.error | OSError) -> CorpusError:
     """The CorpusError for what is raised by opening or reading a file."""
     if isinstance(error, FileNotFoundError):
         return CorpusError(path, None, 'no such file')
@@ -82,10 +84,10 @@ def unreadable(path, error):
         return CorpusError(path, None, 'expected a file, got a folder')
     if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile)):
         return CorpusError(path, None, 'expected a gzip file, got a damaged one; decompress or fetch it again')
-    return CorpusError(path, None, f'can not be read: {error.strerror}')
+    return CorpusError(path, None, f'can not be read: {getattr(error, "strerror", error)}')
 
 
-def decode(path, number, line, errors='strict'):
+def decode(path: object, number: int, line: bytes, errors: str = 'strict') -> str:
     """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'."""
     try:
         return line.decode('utf-8-sig' if number == 1 else 'utf-8', errors).rstrip('\r\n')
@@ -94,7 +96,7 @@ def decode(path, number, line, errors='strict'):
                                         f'at column {error.start + 1}') from None
 
 
-def _split(text):
+def _split(text: str) -> list[str]:
     """Columns, separated by tabs if there is one, by blanks otherwise; other white space is part of a token.
 
     Blanks around a column are none of it.
@@ -109,10 +111,10 @@ class Row(NamedTuple):
 
     number: int
     text: str
-    cells: list
+    cells: list[str]
 
 
-def blocks(lines, conllu=False):
+def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Iterator[list[Row] | None]:
     """Lists of rows, each with the blank line that ends it as its last row; the last may have none.
 
     -DOCSTART- rows and comments hold no token, nor do ranges of words (1-2) and empty nodes (1.1) of CoNLL-U.
@@ -154,10 +156,11 @@ class _Comments:
     those before it ends in.
     """
 
-    def __init__(self, conllu):
-        self.conllu, self.width, self.tabs, self.tags = conllu, None, False, {'O'}
+    def __init__(self, conllu: bool) -> None:
+        self.conllu, self.tabs, self.tags = conllu, False, {'O'}
+        self.width: int | None = None
 
-    def see(self, text, cells):
+    def see(self, text: str, cells: list[str]) -> None:
         """Takes a row."""
         if text.startswith(('#', '-DOCSTART-')):
             return
@@ -166,7 +169,7 @@ class _Comments:
         if len(self.tags) < KNOWN_TAGS:
             self.tags.add(cells[-1])
 
-    def without(self, rows):
+    def without(self, rows: list[Row]) -> list[Row]:
         """Rows of a sentence, those without cells that hold no token."""
         found, begun = [], False
         for row in rows:
@@ -176,7 +179,7 @@ class _Comments:
             found.append(row)
         return found
 
-    def _is_comment(self, row, begun):
+    def _is_comment(self, row: Row, begun: bool) -> bool:
         cells = row.cells
         if not row.text.startswith('#'):
             return False
@@ -189,7 +192,7 @@ class _Comments:
         return cells[2:3] == ['='] or not (cells[-1] in self.tags or is_span_tag(cells[-1]))
 
 
-def read_columns(path, columns=COLUMNS):
+def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator[Sentence]:
     """Sentences of a column file: a row a token, a blank line between sentences; see `blocks`.
 
     Args:
@@ -198,19 +201,19 @@ def read_columns(path, columns=COLUMNS):
     """
     columns = columns_of(path, columns)
     for rows in blocks(numbered_lines(path), is_conllu(path)):
-        words = [row for row in rows if row.cells]
+        words = [row for row in rows or () if row.cells]
         if words:
             tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
             lines = tuple(row.number for row in words)
             yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines)
 
 
-def columns_of(path, columns):
+def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:
     """The columns of token and tag, or of the token alone: where none are named, CoNLL-U has others."""
     return CONLLU_COLUMNS[:len(columns)] if is_conllu(path) and columns == COLUMNS[:len(columns)] else columns
 
 
-def cells_of(path, row, columns):
+def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
     """What stands in the columns of token and tag, or of the token alone, in their order."""
     cells = row.cells
     names = ('token', 'tag')[:len(columns)]
@@ -225,11 +228,11 @@ def cells_of(path, row, columns):
     return found
 
 
-def _strings(value):
+def _strings(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
 
 
-def read_json_lines(path):
+def read_json_lines(path: PathLike) -> Iterator[Sentence]:
     """Sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are left out."""
     for number, text in numbered_lines(path):
         if not text.strip(BLANKS):
@@ -240,7 +243,7 @@ def read_json_lines(path):
             yield Sentence(tokens, tags, number)
 
 
-def json_object(path, number, text):
+def json_object(path: object, number: int, text: str) -> dict[str, Any]:
     """The object of a line."""
     try:
         record = json.loads(text, parse_constant=_no_number, parse_float=_finite)
@@ -257,18 +260,18 @@ def json_object(path, number, text):
     return record
 
 
-def _no_number(name):
+def _no_number(name: str) -> NoReturn:
     raise ValueError(f'{name}, which is no number of JSON')
 
 
-def _finite(text):
+def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f'{text[:20]}, which is too large for a number')
     return number
 
 
-def tokens_and_tags(path, number, record):
+def tokens_and_tags(path: object, number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What stands under "tokens" and "tags" of an object."""
     for name in ('tokens', 'tags'):
         if not _strings(record.get(name)):
@@ -281,15 +284,15 @@ def tokens_and_tags(path, number, record):
     return tokens, tags
 
 
-def is_json(path):
+def is_json(path: PathLike) -> bool:
     return str(path).endswith(('.jsonl', '.json', '.jsonl.gz', '.json.gz'))
 
 
-def is_conllu(path):
+def is_conllu(path: PathLike) -> bool:
     return str(path).endswith(('.conllu', '.conllu.gz'))
 
 
-def read_corpus(path, columns=COLUMNS):
+def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> list[Sentence]:
     """All sentences of a file: JSON lines if its name ends in .jsonl or .json (or these with .gz), columns otherwise.
 
     Columns are those of `read_columns`. The file is read once, so that a pipe will do.

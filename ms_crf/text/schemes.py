@@ -3,12 +3,16 @@
 A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'.
 """
 
-from typing import NamedTuple, Optional
+from collections.abc import Container, Iterable, Sequence
+from typing import NamedTuple
 
 from ms_crf.crf.constraints import Constraints
 from ms_crf.errors import brief
 
 import numpy as np
+
+Part = tuple[str, str]            # prefix and type of a tag
+SpanTuple = tuple[str, int, int]  # type, first and last token
 
 
 class Scheme(NamedTuple):
@@ -18,30 +22,30 @@ class Scheme(NamedTuple):
     inside: str
     last: str
     single: str                  # of a span of one token
-    again: Optional[str] = None  # in place of `first` and `single` where a span of the same type has just ended
+    again: str | None = None  # in place of `first` and `single` where a span of the same type has just ended
 
     @property
-    def prefixes(self):
+    def prefixes(self) -> str:
         """All of them, each once."""
         return ''.join(dict.fromkeys((self.again or '') + ''.join(self[:4])))
 
     @property
-    def marks_ends(self):
+    def marks_ends(self) -> bool:
         """Whether the tags themselves say where a span ends."""
         return self.last != self.inside
 
     @property
-    def opening(self):
+    def opening(self) -> set[str]:
         """Prefixes that may begin a sentence or follow a span that has ended."""
         return {self.first, self.single}
 
     @property
-    def closing(self):
+    def closing(self) -> set[str]:
         """Prefixes that may end a sentence or stand before a new span."""
         return {self.last, self.single} | ({self.again} if self.again else set())
 
     @property
-    def within(self):
+    def within(self) -> set[tuple[str, str]]:
         """Pairs of prefixes that may follow each other under one type, apart from opening after closing."""
         pairs = {(before, after) for before in {self.first, self.inside, self.again or self.first}
                  for after in {self.inside, self.last}}
@@ -64,13 +68,13 @@ _ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.marks_ends for 
 _PREFIXES = ''.join({prefix for scheme in TABLE.values() for prefix in scheme.prefixes})
 
 
-def split_tag(tag):
+def split_tag(tag: str) -> tuple[str, str]:
     """Prefix and type: 'O' and '' outside of spans."""
     prefix, _, kind = tag.partition('-')
     return prefix, kind
 
 
-def is_span_tag(tag):
+def is_span_tag(tag: str) -> bool:
     """Whether a tag is one of a span: a known prefix, alone or with a type."""
     prefix, dash, kind = tag.partition('-')
     return len(prefix) == 1 and prefix in _PREFIXES and bool(dash) == bool(kind)
@@ -78,16 +82,17 @@ def is_span_tag(tag):
 
 # What may follow what
 
-def _may_follow(scheme, before, after):
+def _may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
     """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
     outside = ('O', '')
-    ended = before in (None, outside) or before[0] in scheme.closing
-    begins = after in (None, outside) or after[0] in scheme.opening
-    return ended and begins or (None not in (before, after) and before[1] == after[1]
-                                and (before[0], after[0]) in scheme.within)
+    ended = before is None or before == outside or before[0] in scheme.closing
+    begins = after is None or after == outside or after[0] in scheme.opening
+    if before is None or after is None:
+        return ended and begins
+    return ended and begins or (before[1] == after[1] and (before[0], after[0]) in scheme.within)
 
 
-def allowed_transitions(scheme, tags):
+def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
     """What a tag scheme allows, as `CRF(constraints=...)` takes it.
 
     Args:
@@ -107,13 +112,13 @@ def allowed_transitions(scheme, tags):
     repeated = sorted({str(tag) for tag in tags if tags.count(tag) > 1})
     if repeated:
         raise ValueError(f'tags must be different from each other, got {brief(repeated[0])} more than once')
-    parts, scheme = _parts_of(scheme, tags), TABLE[scheme]
-    return Constraints(np.array([[_may_follow(scheme, before, after) for after in parts] for before in parts]),
-                       np.array([_may_follow(scheme, None, after) for after in parts]),
-                       np.array([_may_follow(scheme, before, None) for before in parts]))
+    parts, prefixes = _parts_of(scheme, tags), TABLE[scheme]
+    return Constraints(np.array([[_may_follow(prefixes, before, after) for after in parts] for before in parts]),
+                       np.array([_may_follow(prefixes, None, after) for after in parts]),
+                       np.array([_may_follow(prefixes, before, None) for before in parts]))
 
 
-def _parts_of(scheme, tags):
+def _parts_of(scheme: str, tags: Sequence[str]) -> list[Part]:
     """(prefix, type) of each tag; raises ValueError or TypeError for one that the scheme does not have."""
     prefixes, parts = TABLE[scheme].prefixes, []
     for index, tag in enumerate(tags):
@@ -132,12 +137,12 @@ def _parts_of(scheme, tags):
 class SchemeError(ValueError):
     """Tags that belong to no scheme; `sentence` and `position` say where the first of them is."""
 
-    def __init__(self, message, sentence=None, position=None):
+    def __init__(self, message: str, sentence: int, position: int) -> None:
         super().__init__(message)
         self.sentence, self.position = sentence, position
 
 
-def recognise_scheme(sentences):
+def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
     """Name of the scheme of tag sequences: one of `TABLE`, or 'plain' such as parts of speech.
 
     Spans have to make up all tags or none: with 'B-PER' among them, a tag like 'NOUN' is an error.
@@ -163,21 +168,21 @@ def recognise_scheme(sentences):
     return fitting[0] if len(fitting) == 1 or 'O' in tags else fitting[-1]
 
 
-def _fault(sentences, wrong, expected):
+def _fault(sentences: Sequence[Sequence[str]], wrong: Container[str], expected: str) -> SchemeError:
     """The error for the first tag that is among the wrong ones."""
     return next(SchemeError(f'{expected}, got {tag!r}', index, position)
                 for index, sentence in enumerate(sentences) for position, tag in enumerate(sentence) if tag in wrong)
 
 
-def _keeps_to(scheme, sentences):
+def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
     """Whether all tags follow each other as a scheme has it; where sentences end is not looked at."""
-    scheme, known = TABLE[scheme], {}
+    known: dict[tuple[str | None, str], bool] = {}
     for sentence in sentences:
-        before = None
+        before: str | None = None
         for tag in sentence:
             allowed = known.get((before, tag))
             if allowed is None:
-                allowed = _may_follow(scheme, before and split_tag(before), split_tag(tag))
+                allowed = _may_follow(TABLE[scheme], None if before is None else split_tag(before), split_tag(tag))
                 known[before, tag] = allowed
             if not allowed:
                 return False
@@ -187,19 +192,19 @@ def _keeps_to(scheme, sentences):
 
 # Spans of tags, and tags of spans
 
-def _ends(before, prefix, kind):
+def _ends(before: Part, prefix: str, kind: str) -> bool:
     """Whether the span that `before` (prefix, type) is in ends before this tag."""
     last, last_kind = before
     return last != 'O' and (last in _ENDING or prefix == 'O' or prefix in _BEGINNING or last_kind != kind)
 
 
-def _begins(before, prefix, kind):
+def _begins(before: Part, prefix: str, kind: str) -> bool:
     """Whether a span begins at this tag after `before` (prefix, type)."""
     last, last_kind = before
     return prefix != 'O' and (prefix in _BEGINNING or last == 'O' or last in _ENDING or last_kind != kind)
 
 
-def boundaries(tags):
+def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]:
     """Where spans begin and end by the rules of `spans_of`, as two tables of bools (tags + 1, tags + 1).
 
     Entry (i, j) of the first: a span begins at tag j after tag i; of the second: the span that tag i is in ends
@@ -210,13 +215,14 @@ def boundaries(tags):
             [[_ends(before, *after) for after in parts] for before in parts])
 
 
-def spans_of(tags):
+def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
     """Spans, whatever the tags are: any change of type or prefix that can begin a span does.
 
     For B, I and O these are the rules of conlleval. That script knows no S and M, and takes E for the inside of a span
     unless E or I comes after it; here M counts as I, E ends a span, and S is one.
     """
-    spans, first, before = [], None, ('O', '')
+    spans: list[SpanTuple] = []
+    first, before = 0, ('O', '')
     for position, tag in enumerate([*tags, 'O']):
         prefix, kind = split_tag(tag)
         if _ends(before, prefix, kind):
@@ -227,35 +233,37 @@ def spans_of(tags):
     return spans
 
 
-def strict_spans_of(tags, scheme):
+def strict_spans_of(tags: Iterable[str], scheme: str) -> list[SpanTuple]:
     """Only spans that are well-formed in 'BIO', 'BIOES' or 'BMES'; what else there is means nothing."""
-    scheme, spans, first, before = TABLE[scheme], [], None, ''
+    prefixes, before = TABLE[scheme], ''
+    spans: list[SpanTuple] = []
+    first: int | None = None
     for position, tag in enumerate([*tags, 'O']):
         prefix, kind = split_tag(tag)
-        continues = first is not None and kind == before and prefix in (scheme.inside, scheme.last)
+        continues = first is not None and kind == before and prefix in (prefixes.inside, prefixes.last)
         if first is not None and not continues:
-            if not scheme.marks_ends:
+            if not prefixes.marks_ends:
                 spans.append((before, first, position - 1))
             first = None
-        if prefix == scheme.first:
+        if prefix == prefixes.first:
             first = position
-        elif prefix == scheme.single:
+        elif prefix == prefixes.single:
             spans.append((kind, position, position))
-        elif continues and scheme.marks_ends and prefix == scheme.last:
+        elif first is not None and continues and prefixes.marks_ends and prefix == prefixes.last:
             spans.append((kind, first, position))
             first = None
         before = kind
     return spans
 
 
-def tags_of(spans, length, scheme):
+def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
     """Tags of a sentence of that length in a scheme; spans must not overlap."""
-    tags, scheme, after = ['O'] * length, TABLE[scheme], {}
+    table, tags = TABLE[scheme], ['O'] * length
+    before, after = None, 0                      # type of the span before, and the token after it
     for kind, first, last in sorted(spans, key=lambda span: span[1]):
-        prefixes = [scheme.first, *[scheme.inside] * (last - first - 1), scheme.last] if last > first else [
-            scheme.single]
-        if scheme.again and after.get(first) == kind:
-            prefixes[0] = scheme.again
+        prefixes = [table.first, *[table.inside] * (last - first - 1), table.last] if last > first else [table.single]
+        if table.again and (before, after) == (kind, first):
+            prefixes[0] = table.again
         tags[first:last + 1] = [f'{prefix}-{kind}' if kind else prefix for prefix in prefixes]
-        after = {last + 1: kind}
+        before, after = kind, last + 1
     return tags

@@ -4,11 +4,13 @@ import os
 import re
 import select
 import sys
-from typing import NamedTuple, Optional
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
 from ms_crf.text.readers import (
     BLANKS,
+    Row,
     blocks,
     byte_lines,
     cells_of,
@@ -28,22 +30,22 @@ _WORD, _CHARACTER = re.compile(f'[^{BLANKS}]+'), re.compile(f'[^{BLANKS}]')
 class Item(NamedTuple):
     """A sentence of the input, with what is needed to give it back."""
 
-    line: int                      # on which it begins
-    text: str                      # as it stands there, or the tokens joined by blanks
-    tokens: list
-    starts: list                   # where each token begins in the text
-    gold: Optional[list] = None    # its tags, if they were asked for
-    rows: tuple = ()               # of a column file
-    record: Optional[dict] = None  # of JSON lines
+    line: int                                 # on which it begins
+    text: str                                 # as it stands there, or the tokens joined by blanks
+    tokens: list[str]
+    starts: list[int]                         # where each token begins in the text
+    gold: list[str] | None = None             # its tags, if they were asked for
+    rows: tuple[Row, ...] = ()                # of a column file
+    record: dict[str, Any] | None = None      # of JSON lines
 
 
-def format_of(name):
+def format_of(name: object) -> str:
     """The format that the name of a file stands for; text if it says nothing."""
     name = str(name).removesuffix('.gz')
     return JSON if name.endswith(('.jsonl', '.json')) else CONLL if name.endswith(_COLUMN_FILES) else TEXT
 
 
-def _arriving(number, name):
+def _arriving(number: int, name: str) -> Iterator[bytes | None]:
     """Lines from a descriptor as they come, each with its end; None before it would have to be waited."""
     rest = []
     while True:
@@ -68,7 +70,8 @@ def _arriving(number, name):
         yield from cut(b''.join(rest))
 
 
-def numbered(lines, name, strict, report):
+def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
+             report: Callable[[str], object]) -> Iterator[tuple[int, str] | None]:
     """(line number, text) of byte lines; None is handed on.
 
     Args:
@@ -93,7 +96,7 @@ def numbered(lines, name, strict, report):
         yield number, text
 
 
-def open_lines(name):
+def open_lines(name: str) -> Iterator[bytes | None]:
     """Byte lines of a file, as they come from a pipe or a device, or from standard input if the name is '-'."""
     if name == '-':
         yield from _arriving(sys.stdin.fileno(), 'standard input')
@@ -110,7 +113,8 @@ def open_lines(name):
             os.close(number)
 
 
-def read(lines, name, kind, characters=False, columns=(0,)):
+def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characters: bool = False,
+         columns: tuple[int, ...] = (0,)) -> Iterator[Item | None]:
     """Items of numbered lines; None is handed on.
 
     Args:
@@ -133,13 +137,13 @@ def read(lines, name, kind, characters=False, columns=(0,)):
             yield _of_json(name, *line, characters, len(columns) > 1)
 
 
-def item_of_text(number, text, characters):
+def item_of_text(number: int, text: str, characters: bool) -> Item:
     """The item of a text: tabs, blanks and line ends separate its words, as they do in column files."""
     found = [(match.group(), match.start()) for match in (_CHARACTER if characters else _WORD).finditer(text)]
     return Item(number, text, [token for token, _ in found], [start for _, start in found])
 
 
-def _joined(number, tokens, **others):
+def _joined(number: int, tokens: list[str], **others: Any) -> Item:
     starts, place = [], 0
     for token in tokens:
         starts.append(place)
@@ -147,7 +151,7 @@ def _joined(number, tokens, **others):
     return Item(number, ' '.join(tokens), tokens, starts, **others)
 
 
-def _of_columns(found, name, columns):
+def _of_columns(found: Iterable[list[Row] | None], name: str, columns: tuple[int, ...]) -> Iterator[Item | None]:
     for rows in found:
         if rows is None:
             yield None
@@ -157,7 +161,7 @@ def _of_columns(found, name, columns):
         yield _joined(rows[0].number, [cell[0] for cell in cells], gold=gold, rows=tuple(rows))
 
 
-def _of_json(name, number, text, characters, with_gold):
+def _of_json(name: str, number: int, text: str, characters: bool, with_gold: bool) -> Item:
     if not text.strip(BLANKS):
         return Item(number, text, [], [], gold=[] if with_gold else None)
     record = json_object(name, number, text)
@@ -170,13 +174,12 @@ def _of_json(name, number, text, characters, with_gold):
         return item_of_text(number, written, characters)._replace(record=record)
     else:
         raise CorpusError(name, number, 'expected "tokens", a list of strings, or "text", a string, got neither')
-    starts = _find(tokens, written) if isinstance(written, str) else None
-    if starts is not None:
+    if isinstance(written, str) and (starts := _find(tokens, written)) is not None:
         return Item(number, written, tokens, starts, gold=gold, record=record)
     return _joined(number, tokens, gold=gold, record=record)
 
 
-def _find(tokens, text):
+def _find(tokens: Sequence[str], text: str) -> list[int] | None:
     """Where the tokens stand in a text, one after the other; None if they don't."""
     starts, place = [], 0
     for token in tokens:

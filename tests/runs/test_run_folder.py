@@ -9,15 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import Tagger, infer, train
-from ms_crf import Tagger
-from ms_crf.runs import checksums
-from ms_crf import export
-from ms_crf import infer
-from ms_crf.runs import records
-from ms_crf.runs import lock
-from ms_crf.runs import place
-from ms_crf import train
+from ms_crf import Tagger, export, infer, train
 from ms_crf.errors import CorpusError
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import checksums, lock, place, records
@@ -78,7 +70,7 @@ def test_every_command_refuses_damaged_weights(undisturbed, tmp_path, capsys):
     damaged[len(damaged) // 2] ^= 1
     (tmp_path / 'run' / 'weights.ckpt').write_bytes(damaged)
     run, graph = str(tmp_path / 'run'), str(tmp_path / 'a.mindir')
-    for command, arguments in ((infer_command, ['--run', run, '--text', 'of']), (train_command, ['--resume', run]),
+    for command, arguments in ((infer, ['--run', run, '--text', 'of']), (train, ['--resume', run]),
                                (export, ['--run', run, '--output', graph])):
         assert command.main([*arguments, '--device', 'CPU']) == 2
         assert f'{run}/weights.ckpt: expected the file that train.py wrote, got an edited' in capsys.readouterr().err
@@ -295,9 +287,8 @@ def test_a_run_takes_the_place_of_another_by_its_first_epoch(hmm, monkeypatch, r
     assert new.take() == hmm and not (hmm / 'tables.npz').exists()
     with pytest.raises(CorpusError, match='a training is running there already'):
         Place(hmm, True)
-    with saving(hmm) as more:
-        with more.file('tables.npz') as draft:
-            draft.write_bytes(tables)
+    with saving(hmm) as more, more.file('tables.npz') as draft:
+        draft.write_bytes(tables)
     Tagger.load(hmm)
     new.release()
     assert [path.name for path in hmm.parent.iterdir()] == ['run']
