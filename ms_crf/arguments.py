@@ -2,7 +2,6 @@
 
 import argparse
 import importlib.util
-import json
 import os
 import sys
 import traceback
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ms_crf.errors import OptionError, brief, meant
-from ms_crf.files import PathLike
+from ms_crf.files import JSONFault, PathLike, json_of
 from ms_crf.options import DIR, FILE, check_path
 
 TEXT = 'TEXT'
@@ -101,33 +100,17 @@ def number(text: str) -> float:
 
 
 def read_option_file(path: PathLike) -> Any:
-    """The JSON object of a file, each of its names once; raises OptionError."""
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        names = [name for name, _ in pairs]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise OptionError(f'{path}: {brief(twice)} is given twice, expected it once')
-        return dict(pairs)
-
-    def refuse(word: str) -> NoReturn:
-        raise OptionError(f'{path}: expected finite numbers, got {word}')
-
+    """What the JSON of a file says; raises OptionError."""
     try:
         with open(path, encoding='utf-8-sig') as file:
-            return json.load(file, object_pairs_hook=once, parse_constant=refuse)
+            return json_of(file.read())
     except OSError as error:
         raise OptionError(f'{path}: can not be read: {error.strerror}') from None
     except UnicodeDecodeError as error:
         raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
-    except json.JSONDecodeError as error:
-        raise OptionError(f'{path}:{error.lineno}: expected a JSON object of options, got {error.msg} at column '
-                          f'{error.colno}') from None
-    except RecursionError:
-        raise OptionError(f'{path}: expected a JSON object of options, got one of too many levels') from None
-    except OptionError:
-        raise
-    except ValueError:
-        raise OptionError(f'{path}: expected numbers of a few digits, got one of thousands') from None
+    except JSONFault as error:
+        where = path if error.line is None else f'{path}:{error.line}'
+        raise OptionError(f'{where}: expected a JSON object of options: {error}') from None
 
 
 PLUGIN = '--plugin'

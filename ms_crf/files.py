@@ -4,19 +4,21 @@ import contextlib
 import gzip
 import io
 import json
+import math
 import os
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from typing import IO, Any, BinaryIO, NoReturn
 
-from ms_crf.errors import CorpusError
+from ms_crf.errors import CorpusError, brief
 
 #: the name of a file or folder
 PathLike = str | os.PathLike[str]
 
 LARGEST_JSON = 1 << 30     # bytes
 DEEPEST_JSON = 20          # levels; records have three or four
+_TOO_DEEP = 'it is nested too deeply'
 
 #: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
 _temporaries: dict[str, int] = {}
@@ -227,22 +229,71 @@ def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
         maker: the program that writes such files, for messages.
 
     Raises:
-        CorpusError: it is none; has other numbers than finite ones of less than some thousand digits; or has too
-            many levels.
+        CorpusError: it is none that `json_of` takes.
     """
-    def refuse(word: str) -> NoReturn:
-        raise ValueError(f'{word} is no finite number')
-
     try:
-        record = json.loads(data.decode('utf-8'), parse_constant=refuse)
-        level = [record]
-        for _ in range(DEEPEST_JSON + 1):
-            level = [part for item in level if isinstance(item, (dict, list))
-                     for part in (item.values() if isinstance(item, dict) else item)]
-        if level:
-            raise RecursionError
+        return json_of(data)
+    except JSONFault as error:
+        line = f' of line {error.line}' if (error.line or 1) > 1 else ''
+        raise CorpusError(path, None, f'expected JSON as {maker} writes it: {error}{line}') from None
+
+
+class JSONFault(ValueError):
+    """Why a text is no JSON, or none that is read here; `line` says where, if that is known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def json_of(text: str | bytes, deepest: int | None = DEEPEST_JSON) -> Any:
+    """What JSON says.
+
+    Args:
+        text: or its bytes in UTF-8.
+        deepest: how many levels it may have; None for as many as Python can read.
+
+    Raises:
+        JSONFault: it is none; a name of an object is given twice, of which one value would be lost; it has other
+            numbers than finite ones of less than some thousand digits; or it has too many levels.
+    """
+    try:
+        text = text if isinstance(text, str) else text.decode('utf-8')
+        record = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
     except RecursionError:
-        raise CorpusError(path, None, f'expected JSON as {maker} writes it: it is nested too deeply') from None
-    except ValueError as error:                  # with advice to programmers behind a semicolon
-        raise CorpusError(path, None, f'expected JSON as {maker} writes it: {str(error).split(";")[0]}') from None
+        raise JSONFault(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise JSONFault(f'{error.msg} at column {error.colno}', error.lineno) from None
+    except UnicodeDecodeError as error:
+        raise JSONFault(f'expected UTF-8, got byte {error.object[error.start]:#04x}') from None
+    except JSONFault:
+        raise
+    except ValueError as error:                  # Python's, with advice to programmers behind a semicolon
+        raise JSONFault(str(error).partition(';')[0]) from None
+    level = [record]
+    for _ in range(0 if deepest is None else deepest + 1):
+        level = [part for item in level if isinstance(item, (dict, list))
+                 for part in (item.values() if isinstance(item, dict) else item)]
+    if level and deepest is not None:
+        raise JSONFault(_TOO_DEEP)
     return record
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise JSONFault(f'{brief(twice)} is given twice, expected it once')
+    return record
+
+
+def _no_number(word: str) -> NoReturn:
+    raise JSONFault(f'{word} is no finite number')
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise JSONFault(f'{text[:20]} is too large for a number')
+    return value

@@ -268,7 +268,7 @@ def test_what_it_can_not_do(infer_py, arguments, message, tmp_path, monkeypatch)
     ('in.tsv', 'a M-X\nb I-X\n', ['--score'], 'in.tsv:1: expected M inside of spans as elsewhere in the corpus, got'),
     ('in.tsv', 'of O\n', ['--columns', '3'], 'in.tsv:1: expected column 3 to hold token'),
     ('in.tsv', '\n', ['--score'], 'in.tsv: expected tagged sentences, got none'),
-    ('in.jsonl', '{"text": "on"}\nx\n', [], 'in.jsonl:2: expected a JSON object, got Expecting value at column 1'),
+    ('in.jsonl', '{"text": "on"}\nx\n', [], 'in.jsonl:2: expected a JSON object: Expecting value at column 1'),
     ('in.jsonl', '{"a": 1}\n', [], 'in.jsonl:1: expected "tokens", a list of strings, or "text", a string, got nei'),
     ('in.jsonl', '{"tokens": ["a", ""]}\n', [], 'in.jsonl:1: expected "tokens" to be a list of strings'),
     ('in.jsonl', '{"tokens": ["a"], "tags": []}\n', ['--score'], 'in.jsonl:1: expected a tag for each token'),

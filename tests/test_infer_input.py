@@ -103,7 +103,7 @@ def test_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path):
     path = write(tmp_path, '{"tokens": ["on", "Xan"]}\n' * 500 + 'x\n', 'in.jsonl')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
     assert status == 2 and len(out.splitlines()) == 500
-    assert errors == f'infer.py: {path}:501: expected a JSON object, got Expecting value at column 1\n'
+    assert errors == f'infer.py: {path}:501: expected a JSON object: Expecting value at column 1\n'
     path = tmp_path / 'in.txt'
     path.write_bytes(b'on\n' * 500 + b'\xff\n')
     status, out, errors = infer_py('--run', run, '--input', path, '--strict')

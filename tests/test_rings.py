@@ -39,14 +39,27 @@ def ring(name):
     return int(re.match(r'Ring (\d): ', ast.get_docstring(tree(folder))).group(1))
 
 
+def for_type_checkers(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
+
+
+def running(name):
+    """All nodes of a module; of the package itself without those that are only there for type checkers."""
+    waiting = [tree(name)]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [child for child in ast.iter_child_nodes(node) if name != 'ms_crf' or not for_type_checkers(child)]
+
+
 def reached(name):
     """All modules of the package that a module imports, anywhere in its text, and those that these import."""
     seen, waiting = set(), [name]
     while waiting:
-        for found in imported(ast.walk(tree(waiting.pop()))):
-            if found in MODULES and found not in seen:
-                seen.add(found)
-                waiting.append(found)
+        for module in imported(running(waiting.pop())):
+            if module in MODULES and module not in seen:
+                seen.add(module)
+                waiting.append(module)
     return seen
 
 
@@ -63,6 +76,13 @@ def test_every_folder_says_what_lives_in_it_and_what_it_may_know():
         text = ast.get_docstring(tree(folder))
         assert ring(folder) and ' know' in text and len(re.findall(r'\.(?:\s|$)', text)) == 2, folder
         assert len(tree(folder).body) == 1, f'{folder} imports something'
+
+
+def test_editors_see_the_public_names_where_they_are_loaded_from():
+    block = next(node for node in tree('ms_crf').body if for_type_checkers(node))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert seen == {name: f'ms_crf.{home}' for name, home in ms_crf._HOMES.items()}
+    assert sorted(seen) == ms_crf.__all__ == sorted(ms_crf.__all__)
 
 
 def at_import(name):
@@ -91,3 +111,11 @@ def test_no_kind_of_model_knows_another():
                 direct = set(imported(ast.walk(tree(name))))
                 others = [other for other in direct if any(other.startswith(f'{o}.') for o in kinds if o != kind)]
                 assert not others, f'{name} imports {others}'
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_modules_and_functions_can_be_read_at_once(name):
+    assert len(MODULES[name].read_text(encoding='utf-8').splitlines()) <= 350
+    long = {node.name: length for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef)
+            and (length := node.end_lineno - node.lineno + 1) > 60}
+    assert not long, f'{name} has functions of more than 60 lines: {long}'

@@ -2,16 +2,15 @@
 
 import gzip
 import json
-import math
 import os
 import re
 import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.files import PathLike
+from ms_crf.files import JSONFault, PathLike, json_of
 from ms_crf.text.schemes import is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
@@ -246,29 +245,12 @@ def read_json_lines(path: PathLike) -> Iterator[Sentence]:
 def json_object(path: object, number: int, text: str) -> dict[str, Any]:
     """The object of a line."""
     try:
-        record = json.loads(text, parse_constant=_no_number, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, json.JSONDecodeError):
-            where = f'{error.msg} at column {error.colno}'
-        elif isinstance(error, RecursionError):
-            where = 'one nested too deeply'
-        else:                                    # of ours, or Python's about a number of thousands of digits
-            where = str(error).partition(';')[0]
-        raise CorpusError(path, number, f'expected a JSON object, got {where}') from None
+        record = json_of(text, None)
+    except JSONFault as error:
+        raise CorpusError(path, number, f'expected a JSON object: {error}') from None
     if not isinstance(record, dict):
         raise CorpusError(path, number, f'expected a JSON object, got {text[:40]!r}')
     return record
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f'{name}, which is no number of JSON')
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f'{text[:20]}, which is too large for a number')
-    return number
 
 
 def tokens_and_tags(path: object, number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:

@@ -47,7 +47,7 @@ def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
         assert tagged.tags == [tagger.tags[state] for state in best]
         assert tagged.confidence == pytest.approx(every.weights.max() / every.total)
         assert tagged.confidences == pytest.approx([every.posterior(place, state) for place, state in enumerate(best)])
-    with pytest.raises(OptionError, match='the n best taggings come from a run of --model bilstm'):
+    with pytest.raises(OptionError, match='^nbest must be 0 for a model that does not compute'):
         tagger.tag(sentences, nbest=2)
 
 

@@ -102,11 +102,12 @@ def test_lines_end_as_they_do_anywhere(tmp_path, end, last):
 
 
 @pytest.mark.parametrize('text,message', [
-    ('{"tokens": ["a"], "tags": ["O"], "x": NaN}', 'got NaN, which is no number of JSON'),
-    ('{"x": -Infinity}', 'got -Infinity, which is no number'), ('{"x": 1e999}', 'got 1e999, which is too large'),
-    ('{"x": ' + '1' * 5000 + '}', 'expected a JSON object, got Exceeds the limit'),
-    ('[' * 100_000, 'nested too deeply')])
-def test_numbers_that_json_does_not_have(tmp_path, text, message):
+    ('{"tokens": ["a"], "tags": ["O"], "x": NaN}', 'expected a JSON object: NaN is no finite number'),
+    ('{"x": -Infinity}', '-Infinity is no finite number'), ('{"x": 1e999}', '1e999 is too large for a number'),
+    ('{"x": ' + '1' * 5000 + '}', 'expected a JSON object: Exceeds the limit'),
+    ('{"x": 1, "y": {"a": 2, "a": 3}}', "'a' is given twice, expected it once"),
+    ('[' * 100_000, 'it is nested too deeply')])
+def test_json_that_is_not_read(tmp_path, text, message):
     with pytest.raises(CorpusError, match=message) as raised:
         read_corpus(write(tmp_path, text, 'x.jsonl'))
     assert str(raised.value).startswith(f'{tmp_path}/x.jsonl:1: ') and len(str(raised.value).splitlines()) == 1

@@ -65,7 +65,7 @@ def test_json_lines(tmp_path):
     ('\n{"tokens": ["a", "b"], "tags": ["O"]}', 'x.jsonl',
      'x.jsonl:2: expected a tag for each token, got 2 tokens and 1 tags'),
     ('{"tokens": ["a", 1], "tags": ["O", "O"]}', 'x.jsonl', 'x.jsonl:1: expected "tokens" to be a list of strings'),
-    ('{"tokens"', 'x.jsonl', 'x.jsonl:1: expected a JSON object, got'),
+    ('{"tokens"', 'x.jsonl', 'x.jsonl:1: expected a JSON object: '),
     ('[1]', 'x.jsonl', "x.jsonl:1: expected a JSON object, got '[1]'"),
 ])
 def test_faults_are_named_with_file_and_line(tmp_path, text, name, message):

@@ -238,7 +238,7 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--learning-rate', 'nan'], '--learning-rate must be at least 1e-12, got nan'),
     (['--precision', 'mixed'], '--precision mixed needs a GPU or Ascend, got CPU; leave it away'),
     (['--nonsense'], 'unrecognized arguments: --nonsense; see --help'),
-    (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options, got '),
+    (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options: '),
     (['--config', '{options}'], "options.json: 'hiden' is no option; did you mean hidden?"),
     (['--resume', '{empty}'], 'config.json: no such file; expected a run made by train.py'),
     (['--resume', '{folder}'], 'config.json: no such file; expected a run made by train.py'),
