@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
         self.register('type', int, whole_number)
-        self.register('type', float, number)
+        self.register('type', float, real_number)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
         """As argparse has it; a misspelt option is answered with the one that was meant."""
@@ -92,7 +92,7 @@ def whole_number(text: str) -> int:
         raise argparse.ArgumentTypeError(f'expected a whole number, got {brief(text)}') from None
 
 
-def number(text: str) -> float:
+def real_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -155,5 +155,5 @@ def _load(path: str) -> None:
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
         line = getattr(error, 'lineno', None) if isinstance(error, SyntaxError) else lines[-1] if lines else None
-        place = f'{path}:{line}' if line else path
-        raise OptionError(f'{PLUGIN}: {place}: {type(error).__name__}: {error}') from None
+        location = f'{path}:{line}' if line else path
+        raise OptionError(f'{PLUGIN}: {location}: {type(error).__name__}: {error}') from None

@@ -108,13 +108,13 @@ def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[
     tokens = [sentence.tokens for sentence in sentences]
     tagger.tag(tokens, confidence=False)                         # compiles
     began = time.perf_counter()
-    found = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
+    predicted = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
     seconds = time.perf_counter() - began
     scheme = tagger.found_scheme
     gold = [gold_in(scheme, sentence.tags, path, sentence.line, tagger.scheme) for sentence in sentences]
-    result = score_in(scheme, gold, found, tagger.scheme)
+    result = score_in(scheme, gold, predicted, tagger.scheme)
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
-            'accuracy': result.accuracy, 'ill_formed': ill_formed(found, tagger.scheme),
+            'accuracy': result.accuracy, 'ill_formed': ill_formed(predicted, tagger.scheme),
             'sentences_per_second': len(tokens) / seconds}
 
 
@@ -202,9 +202,10 @@ class _Comparison:
         if self.parsed.keep is None:
             return
         folder = Path(self.parsed.keep)
-        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
-        if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
-            raise CorpusError(folder, None, f'can not be written: {there} is not a folder that you may write to')
+        absolute = folder.absolute()
+        existing = next(parent for parent in (absolute, *absolute.parents) if os.path.lexists(parent))
+        if not os.path.isdir(existing) or not os.access(existing, os.W_OK | os.X_OK):
+            raise CorpusError(folder, None, f'can not be written: {existing} is not a folder that you may write to')
         for model, seed in self.runs:
             if os.path.lexists(folder / f'{model}-{seed}'):
                 raise CorpusError(folder / f'{model}-{seed}', None, 'expected no run there yet, got something; choose '
@@ -298,14 +299,14 @@ def _models(text: str) -> list[str]:
     return models
 
 
-def _named(config: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _named(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
     """The options of trainings that were named, in a file or on the command line."""
     named = Options.read(read_option_file(config), config) if config is not None else {}
     for name in CHOSEN:
         if name in named:
             raise OptionError(f'{config}: {name!r} is chosen by the comparison itself; leave it away')
     names = [entry.name for entry in fields(Options)]
-    named.update((name, value) for name, value in given.items() if name in names)
+    named.update((name, value) for name, value in of_command_line.items() if name in names)
     parts = ('train', 'dev', 'test')
     missing = [f'--{name}' for name in parts if name not in named]
     if missing:

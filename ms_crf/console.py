@@ -32,9 +32,9 @@ def begin(program: str) -> None:
     global _program
     _program = program
     _open_streams()
-    for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:           # nohup stays nohup
-            signal.signal(number, leave)
+    for signal_number in SIGNALS:
+        if signal.getsignal(signal_number) != signal.SIG_IGN:    # nohup stays nohup
+            signal.signal(signal_number, leave)
 
 
 def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None = None) -> int:
@@ -50,8 +50,8 @@ def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None
     status = importlib.import_module(f'ms_crf.{verb}').main(arguments)
     _let_go()
     # All is done and stays so while Python ends. MindSpore, as it ends, turns Ctrl-C into SIGTERM once more.
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+    for signal_number in SIGNALS:
+        signal.signal(signal_number, signal.SIG_IGN)
     return status
 
 
@@ -75,14 +75,14 @@ def _open_streams() -> None:
     standard error swallows it.
     """
     import io
-    for number, name, mode in ((0, 'stdin', os.O_WRONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
+    for descriptor, name, mode in ((0, 'stdin', os.O_WRONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, mode)                            # takes the lowest number that is free
-            raw = io.FileIO(number, 'r' if number == 0 else 'w', closefd=False)
-            buffer = io.BufferedReader(raw) if number == 0 else io.BufferedWriter(raw)
-            setattr(sys, name, io.TextIOWrapper(buffer, 'utf-8', 'backslashreplace', line_buffering=number == 2))
+            raw = io.FileIO(descriptor, 'r' if descriptor == 0 else 'w', closefd=False)
+            buffer = io.BufferedReader(raw) if descriptor == 0 else io.BufferedWriter(raw)
+            setattr(sys, name, io.TextIOWrapper(buffer, 'utf-8', 'backslashreplace', line_buffering=descriptor == 2))
 
 
 def say(text: str) -> None:
@@ -93,8 +93,8 @@ def say(text: str) -> None:
 
 def leave(*_: object) -> NoReturn:
     """Ends the process now, whatever it does; a signal's handler. Drafts are removed, one line says so."""
-    for number in SIGNALS:
-        signal.signal(number, lambda *_: os._exit(INTERRUPTED))      # who asks twice does not wait for this
+    for signal_number in SIGNALS:
+        signal.signal(signal_number, lambda *_: os._exit(INTERRUPTED))     # who asks twice does not wait for this
     files = sys.modules.get('ms_crf.files')      # without it nothing has been written yet
     if files is not None:
         files.remove_temporaries()
@@ -108,15 +108,15 @@ def leave(*_: object) -> NoReturn:
 @contextmanager
 def handling(handler: Callable[..., Any]) -> Iterator[None]:
     """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; what was ignored before stays so."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {signal_number: signal.getsignal(signal_number) for signal_number in SIGNALS}
     try:
-        for number, former in before.items():
+        for signal_number, former in before.items():
             if former != signal.SIG_IGN:
-                signal.signal(number, handler)
+                signal.signal(signal_number, handler)
         yield
     finally:
-        for number, former in before.items():
-            signal.signal(number, former)
+        for signal_number, former in before.items():
+            signal.signal(signal_number, former)
 
 
 def interrupt(*_: object) -> NoReturn:

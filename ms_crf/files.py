@@ -60,11 +60,11 @@ def remove_temporaries() -> None:
 def is_written_through(path: PathLike) -> bool:
     """Whether writing to this name fills no file of its own: a FIFO, a device, or what /dev/fd and /proc name."""
     try:
-        kind = os.stat(path).st_mode
+        mode = os.stat(path).st_mode
     except OSError:
         return False
     folder = os.path.realpath(os.path.dirname(os.path.abspath(path)))
-    return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)) or folder.split(os.sep)[1] in ('dev', 'proc')
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or folder.split(os.sep)[1] in ('dev', 'proc')
 
 
 @contextlib.contextmanager
@@ -132,29 +132,29 @@ def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
 
 def _create(draft: str, target: str) -> int:
     """Makes an empty draft; the mode that the file is to have: that of the file it takes the place of."""
-    number = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
-        mode = os.fstat(number).st_mode
+        mode = os.fstat(descriptor).st_mode
         with contextlib.suppress(FileNotFoundError):
             before = os.stat(target)
             mode = before.st_mode
             with contextlib.suppress(OSError):                   # only a privileged user may give files away
-                os.fchown(number, before.st_uid, before.st_gid)
+                os.fchown(descriptor, before.st_uid, before.st_gid)
     finally:
-        os.close(number)
+        os.close(descriptor)
     return stat.S_IMODE(mode)
 
 
 def sync(path: PathLike) -> None:
     """Waits until a file, or the names in a folder, are on the disk."""
-    number = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
+        os.fsync(descriptor)
     except OSError:
         if not os.path.isdir(path):              # some file systems have no such thing for folders
             raise
     finally:
-        os.close(number)
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -61,14 +61,14 @@ def _control_groups() -> Iterator[int]:
     except OSError:
         return
     for line in lines:
-        number, kinds, place = line.split(':', 2)
-        if number == '0':                                        # version 2
+        hierarchy, controllers, group_path = line.split(':', 2)
+        if hierarchy == '0':                                     # version 2
             top, name = Path(_CGROUPS), _V2
-        elif 'memory' in kinds.split(','):
+        elif 'memory' in controllers.split(','):
             top, name = Path(_CGROUPS, 'memory'), _V1
         else:
             continue
-        folder = top / place.lstrip('/')
+        folder = top / group_path.lstrip('/')
         for group in (folder, *folder.parents):
             with contextlib.suppress(OSError):                   # in a container only its own group is to be seen
                 limit = (group / name).read_text().strip()

@@ -201,19 +201,19 @@ class Options:
         """Options by name from a JSON object; raises OptionError for what is no option."""
         if not isinstance(record, dict):
             raise OptionError(f'{source}: expected a JSON object of options, got {type(record).__name__}')
-        found = {}
+        values = {}
         for name, value in record.items():
             entry = _ENTRIES.get(name.replace('-', '_'))
             if entry is None:
                 raise OptionError(f'{source}: {brief(name)} is no option{meant(name, map(dashed, _ENTRIES))}')
-            if entry.name in found:
+            if entry.name in values:
                 raise OptionError(f'{source}: {brief(name)} is given twice, expected it once')
             try:
                 _check_value(entry, value)
             except OptionError as error:
                 raise OptionError(f'{source}: {error}') from None
-            found[entry.name] = value
-        return found
+            values[entry.name] = value
+        return values
 
 
 _ENTRIES = {entry.name: entry for entry in fields(Options)}

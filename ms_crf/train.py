@@ -159,9 +159,9 @@ def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str
     return made.parse_args(arguments), {name: value for name, value in made.named(arguments).items() if name in names}
 
 
-def _new_options(parsed: argparse.Namespace, given: Mapping[str, Any]) -> Options:
+def _new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) -> Options:
     named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
-    return checked({**named, **given})
+    return checked({**named, **of_command_line})
 
 
 def checked(named: Mapping[str, Any]) -> Options:
@@ -182,18 +182,18 @@ def options_of(arguments: Sequence[str]) -> Options:
     return _new_options(*read_options(arguments))
 
 
-def _resumed_options(parsed: argparse.Namespace, given: Mapping[str, Any]) -> Options:
+def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Options:
     from ms_crf.runs import records
-    if parsed.config is not None or parsed.overwrite or set(given) - set(ON_RESUME):
+    if parsed.config is not None or parsed.overwrite or set(named) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
         raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
     _, config = read_run(parsed.resume)
     before = records.read_options(parsed.resume, config)
-    if 'encoder_lr' in given and (given['encoder_lr'] > 0) != (before.encoder_lr > 0):
+    if 'encoder_lr' in named and (named['encoder_lr'] > 0) != (before.encoder_lr > 0):
         raise OptionError(f'--encoder-lr can not be 0 before --resume and more after it, or the other way round; the '
                           f'run has {before.encoder_lr:g}')
-    options = records.read_options(parsed.resume, config, **given)
-    options.check_given(given)
+    options = records.read_options(parsed.resume, config, **named)
+    options.check_given(named)
     return options
 
 
@@ -208,8 +208,8 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
-    parsed, given = read_options(arguments)
-    options = _resumed_options(parsed, given) if parsed.resume is not None else _new_options(parsed, given)
+    parsed, named = read_options(arguments)
+    options = _resumed_options(parsed, named) if parsed.resume is not None else _new_options(parsed, named)
     kind = kind_of(options)
     if kind.uses_mindspore:
         device = choose(parsed.device, console.program('train'))

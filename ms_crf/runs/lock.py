@@ -35,47 +35,47 @@ class Lock:
 
     def __init__(self, folder: PathLike) -> None:
         path = Path(folder) / NAME
-        self._number: int | None = None
-        while self._number is None:
+        self._descriptor: int | None = None
+        while self._descriptor is None:
             with faults_named(folder, ''):
-                self._number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
             try:
-                _lock(self._number)
+                _lock(self._descriptor)
             except OSError as error:
                 if error.errno in _HELD:
-                    holder = os.read(self._number, 20).decode('ascii', 'replace').strip()
+                    holder = os.read(self._descriptor, 20).decode('ascii', 'replace').strip()
                     self.release()
                     raise CorpusError(folder, None, f'a training is running there already (process {holder or "?"}); '
                                                     'wait for its end or stop it') from None
-            if not _is_still(path, self._number):                # another training has taken the place of the run
+            if not _is_still(path, self._descriptor):            # another training has taken the place of the run
                 self.release()
         with contextlib.suppress(OSError):                       # it is for the message only
-            os.ftruncate(self._number, 0)
-            os.write(self._number, f'{os.getpid()}\n'.encode())
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, f'{os.getpid()}\n'.encode())
 
     def release(self) -> None:
-        if self._number is not None:
-            os.close(self._number)
-        self._number = None
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
 
     def __del__(self) -> None:
         self.release()
 
 
-def _lock(number: int) -> None:
+def _lock(descriptor: int) -> None:
     if fcntl is not None:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     import msvcrt
-    os.lseek(number, _FAR, os.SEEK_SET)
+    os.lseek(descriptor, _FAR, os.SEEK_SET)
     try:
-        msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
     finally:
-        os.lseek(number, 0, os.SEEK_SET)
+        os.lseek(descriptor, 0, os.SEEK_SET)
 
 
-def _is_still(path: PathLike, number: int) -> bool:
+def _is_still(path: PathLike, descriptor: int) -> bool:
     try:
-        return os.path.samestat(os.stat(path), os.fstat(number))
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
         return False

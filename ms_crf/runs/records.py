@@ -125,11 +125,11 @@ def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> 
     """The `Options` in what `read_config` gave, with others in place of some."""
     path = Path(folder) / CONFIG
     try:
-        given = Options.read(config['options'], path)
-        Options(**given).check()
+        values = Options.read(config['options'], path)
+        Options(**values).check()
     except OptionError as error:
         raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None
-    options = Options(**{**given, **others})
+    options = Options(**{**values, **others})
     options.check()
     return options
 
@@ -138,13 +138,13 @@ def read_vocabulary(folder: PathLike, kind: Any) -> Any:
     """What vocab.json of a run holds, read by `kind.from_json`, a class of tags."""
     path = Path(folder) / VOCABULARY
     try:
-        made = kind.from_json(read_json(path))
-        check_scheme(folder, made.tags)
+        vocabulary = kind.from_json(read_json(path))
+        check_scheme(folder, vocabulary.tags)
     except CorpusError:
         raise
     except ValueError as error:
         raise CorpusError(path, None, str(error)) from None
-    return made
+    return vocabulary
 
 
 def check_scheme(folder: PathLike, tags: Iterable[str]) -> None:

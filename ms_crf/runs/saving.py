@@ -104,8 +104,8 @@ def saving(folder: PathLike) -> Iterator[Saving]:
         listed = checksums.read(folder)
         if listed is None:                       # a new run, or one of an earlier version
             listed = {name: [checksums.digest_of(folder / name)] for name in NAMES if (folder / name).exists()}
-        places = {name: _draft(folder, name) for name in NAMES if name in new.names}
-        for name, draft in places.items():
+        new_drafts = {name: _draft(folder, name) for name in NAMES if name in new.names}
+        for name, draft in new_drafts.items():
             listed[name] = [*listed.get(name, [])[-1:], checksums.digest_of(draft, name)]
             files.keep(draft)                    # from here on it is for `settle` to tell what becomes of it
         try:
@@ -113,18 +113,18 @@ def saving(folder: PathLike) -> Iterator[Saving]:
         except CorpusError:
             settle(folder)
             raise
-        _rename(folder, places)
+        _rename(folder, new_drafts)
 
 
 def settle(folder: PathLike) -> None:
     """Brings a saving that a crash has cut off to its end, or to nothing if it was not complete."""
     folder = Path(folder)
-    places = {name: draft for name in NAMES if (draft := _draft(folder, name)).exists()}
-    if places:
+    new_drafts = {name: draft for name in NAMES if (draft := _draft(folder, name)).exists()}
+    if new_drafts:
         listed = checksums.read(folder) or {}
-        _rename(folder, {name: draft for name, draft in places.items() if _is_listed(draft, name, listed)})
+        _rename(folder, {name: draft for name, draft in new_drafts.items() if _is_listed(draft, name, listed)})
     with files.faults_named(folder, _KEPT):
-        for left in (*places.values(), *(folder / name for name in _LEFT)):
+        for left in (*new_drafts.values(), *(folder / name for name in _LEFT)):
             left.unlink(missing_ok=True)
 
 
@@ -139,9 +139,9 @@ def _draft(folder: Path, name: str) -> Path:
     return folder / f'.{name}'
 
 
-def _rename(folder: Path, places: Mapping[str, Path]) -> None:
+def _rename(folder: Path, new_drafts: Mapping[str, Path]) -> None:
     with files.faults_named(folder, _KEPT):
-        for name, draft in places.items():
+        for name, draft in new_drafts.items():
             os.replace(draft, folder / name)
-        if places:
+        if new_drafts:
             files.sync(folder)

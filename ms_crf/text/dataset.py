@@ -57,22 +57,22 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
         CorpusError: at the first fault.
     """
     files = {part: read_corpus(path, columns) for part, path in paths.items()}
-    found = _recognise(paths, files)
-    target = home(found) if scheme == 'auto' else scheme
-    if PLAIN in (found, target) and target != found:
+    file_scheme = _recognise(paths, files)
+    target = home(file_scheme) if scheme == 'auto' else scheme
+    if PLAIN in (file_scheme, target) and target != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
-                                                f'got {found} tags; leave --scheme away')
-    repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], found))]
-    if found == PLAIN:
+                                                f'got {file_scheme} tags; leave --scheme away')
+    repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
+    if file_scheme == PLAIN:
         tags = sorted({tag for sentence in files['train'] for tag in sentence.tags})
         gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
-        return Corpora(files, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
+        return Corpora(files, gold, file_scheme, target, tags, repaired, _unknown(paths, files, file_scheme, tags))
     parts = {part: [sentence._replace(tags=convert(sentence.tags, target)) for sentence in sentences]
              for part, sentences in files.items()}
-    gold = {part: [sentence.tags if as_they_stand(found, target) else convert(sentence.tags, home(found))
+    gold = {part: [sentence.tags if as_they_stand(file_scheme, target) else convert(sentence.tags, home(file_scheme))
                    for sentence in sentences] for part, sentences in files.items()}
     tags = _all_tags(files['train'], target)
-    return Corpora(parts, gold, found, target, tags, repaired, _unknown(paths, files, found, tags))
+    return Corpora(parts, gold, file_scheme, target, tags, repaired, _unknown(paths, files, file_scheme, tags))
 
 
 def convert(tags: Sequence[str], scheme: str) -> list[str]:
@@ -80,40 +80,41 @@ def convert(tags: Sequence[str], scheme: str) -> list[str]:
     return tags_of(spans_of(tags), len(tags), scheme)
 
 
-def as_they_stand(found: str, trained: str) -> bool:
+def as_they_stand(file_scheme: str, model_scheme: str) -> bool:
     """Whether the tags of a model are compared with gold tags as both stand, in one scheme.
 
     Otherwise the spans of both are written in one scheme first, that of the files (BIO for IOB1): accuracy counts tags.
 
     Args:
-        found: the scheme of the files.
-        trained: the scheme that the model was trained in.
+        file_scheme: of the files.
+        model_scheme: that the model was trained in.
     """
-    return found == trained
+    return file_scheme == model_scheme
 
 
-def score_in(found: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], trained: str) -> Score:
+def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
+             model_scheme: str) -> Score:
     """Scores predictions of a model.
 
     Args:
-        found: the scheme of the files that the model was trained on.
+        file_scheme: of the files that the model was trained on.
         gold: lists of tags: as they stand, or in the scheme that `home` names, as `as_they_stand` says.
-        predicted: lists of tags in the scheme `trained`.
-        trained: the scheme that the model was trained in.
+        predicted: lists of tags in the scheme `model_scheme`.
+        model_scheme: that the model was trained in.
     """
-    if not as_they_stand(found, trained):
-        predicted = [convert(tags, home(found)) for tags in predicted]
-    return score(gold, predicted, home(found))
+    if not as_they_stand(file_scheme, model_scheme):
+        predicted = [convert(tags, home(file_scheme)) for tags in predicted]
+    return score(gold, predicted, home(file_scheme))
 
 
-def gold_in(scheme: str, tags: list[str], path: object, line: int, trained: str) -> list[str]:
+def gold_in(scheme: str, tags: list[str], path: object, line: int, model_scheme: str) -> list[str]:
     """Tags of a sentence at that line of a file as `score_in` wants them.
 
     Args:
         scheme: of the files that the model was trained on.
         tags: of the sentence; of any scheme of spans, or plain ones.
         path, line: where it begins.
-        trained: the scheme that the model was trained in.
+        model_scheme: that the model was trained in.
 
     Raises:
         CorpusError: the tags are of no scheme of spans, but those of the model are.
@@ -128,35 +129,37 @@ def gold_in(scheme: str, tags: list[str], path: object, line: int, trained: str)
         recognise_scheme([tags])
     except SchemeError as error:
         raise CorpusError(path, line, f'{error} in the sentence that begins here') from None
-    return tags if as_they_stand(scheme, trained) else convert(tags, home(scheme))
+    return tags if as_they_stand(scheme, model_scheme) else convert(tags, home(scheme))
 
 
 class Scores:
     """What a model is worth on sentences that come bit by bit.
 
     Args:
-        found, trained: as of `score_in`.
+        file_scheme, model_scheme: as of `score_in`.
         path: of the file whose tags are gold.
     """
 
-    def __init__(self, found: str, trained: str, path: object) -> None:
-        self.found, self.trained, self.path = found, trained, path
+    def __init__(self, file_scheme: str, model_scheme: str, path: object) -> None:
+        self.file_scheme, self.model_scheme, self.path = file_scheme, model_scheme, path
         self.result, self._otherwise = total([]), 0
 
     def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
         """Takes sentences: the line on which each begins, its tags in the file, and those of the model."""
-        known = [gold_in(self.found, tags, self.path, line, self.trained) for line, tags in zip(lines, gold)]
-        self.result = total([self.result, score_in(self.found, known, predicted, self.trained)])
-        if self.found != PLAIN and as_they_stand(self.found, self.trained):
-            gold, predicted = ([convert(tags, home(self.found)) for tags in rows] for rows in (gold, predicted))
-        self._otherwise += sum(one == other for row, found in zip(gold, predicted) for one, other in zip(row, found))
+        known = [gold_in(self.file_scheme, tags, self.path, line, self.model_scheme)
+                 for line, tags in zip(lines, gold)]
+        self.result = total([self.result, score_in(self.file_scheme, known, predicted, self.model_scheme)])
+        if self.file_scheme != PLAIN and as_they_stand(self.file_scheme, self.model_scheme):
+            gold, predicted = ([convert(tags, home(self.file_scheme)) for tags in rows] for rows in (gold, predicted))
+        self._otherwise += sum(one == other for row, others in zip(gold, predicted) for one, other in zip(row, others))
 
     def lines(self) -> list[str]:
         """The table of conlleval, and the accuracy counted the other way where that is another one."""
         lines = table(self.result)
         if self._otherwise != self.result.correct_tokens:
-            other = (f'of the same spans, all written in {home(self.found)}' if as_they_stand(self.found, self.trained)
-                     else 'of the tags as they stand, in schemes of their own')
+            other = 'of the tags as they stand, in schemes of their own'
+            if as_they_stand(self.file_scheme, self.model_scheme):
+                other = f'of the same spans, all written in {home(self.file_scheme)}'
             lines.append(f'accuracy {other}: {percent(self._otherwise, self.result.tokens):.2f}%')
         return lines
 
@@ -194,15 +197,15 @@ def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]],
              tags: Iterable[str]) -> list[Unknown]:
     """What dev and test have and no model of these tags can find: entries of `Corpora.unknown`."""
     known = {_kind(tag, scheme) for tag in tags}
-    found = []
+    unknown = []
     for part, sentences in files.items():
         lacking = [(sentence, position, tag) for sentence in sentences for position, tag in enumerate(sentence.tags)
                    if _kind(tag, scheme) not in known]
         if lacking:
             sentence, position, tag = lacking[0]
             counts = Counter(_kind(tag, scheme)[1] or tag for _, _, tag in lacking)
-            found.append((paths[part], _line_of(paths[part], sentence, position), tag, counts))
-    return found
+            unknown.append((paths[part], _line_of(paths[part], sentence, position), tag, counts))
+    return unknown
 
 
 def _kind(tag: str, scheme: str) -> tuple[bool, str]:

@@ -52,9 +52,9 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
-    found: Counter[str] = Counter()
-    expected: Counter[str] = Counter()
-    correct: Counter[str] = Counter()
+    predicted_counts: Counter[str] = Counter()
+    gold_counts: Counter[str] = Counter()
+    correct_counts: Counter[str] = Counter()
     tokens = correct_tokens = 0
     for index, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted)):
         if len(gold_tags) != len(predicted_tags):
@@ -63,11 +63,12 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
         tokens += len(gold_tags)
         correct_tokens += sum(a == b for a, b in zip(gold_tags, predicted_tags))
         gold_spans, predicted_spans = (set(_spans(tags, scheme, strict)) for tags in (gold_tags, predicted_tags))
-        expected.update(kind for kind, _, _ in gold_spans)
-        found.update(kind for kind, _, _ in predicted_spans)
-        correct.update(kind for kind, _, _ in gold_spans & predicted_spans)
-    by_type = {kind: SpanScore(correct[kind], found[kind], expected[kind]) for kind in sorted(found | expected)}
-    overall = SpanScore(*(sum(counts.values()) for counts in (correct, found, expected)))
+        gold_counts.update(kind for kind, _, _ in gold_spans)
+        predicted_counts.update(kind for kind, _, _ in predicted_spans)
+        correct_counts.update(kind for kind, _, _ in gold_spans & predicted_spans)
+    by_type = {kind: SpanScore(correct_counts[kind], predicted_counts[kind], gold_counts[kind])
+               for kind in sorted(predicted_counts | gold_counts)}
+    overall = SpanScore(*(sum(counts.values()) for counts in (correct_counts, predicted_counts, gold_counts)))
     return Score(overall, by_type, tokens, correct_tokens)
 
 

@@ -30,8 +30,8 @@ class Sentence(NamedTuple):
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
     """(line number, text without its end) of a UTF-8 file, with or without BOM, also gzipped (.gz)."""
-    for number, line in enumerate(byte_lines(path), 1):
-        yield number, decode(path, number, line)
+    for line_number, line in enumerate(byte_lines(path), 1):
+        yield line_number, decode(path, line_number, line)
 
 
 def byte_lines(path: PathLike) -> Iterator[bytes]:
@@ -53,10 +53,10 @@ def byte_lines(path: PathLike) -> Iterator[bytes]:
 def check_readable(path: PathLike) -> None:
     """Raises CorpusError unless there is a file, a pipe or a device of this name; pipes are not opened."""
     try:
-        kind = os.stat(path).st_mode
-        if stat.S_ISDIR(kind):
+        mode = os.stat(path).st_mode
+        if stat.S_ISDIR(mode):
             raise IsADirectoryError
-        if stat.S_ISREG(kind):
+        if stat.S_ISREG(mode):
             open(path, 'rb').close()
     except OSError as error:
         raise unreadable(path, error) from None
@@ -86,13 +86,13 @@ def unreadable(path: PathLike, error: EOFError | zlib.error | OSError) -> Corpus
     return CorpusError(path, None, f'can not be read: {getattr(error, "strerror", error)}')
 
 
-def decode(path: object, number: int, line: bytes, errors: str = 'strict') -> str:
+def decode(path: object, line_number: int, line: bytes, errors: str = 'strict') -> str:
     """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'."""
     try:
-        return line.decode('utf-8-sig' if number == 1 else 'utf-8', errors).rstrip('\r\n')
+        return line.decode('utf-8-sig' if line_number == 1 else 'utf-8', errors).rstrip('\r\n')
     except UnicodeDecodeError as error:
-        raise CorpusError(path, number, f'expected UTF-8, got byte 0x{line[error.start]:02x} '
-                                        f'at column {error.start + 1}') from None
+        raise CorpusError(path, line_number, f'expected UTF-8, got byte 0x{line[error.start]:02x} '
+                                             f'at column {error.start + 1}') from None
 
 
 def _split(text: str) -> list[str]:
@@ -108,7 +108,7 @@ def _split(text: str) -> list[str]:
 class Row(NamedTuple):
     """A line of a column file; cells are empty where it holds no token."""
 
-    number: int
+    line_number: int
     text: str
     cells: list[str]
 
@@ -127,14 +127,14 @@ def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Ite
         if line is None:
             yield None
             continue
-        number, text = line
+        line_number, text = line
         cells = _split(text) if text.strip(' \t') else []
         if conllu and len(cells) >= 10 and _NO_WORD.fullmatch(cells[0]):
-            block.append(Row(number, text, []))
+            block.append(Row(line_number, text, []))
             continue
         if cells:
             comments.see(text, cells)
-        block.append(Row(number, text, cells))
+        block.append(Row(line_number, text, cells))
         if not cells:
             waiting.append(block)
             block = []
@@ -170,13 +170,13 @@ class _Comments:
 
     def without(self, rows: list[Row]) -> list[Row]:
         """Rows of a sentence, those without cells that hold no token."""
-        found, begun = [], False
+        checked, begun = [], False
         for row in rows:
             if row.cells and (row.text.startswith('-DOCSTART-') or self._is_comment(row, begun)):
                 row = row._replace(cells=[])
             begun |= bool(row.cells)
-            found.append(row)
-        return found
+            checked.append(row)
+        return checked
 
     def _is_comment(self, row: Row, begun: bool) -> bool:
         cells = row.cells
@@ -203,7 +203,7 @@ def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator
         words = [row for row in rows or () if row.cells]
         if words:
             tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
-            lines = tuple(row.number for row in words)
+            lines = tuple(row.line_number for row in words)
             yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines)
 
 
@@ -216,53 +216,54 @@ def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
     """What stands in the columns of token and tag, or of the token alone, in their order."""
     cells = row.cells
     names = ('token', 'tag')[:len(columns)]
-    places = [column if column >= 0 else len(cells) + column for column in columns]
-    if min(places) < 0 or max(places) >= len(cells) or len(set(places)) < len(places):
-        raise CorpusError(path, row.number, f'expected column{"s" * (len(columns) > 1)} '
-                                            f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
-                                            f'separated by tabs or blanks, got {row.text!r}')
-    found = [cells[place] for place in places]
-    if not all(found):
-        raise CorpusError(path, row.number, f'expected a {" and a ".join(names)}, got an empty column in {row.text!r}')
-    return found
+    indices = [column if column >= 0 else len(cells) + column for column in columns]
+    if min(indices) < 0 or max(indices) >= len(cells) or len(set(indices)) < len(indices):
+        raise CorpusError(path, row.line_number, f'expected column{"s" * (len(columns) > 1)} '
+                                                 f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
+                                                 f'separated by tabs or blanks, got {row.text!r}')
+    values = [cells[index] for index in indices]
+    if not all(values):
+        raise CorpusError(path, row.line_number, f'expected a {" and a ".join(names)}, got an empty column in '
+                                                 f'{row.text!r}')
+    return values
 
 
-def _strings(value: object) -> bool:
+def _are_strings(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
 
 
 def read_json_lines(path: PathLike) -> Iterator[Sentence]:
     """Sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are left out."""
-    for number, text in numbered_lines(path):
+    for line_number, text in numbered_lines(path):
         if not text.strip(BLANKS):
             continue
-        record = json_object(path, number, text)
-        tokens, tags = tokens_and_tags(path, number, record)
+        record = json_object(path, line_number, text)
+        tokens, tags = tokens_and_tags(path, line_number, record)
         if tokens:
-            yield Sentence(tokens, tags, number)
+            yield Sentence(tokens, tags, line_number)
 
 
-def json_object(path: object, number: int, text: str) -> dict[str, Any]:
+def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
     """The object of a line."""
     try:
         record = json_of(text, None)
     except JSONFault as error:
-        raise CorpusError(path, number, f'expected a JSON object: {error}') from None
+        raise CorpusError(path, line_number, f'expected a JSON object: {error}') from None
     if not isinstance(record, dict):
-        raise CorpusError(path, number, f'expected a JSON object, got {text[:40]!r}')
+        raise CorpusError(path, line_number, f'expected a JSON object, got {text[:40]!r}')
     return record
 
 
-def tokens_and_tags(path: object, number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """What stands under "tokens" and "tags" of an object."""
     for name in ('tokens', 'tags'):
-        if not _strings(record.get(name)):
-            raise CorpusError(path, number, f'expected "{name}" to be a list of strings that are not empty, '
-                                            f'got {json.dumps(record.get(name), ensure_ascii=False)[:40]}')
+        if not _are_strings(record.get(name)):
+            raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
+                                                 f'got {json.dumps(record.get(name), ensure_ascii=False)[:40]}')
     tokens, tags = record['tokens'], record['tags']
     if len(tokens) != len(tags):
-        raise CorpusError(path, number, f'expected a tag for each token, got {len(tokens)} tokens and '
-                                        f'{len(tags)} tags')
+        raise CorpusError(path, line_number, f'expected a tag for each token, got {len(tokens)} tokens and '
+                                             f'{len(tags)} tags')
     return tokens, tags
 
 

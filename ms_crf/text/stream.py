@@ -45,18 +45,18 @@ def format_of(name: object) -> str:
     return JSON if name.endswith(('.jsonl', '.json')) else CONLL if name.endswith(_COLUMN_FILES) else TEXT
 
 
-def _arriving(number: int, name: str) -> Iterator[bytes | None]:
+def _arriving(descriptor: int, name: str) -> Iterator[bytes | None]:
     """Lines from a descriptor as they come, each with its end; None before it would have to be waited."""
     rest = []
     while True:
         try:
-            waits = not select.select([number], [], [], 0)[0]
+            waits = not select.select([descriptor], [], [], 0)[0]
         except OSError:            # not for pipes on Windows
             waits = False
         if waits:
             yield None
         try:
-            data = os.read(number, _CHUNK)
+            data = os.read(descriptor, _CHUNK)
         except OSError as error:
             raise unreadable(name, error) from None
         if not data:
@@ -80,20 +80,20 @@ def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
         strict: whether a line that is not UTF-8 is an error; otherwise it comes with replacement characters.
         report: is called with a line of text about each of these.
     """
-    number = 0
+    line_number = 0
     for line in lines:
         if line is None:
             yield None
             continue
-        number += 1
+        line_number += 1
         try:
-            text = decode(name, number, line)
+            text = decode(name, line_number, line)
         except CorpusError as error:
             if strict:
                 raise
             report(f'{error}; tagged with replacement characters')
-            text = decode(name, number, line, 'replace')
-        yield number, text
+            text = decode(name, line_number, line, 'replace')
+        yield line_number, text
 
 
 def open_lines(name: str) -> Iterator[bytes | None]:
@@ -104,13 +104,13 @@ def open_lines(name: str) -> Iterator[bytes | None]:
         yield from byte_lines(name)
     else:
         try:
-            number = os.open(name, os.O_RDONLY)
+            descriptor = os.open(name, os.O_RDONLY)
         except OSError as error:
             raise unreadable(name, error) from None
         try:
-            yield from _arriving(number, name)
+            yield from _arriving(descriptor, name)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characters: bool = False,
@@ -137,55 +137,55 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
             yield _of_json(name, *line, characters, len(columns) > 1)
 
 
-def item_of_text(number: int, text: str, characters: bool) -> Item:
+def item_of_text(line_number: int, text: str, characters: bool) -> Item:
     """The item of a text: tabs, blanks and line ends separate its words, as they do in column files."""
-    found = [(match.group(), match.start()) for match in (_CHARACTER if characters else _WORD).finditer(text)]
-    return Item(number, text, [token for token, _ in found], [start for _, start in found])
+    matches = [(match.group(), match.start()) for match in (_CHARACTER if characters else _WORD).finditer(text)]
+    return Item(line_number, text, [token for token, _ in matches], [start for _, start in matches])
 
 
-def _joined(number: int, tokens: list[str], **others: Any) -> Item:
-    starts, place = [], 0
+def _joined(line_number: int, tokens: list[str], **others: Any) -> Item:
+    starts, offset = [], 0
     for token in tokens:
-        starts.append(place)
-        place += len(token) + 1
-    return Item(number, ' '.join(tokens), tokens, starts, **others)
+        starts.append(offset)
+        offset += len(token) + 1
+    return Item(line_number, ' '.join(tokens), tokens, starts, **others)
 
 
-def _of_columns(found: Iterable[list[Row] | None], name: str, columns: tuple[int, ...]) -> Iterator[Item | None]:
-    for rows in found:
+def _of_columns(sentences: Iterable[list[Row] | None], name: str, columns: tuple[int, ...]) -> Iterator[Item | None]:
+    for rows in sentences:
         if rows is None:
             yield None
             continue
         cells = [cells_of(name, row, columns) for row in rows if row.cells]
         gold = [tag for _, tag in cells] if len(columns) > 1 else None
-        yield _joined(rows[0].number, [cell[0] for cell in cells], gold=gold, rows=tuple(rows))
+        yield _joined(rows[0].line_number, [cell[0] for cell in cells], gold=gold, rows=tuple(rows))
 
 
-def _of_json(name: str, number: int, text: str, characters: bool, with_gold: bool) -> Item:
+def _of_json(name: str, line_number: int, text: str, characters: bool, with_gold: bool) -> Item:
     if not text.strip(BLANKS):
-        return Item(number, text, [], [], gold=[] if with_gold else None)
-    record = json_object(name, number, text)
+        return Item(line_number, text, [], [], gold=[] if with_gold else None)
+    record = json_object(name, line_number, text)
     written = record.get('text')
     if with_gold:
-        tokens, gold = tokens_and_tags(name, number, record)
+        tokens, gold = tokens_and_tags(name, line_number, record)
     elif 'tokens' in record:
-        tokens, gold = tokens_and_tags(name, number, {**record, 'tags': record['tokens']})[0], None
+        tokens, gold = tokens_and_tags(name, line_number, {**record, 'tags': record['tokens']})[0], None
     elif isinstance(written, str):
-        return item_of_text(number, written, characters)._replace(record=record)
+        return item_of_text(line_number, written, characters)._replace(record=record)
     else:
-        raise CorpusError(name, number, 'expected "tokens", a list of strings, or "text", a string, got neither')
+        raise CorpusError(name, line_number, 'expected "tokens", a list of strings, or "text", a string, got neither')
     if isinstance(written, str) and (starts := _find(tokens, written)) is not None:
-        return Item(number, written, tokens, starts, gold=gold, record=record)
-    return _joined(number, tokens, gold=gold, record=record)
+        return Item(line_number, written, tokens, starts, gold=gold, record=record)
+    return _joined(line_number, tokens, gold=gold, record=record)
 
 
 def _find(tokens: Sequence[str], text: str) -> list[int] | None:
     """Where the tokens stand in a text, one after the other; None if they don't."""
-    starts, place = [], 0
+    starts, offset = [], 0
     for token in tokens:
-        start = text.find(token, place)
+        start = text.find(token, offset)
         if start < 0:
             return None
         starts.append(start)
-        place = start + len(token)
+        offset = start + len(token)
     return starts

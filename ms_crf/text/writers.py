@@ -13,7 +13,7 @@ COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colo
 _LINE_ENDS = str.maketrans('\r\n', '  ')
 
 
-def _number(confidence: float) -> str:
+def _two_digits(confidence: float) -> str:
     return f'{confidence:.2f}'
 
 
@@ -78,10 +78,10 @@ class Writer:
     def _in_brackets(self, item: Item, tagged: Tagged) -> str:
         pieces, done = [], 0
         for span in tagged.spans:
-            begin, end = _place(item, span)
+            begin, end = _offsets(item, span)
             note = f' {span.type}' if span.type else ''
             if self.confidence and span.confidence is not None:
-                note += f' {_number(span.confidence)}'
+                note += f' {_two_digits(span.confidence)}'
             pieces += [item.text[done:begin], self._coloured(f'[{item.text[begin:end]}{note}]', span.type)]
             done = end
         return ''.join([*pieces, item.text[done:]])
@@ -94,15 +94,15 @@ class Writer:
         confidences = tagged.confidences if self.confidence else None
         for index, (token, start) in enumerate(zip(item.tokens, item.starts)):
             end = start + len(token)
-            note = f'/{tagged.tags[index]}' + (f'/{_number(confidences[index])}' if confidences else '')
+            note = f'/{tagged.tags[index]}' + (f'/{_two_digits(confidences[index])}' if confidences else '')
             pieces += [item.text[done:end], f'\033[36m{note}\033[0m' if self.colours else note]
             done = end
         return ''.join([*pieces, item.text[done:]])
 
     def _words(self, item: Item, tagged: Tagged) -> str:
         begins = {span.first for span in tagged.spans}
-        inside = {place for span in tagged.spans for place in range(span.first + 1, span.last + 1)}
-        notes = {span.last: f'/{_number(span.confidence)}' for span in tagged.spans
+        inside = {index for span in tagged.spans for index in range(span.first + 1, span.last + 1)}
+        notes = {span.last: f'/{_two_digits(span.confidence)}' for span in tagged.spans
                  if self.confidence and span.confidence is not None}
         pieces = []
         for index, token in enumerate(item.tokens):
@@ -117,13 +117,13 @@ class Writer:
             columns.append([f'{confidence:.4f}' for confidence in tagged.confidences])
         if not item.rows:
             return ''.join('\t'.join(row) + '\n' for row in zip(item.tokens, *columns)) + '\n'
-        found, lines = iter(zip(*columns)), []
+        values, lines = iter(zip(*columns)), []
         for row in item.rows:
             if row.cells:
                 # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
                 blanks = '\t' not in row.text and len(row.cells) > 1
                 text = row.text if '\t' in row.text else row.text.strip(' ')
-                lines.append((' ' if blanks else '\t').join([text, *next(found)]) + '\n')
+                lines.append((' ' if blanks else '\t').join([text, *next(values)]) + '\n')
             else:
                 lines.append(row.text + '\n')
         return ''.join(lines)
@@ -143,7 +143,7 @@ class Writer:
         return json.dumps(record, ensure_ascii=False) + '\n'
 
     def _entity(self, item: Item, span: Span) -> dict[str, Any]:
-        begin, end = _place(item, span)
+        begin, end = _offsets(item, span)
         entity = {'type': span.type, 'text': item.text[begin:end], 'first': span.first, 'last': span.last,
                   'start': begin, 'end': end}
         if span.confidence is not None:
@@ -151,6 +151,6 @@ class Writer:
         return entity
 
 
-def _place(item: Item, span: Span) -> tuple[int, int]:
+def _offsets(item: Item, span: Span) -> tuple[int, int]:
     """Where a span begins and ends in the text."""
     return item.starts[span.first], item.starts[span.last] + len(item.tokens[span.last])
