@@ -4,8 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import memory, sizes, train
-from ms_crf.models.words.model import build_network
+from ms_crf import memory, train
+from ms_crf.models import sizes
+from ms_crf.models.words.model import build_network, character_weights
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import Options
 
@@ -71,7 +72,7 @@ def test_weights_are_counted_as_they_are(changes):
     layers = sizes.layer_weights(5 + options.char_width * read, options.hidden, options.layers, 3, options.head)
     found = sum(parameter.size for parameter in network.trainable_params())
     assert found == vocabulary.num_words * 5 + layers + (
-        sizes.character_weights(options, vocabulary.num_characters) if read else 0)
+        character_weights(options, vocabulary.num_characters) if read else 0)
 
 
 @pytest.mark.parametrize('arguments,named', [
@@ -93,7 +94,7 @@ def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
     if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak
         pytest.skip('needs the peak memory of a process, which only Linux tells')
-    program = ('import sys\nfrom ms_crf import sizes, train\n'
+    program = ('import sys\nfrom ms_crf import train\nfrom ms_crf.models import sizes\n'
                'asked = []\nsizes.check_memory = lambda size, what: asked.append(size)\n'
                'status = train.main(sys.argv[1:])\n'
                'peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))\n'

@@ -152,7 +152,7 @@ class _Comments:
     In CoNLL-U all of them are comments. Elsewhere those are which have not as many columns as the rows; where tabs
     separate columns, those without a tab; and where blanks do, those '# ...' before the first row of a sentence that
     have the form '# key = value' or do not end in a tag: O, one of spans, or one that a row of this sentence or of
-    those before it ends in.
+    those before it ends in. Where all lines begin with '#', those which have this form or no tag at their end.
     """
 
     def __init__(self, conllu: bool) -> None:
@@ -182,13 +182,14 @@ class _Comments:
         cells = row.cells
         if not row.text.startswith('#'):
             return False
+        remark = cells[2:3] == ['='] or not (cells[-1] in self.tags or is_span_tag(cells[-1]))
+        if self.width is None and not self.conllu:
+            return len(cells) == 1 or remark
         if self.conllu or len(cells) != self.width:
             return True
         if self.tabs:
             return '\t' not in row.text
-        if begun or cells[0] != '#' or len(cells) == 1:
-            return False
-        return cells[2:3] == ['='] or not (cells[-1] in self.tags or is_span_tag(cells[-1]))
+        return remark and not begun and cells[0] == '#' and len(cells) > 1
 
 
 def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator[Sentence]:

@@ -101,6 +101,11 @@ def test_lines_end_as_they_do_anywhere(tmp_path, end, last):
     assert found(path) == [(['a'], ['O']), (['b'], ['O'])]
 
 
+@pytest.mark.parametrize('text', ['#\tO\n#dev\tB-PER\n', '# O\n#dev B-PER\n', '# id = O\n#\tO\n# dev\n#dev\tB-PER\n'])
+def test_a_file_in_which_every_line_begins_as_comments_do(tmp_path, text):
+    assert found(write(tmp_path, text)) == [(['#', '#dev'], ['O', 'B-PER'])]
+
+
 @pytest.mark.parametrize('text,message', [
     ('{"tokens": ["a"], "tags": ["O"], "x": NaN}', 'expected a JSON object: NaN is no finite number'),
     ('{"x": -Infinity}', '-Infinity is no finite number'), ('{"x": 1e999}', '1e999 is too large for a number'),
