@@ -6,7 +6,7 @@ imported before it is needed, so that one without graphs does without MindSpore.
 
 import importlib
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Optional, Protocol, Union
+from typing import Any, ClassVar, Protocol
 
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.models.labels import Tags
@@ -162,7 +162,7 @@ class Kind:
         raise NotImplementedError
 
 
-_KINDS: dict[str, Union[str, type[Kind]]] = {
+_KINDS: dict[str, str | type[Kind]] = {
     'bilstm': 'ms_crf.models.words.model:WordKind',
     'encoder': 'ms_crf.models.encoder.model:EncoderKind',
     'hmm': 'ms_crf.models.hmm.model:HMMKind',
@@ -212,7 +212,7 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
     return kind, config
 
 
-def kind_of_graph(record: dict) -> Optional[type[Kind]]:
+def kind_of_graph(record: dict) -> type[Kind] | None:
     """The kind of an exported graph by the record beside it; None if that is none of them."""
     # Earlier records don't name it: only those of encoders have a tokenizer.
     name = record.get('model', 'encoder' if 'tokenizer' in record else 'bilstm')

@@ -5,7 +5,7 @@ training, tagging, confidences and export are here.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple, Optional
+from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.models.base import EMISSIONS, Kind, check_head, constraints_of
 from ms_crf.models.bucketing import cut_rows, plan, row_shapes, spread
@@ -76,7 +76,7 @@ class _Encoded(NamedTuple):
 
     lengths: np.ndarray          # (sentences,) tokens of each
     features: list               # of each sentence (tokens, count) int32
-    tags: Optional[list]         # of each sentence the ids of its tags
+    tags: list | None         # of each sentence the ids of its tags
 
 
 def _arrays(encoded, length, rows, numbers):
