@@ -7,12 +7,13 @@ from ms_crf.crf import log_domain, scaled, tensors
 from ms_crf.crf.tensors import MISMATCH, largest_of, log, ones_like, price, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 
 SMALLEST_FLOAT = 1e-37    # has a logarithm on every device
 
 
-def posteriors(emissions, lengths, transitions, start, end, usable):
+def posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
+               usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Log normaliser (B,), marginals (L, B, K) and expected transition counts (B, K, K).
 
     Args:
@@ -30,9 +31,10 @@ def posteriors(emissions, lengths, transitions, start, end, usable):
     return log_normalizer + price(peaks).sum(0).squeeze(-1), marginals, pairs
 
 
-def along_path(paths, emissions, lengths, transitions, start, end, usable):
-    """What is known of a path: posterior (L, B) of each of its tags, and of every tag at a position given the
-    path's tag before it (L, B, K). All 0 on padding.
+def posteriors_of_path(paths: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                       end: Tensor, usable: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Posterior (L, B) of each tag of a path, and posterior of every tag at a position given the path's tag before
+    it (L, B, K). All 0 on padding.
 
     Args:
         paths: (L, B) int32. The rest as in `posteriors`.
@@ -45,16 +47,16 @@ def along_path(paths, emissions, lengths, transitions, start, end, usable):
     steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next
     first = ops.broadcast_to(start, emissions[:1].shape)
     steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
-    given_before = tensors.clear_padding(ops.softmax(steps + onward, 2), lengths)
-    return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), given_before
+    conditional = tensors.clear_padding(ops.softmax(steps + onward, 2), lengths)
+    return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), conditional
 
 
-def mark_tags(tags, num_tags):
+def mark_tags(tags: Tensor, num_tags: int) -> Tensor:
     """Tags (L, B) as 1 at (position, row, tag) in (L, B, K); a negative tag marks nothing."""
     return ops.equal(tags.expand_dims(-1), ops.arange(num_tags).astype(ms.int32)).astype(ms.float32)
 
 
-def count_transitions(tags, lengths, num_tags):
+def count_transitions(tags: Tensor, lengths: Tensor, num_tags: int) -> Tensor:
     """How often each tag follows each in tags (L, B): (B, K, K); steps from or to unknown tags are not counted."""
     length, batch = tags.shape
     following = tags                                             # (L, B)
@@ -62,13 +64,14 @@ def count_transitions(tags, lengths, num_tags):
         following = ops.concat((tags[1:], tags[:1]), 0)
     counted = ops.logical_and(tensors.continued(lengths, length), ops.minimum(tags, following) >= 0)
     rows = ops.arange(batch).astype(ms.int32) * num_tags * num_tags
-    nowhere = batch * num_tags * num_tags
-    places = ops.select(counted, rows + tags * num_tags + following, nowhere * ones_like(tags))
-    counts = ops.unsorted_segment_sum(counted.astype(ms.float32).reshape(-1), places.reshape(-1), nowhere + 1)
-    return counts[:nowhere].reshape(batch, num_tags, num_tags)
+    uncounted = batch * num_tags * num_tags
+    segments = ops.select(counted, rows + tags * num_tags + following, uncounted * ones_like(tags))
+    counts = ops.unsorted_segment_sum(counted.astype(ms.float32).reshape(-1), segments.reshape(-1), uncounted + 1)
+    return counts[:uncounted].reshape(batch, num_tags, num_tags)
 
 
-def path_score(emissions, lengths, marked, counts, transitions, start, end):
+def path_score(emissions: Tensor, lengths: Tensor, marked: Tensor, counts: Tensor, transitions: Tensor, start: Tensor,
+               end: Tensor) -> Tensor:
     """Score (B,) of the marked path; each forbidden tag or step costs VIOLATION.
 
     Args:
@@ -85,7 +88,8 @@ def path_score(emissions, lengths, marked, counts, transitions, start, end):
     return sum_of(ops.concat((at_tags, between), 1))[:, 0]
 
 
-def losses(emissions, tags, lengths, transitions, start, end, usable):
+def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
+           usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Normaliser of all paths minus that of the paths through the known tags, with its gradient.
 
     The gradient is posteriors of all paths minus posteriors of the known ones, which are plain counts

@@ -1,8 +1,10 @@
 """The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
 
+from collections.abc import Sequence
+
 from ms_crf.crf.constraints import check_constraints, usable_tags
 from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
-from ms_crf.crf.inference import along_path, posteriors
+from ms_crf.crf.inference import posteriors, posteriors_of_path
 from ms_crf.crf.inputs import check_values, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.nbest import best_paths
@@ -16,16 +18,21 @@ from ms_crf.crf.tensors import (
     ones_like,
     reduce_losses,
 )
-from ms_crf.crf.validation import check_batch_first, check_flag, check_num_tags, check_reduction
+from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
 from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi, viterbi_any_length
 
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Uniform, initializer
 
 
 class CRF(CompilableMethods, InFloat32, nn.Cell):
     """Linear-chain conditional random field.
+
+    It gives each path of tags the probability exp(score - `normalizer`), its score being the sum of its emissions,
+    transitions, start and end: `log_prob` is the logarithm of it, `nbest` gives scores, `marginals` the probability
+    of each tag at a position, `path_posteriors` that of the tags of a path one by one.
 
     Every method takes emissions as (length, batch, num_tags), or (batch, length, num_tags) with
     batch_first, in any float type (they are computed in float32), and seq_length (batch,), the number
@@ -51,11 +58,29 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
 
     Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
     start_transitions and end_transitions (num_tags,).
+
+    Example, of a sentence with two tokens and three tags:
+        >>> import mindspore as ms
+        >>> from ms_crf import CRF
+        >>> crf = CRF(num_tags=3, batch_first=True)
+        >>> emissions = ms.Tensor([[[5.0, 0.0, 0.0], [0.0, 5.0, 0.0]]])
+        >>> tags, seq_length = ms.Tensor([[0, 1]]), ms.Tensor([2])
+        >>> gradient = ms.jit(ms.grad(crf, weights=crf.trainable_params()))
+        >>> by_emissions, by_scores = gradient(emissions, tags, seq_length)
+        >>> by_emissions.shape, [parameter.shape for parameter in by_scores]
+        ((1, 2, 3), [(3,), (3,), (3, 3)])
+        >>> paths, scores = crf.nbest(emissions, 9, seq_length)
+        >>> paths[0, 0].asnumpy().tolist()
+        [0, 1]
+        >>> probabilities = ms.ops.exp(scores - crf.normalizer(emissions, seq_length))
+        >>> f'{float(probabilities.sum()):.3f}'
+        '1.000'
     """
 
-    def __init__(self, num_tags, batch_first=False, reduction='sum', constraints=None, check_values=False):
+    def __init__(self, num_tags: int, batch_first: bool = False, reduction: str = 'sum',
+                 constraints: Sequence[np.ndarray] | None = None, check_values: bool = False) -> None:
         super().__init__()
-        check_num_tags(num_tags)
+        check_table_of_tags(num_tags)
         check_batch_first(batch_first)
         check_reduction(reduction)
         check_flag('check_values', check_values)
@@ -79,7 +104,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         self.log_normalizer = LogNormalizer(self.usable)
         self.negative_log_likelihood = NegativeLogLikelihood(self.usable)
 
-    def extend_repr(self):
+    def extend_repr(self) -> str:
         constraints = None
         if self.constrained:
             constraints = f'{int(self.allowed.asnumpy().sum())} of {self.num_tags ** 2} transitions'
@@ -115,7 +140,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         losses, lengths = self._losses(emissions, tags, seq_length)
         return reduce_losses(losses, lengths, self.reduction)
 
-    def decode(self, emissions, seq_length=None):
+    def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Best paths, the lowest tag of equals, and their scores; below -1e30 where all paths are forbidden.
 
         Returns:
@@ -132,10 +157,10 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             paths, score = best_path_any_length(scores, history, lengths, emissions.shape[0])
         return ops.transpose(paths, (1, 0)), score + void
 
-    def nbest(self, emissions, n, seq_length=None):
+    def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The n best paths, best first.
 
-        exp(score - log normaliser) is a path's posterior. Where a row has fewer than n allowed paths,
+        exp(score - `normalizer`) is a path's posterior. Where a row has fewer than n allowed paths,
         the rest are zeros with the lowest float32 as score, below every real one.
 
         Returns:
@@ -146,8 +171,9 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         paths, scores = best_paths(emissions, lengths, transitions, start, end, n)
         return paths, scores + void.expand_dims(-1)
 
-    def marginals(self, emissions, seq_length=None):
-        """Posterior of each tag at each position, differentiable; in the layout of emissions, 0 on padding."""
+    def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
+        """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
+        emissions, 0 on padding."""
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
@@ -156,8 +182,9 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals
 
-    def along(self, emissions, paths, seq_length=None):
-        """What is known of given paths.
+    def path_posteriors(self, emissions: Tensor, paths: Tensor,
+                        seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Posteriors of the tags of given paths, one by one and each after the one before it.
 
         Args:
             emissions: (length, batch, num_tags), or batch first.
@@ -165,20 +192,24 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             seq_length: (batch,).
 
         Returns:
-            posterior of each tag of the paths (batch, length), and posterior of every tag given the path's
-            tag before it (batch, length, num_tags); 0 on padding. The second, along the path from its first
-            tag, multiplies to the posterior of the path; along a part of it, after the first's posterior, to
-            that of the part.
+            p(the path's tag at the position | emissions) (batch, length), and p(tag at the position | the path's tag
+            before it, emissions) of every tag (batch, length, num_tags); 0 on padding. The second, of the path's
+            tags from its first to its last, multiply to the posterior of the path. For a part of the path, that of
+            its first tag is taken from the first result.
         """
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         paths = ops.transpose(paths, (1, 0))
-        chosen, given_before = along_path(paths, emissions, lengths, transitions, start, end, self.usable)
+        chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self.usable)
         void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
-        chosen, given_before = chosen + void, given_before + void.expand_dims(-1)
-        return ops.transpose(chosen, (1, 0)), ops.transpose(given_before, (1, 0, 2))
+        chosen, conditional = chosen + void, conditional + void.expand_dims(-1)
+        return ops.transpose(chosen, (1, 0)), ops.transpose(conditional, (1, 0, 2))
 
-    def normalizer(self, emissions, seq_length=None):
+    def along(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The old name of `path_posteriors`, which goes with the next version."""
+        return self.path_posteriors(emissions, paths, seq_length)
+
+    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Log of the sum over all paths (batch,); 0 for rows of length 0.
 
         Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
@@ -187,19 +218,20 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         transitions, start, end = self._scores()
         return value_of(self.log_normalizer(emissions, lengths, transitions, start, end)) + void
 
-    def log_prob(self, emissions, tags, seq_length=None):
+    def log_prob(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Log probability (batch,) of the tags; of all paths through the known ones if some are negative."""
         losses, _ = self._losses(emissions, tags, seq_length)
         return -losses
 
-    def _losses(self, emissions, tags, seq_length):
+    def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
         known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
         emissions, lengths, void = self._prepare(emissions, seq_length, tags)
         transitions, start, end = self._scores()
         rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
         return value_of(rows) + void, lengths
 
-    def _prepare(self, emissions, seq_length, tags=None, clear=True):
+    def _prepare(self, emissions: Tensor, seq_length: Tensor | None, tags: Tensor | None = None,
+                 clear: bool = True) -> tuple[Tensor, Tensor, Tensor]:
         """Emissions (L, B, K) in float32, 0 on padding if `clear`, and what else `prepare` returns."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         if self.check_values:
@@ -208,7 +240,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             emissions = clear_padding(emissions, lengths)
         return emissions, lengths, void
 
-    def _scores(self):
+    def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions (K, K), start (K,) and end (K,) in float32, with what constraints forbid."""
         transitions = forbid(self.transitions.astype(ms.float32))
         start = forbid(self.start_transitions.astype(ms.float32))

@@ -4,14 +4,19 @@ The first half looks at shapes and types, which a graph knows while it is compil
 at values, which only the host can.
 """
 
+from typing import Any
+
+from ms_crf.memory import check_memory
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 FLOATS = ('Float16', 'BFloat16', 'Float32', 'Float64')
 INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UInt64')
 REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
 
 
-def check_count(name, value, least=1):
+def check_count(name: str, value: Any, least: int = 1) -> None:
     """A whole number, of Python or NumPy, but no bool."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f'{name} must be an int, got {type(value).__name__}')
@@ -19,43 +24,49 @@ def check_count(name, value, least=1):
         raise ValueError(f'{name} must be at least {least}, got {value}')
 
 
-def check_width(name, value):
+def check_width(name: str, value: Any) -> None:
     """Of what has two directions."""
     check_count(name, value)
     if value < 2 or value % 2:
         raise ValueError(f'{name} must be even and at least 2, half for each direction, got {value}')
 
 
-def check_num_tags(num_tags):
+def check_num_tags(num_tags: Any) -> None:
     check_count('num_tags', num_tags)
 
 
-def check_batch_first(batch_first):
+def check_table_of_tags(num_tags: Any) -> None:
+    """The number of tags of a layer with transitions: those of all pairs of tags have to fit in memory."""
+    check_num_tags(num_tags)
+    check_memory(4 * int(num_tags) ** 2, f'a table of transitions for num_tags = {num_tags}')
+
+
+def check_batch_first(batch_first: Any) -> None:
     check_flag('batch_first', batch_first)
 
 
-def check_flag(name, value):
+def check_flag(name: str, value: Any) -> None:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f'{name} must be True or False, got {type(value).__name__}')
 
 
-def check_reduction(reduction):
+def check_reduction(reduction: Any) -> None:
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')
 
 
-def check_n(n):
+def check_n(n: Any) -> None:
     check_count('n', n)
 
 
-def check_shape_is_known(name, shape):
+def check_shape_is_known(name: str, shape: tuple) -> None:
     """A method that is compiled for one shape at a time."""
     if None in shape or -1 in shape:
         raise ValueError(f'{name} needs emissions of a known shape, got {shape}; it has no graph for any shape, '
                          'so compile it for each shape, without dynamic=1, set_inputs or export of any shape')
 
 
-def check_types(emissions, tags=None, seq_length=None):
+def check_types(emissions: str, tags: str | None = None, seq_length: str | None = None) -> None:
     """Names of the arguments' types ('Float32', ...; None for an argument that is not given)."""
     if emissions not in FLOATS:
         raise TypeError(f'emissions must be a tensor of floats, got {emissions}')
@@ -65,13 +76,14 @@ def check_types(emissions, tags=None, seq_length=None):
         raise TypeError(f'seq_length must be a tensor of integers, got {seq_length}')
 
 
-def _differ(found, expected):
+def _differ(shape: tuple, expected: tuple) -> bool:
     """Whether two shapes can't be the same; None is an axis of any size."""
-    return len(found) != len(expected) or any(None not in (one, other) and one != other
-                                              for one, other in zip(found, expected))
+    return len(shape) != len(expected) or any(None not in (one, other) and one != other
+                                              for one, other in zip(shape, expected))
 
 
-def check_shapes(num_tags, batch_first, emissions, tags=None, seq_length=None):
+def check_shapes(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple | None = None,
+                 seq_length: tuple | None = None) -> None:
     """Shapes as tuples, None in them for an axis of any size; None for an argument that is not given."""
     layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
     if len(emissions) != 3:
@@ -89,45 +101,45 @@ def check_shapes(num_tags, batch_first, emissions, tags=None, seq_length=None):
                          f'batch_first is {batch_first}')
 
 
-def check_function(emissions, **others):
+def check_function(emissions: tuple, **others: tuple) -> None:
     """Arguments of the tutorial's functions, each as (type's name, shape)."""
-    kind, shape = emissions
-    check_types(kind)
+    dtype, shape = emissions
+    check_types(dtype)
     if len(shape) != 3 or 0 in shape:
         raise ValueError(f'emissions must be (length, batch, num_tags) with no empty axis, got shape {shape}')
     length, batch, num_tags = shape
     expected = {'mask': ('(length, batch)', (length, batch)), 'tags': ('(length, batch)', (length, batch)),
                 'seq_ends': ('(batch,)', (batch,)), 'trans': ('(num_tags, num_tags)', (num_tags, num_tags)),
                 'start_trans': ('(num_tags,)', (num_tags,)), 'end_trans': ('(num_tags,)', (num_tags,))}
-    for name, (kind, found) in others.items():
+    for name, (dtype, actual) in others.items():
         form, wanted = expected[name]
-        if found != wanted:
-            raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {found}')
-        if name in ('tags', 'seq_ends') and kind not in INTEGERS:
-            raise TypeError(f'{name} must be a tensor of integers, got {kind}')
-        if name.endswith('trans') and kind not in FLOATS:
-            raise TypeError(f'{name} must be a tensor of floats, got {kind}')
+        if actual != wanted:
+            raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {actual}')
+        if name in ('tags', 'seq_ends') and dtype not in INTEGERS:
+            raise TypeError(f'{name} must be a tensor of integers, got {dtype}')
+        if name.endswith('trans') and dtype not in FLOATS:
+            raise TypeError(f'{name} must be a tensor of floats, got {dtype}')
 
 
-def check_lengths_argument(kind, shape, batch=None):
+def check_lengths_argument(dtype: str, shape: tuple, batch: int | None = None) -> None:
     """The type and shape of seq_length where no emissions are at hand."""
-    if kind not in INTEGERS:
-        raise TypeError(f'seq_length must be a tensor of integers, got {kind}')
+    if dtype not in INTEGERS:
+        raise TypeError(f'seq_length must be a tensor of integers, got {dtype}')
     if len(shape) != 1 or 0 in shape or batch not in (None, shape[0]):
         raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')
 
 
-def as_array(values):
+def as_array(values: ArrayLike) -> np.ndarray:
     """A NumPy array of a tensor, an array or a list."""
     return values.asnumpy() if hasattr(values, 'asnumpy') else np.asarray(values)
 
 
-def check_integers(name, array):
+def check_integers(name: str, array: np.ndarray) -> None:
     if array.dtype.kind not in 'iu' and array.size:
         raise TypeError(f'{name} must be integers, got {array.dtype}')
 
 
-def check_lengths(seq_length, length):
+def check_lengths(seq_length: ArrayLike, length: int) -> None:
     """Raises ValueError unless every length is 0 to `length`."""
     lengths = as_array(seq_length)
     wrong = (lengths < 0) | (lengths > length)
@@ -136,7 +148,7 @@ def check_lengths(seq_length, length):
         raise ValueError(f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}')
 
 
-def check_emissions(emissions, seq_length):
+def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
     """Raises ValueError for nan or +inf at a real position of emissions (length, batch, num_tags)."""
     emissions = as_array(emissions).swapaxes(0, 1)               # (B, L, K)
     wrong = np.isnan(emissions) | (emissions == np.inf)
@@ -148,21 +160,21 @@ def check_emissions(emissions, seq_length):
                          f'got {emissions[row, position, tag]} in row {row}, position {position}, tag {tag}')
 
 
-def check_mask(mask):
+def check_mask(mask: ArrayLike) -> None:
     """Raises ValueError unless a mask (length, batch) is 1 on a row's first positions and 0 behind them."""
     mask = as_array(mask).T                                      # (B, L)
-    kind = 'mask must be 1 on the real positions, which are the first of each row, and 0 behind them'
+    rule = 'mask must be 1 on the real positions, which are the first of each row, and 0 behind them'
     wrong = (mask != 0) & (mask != 1)
     if wrong.any():
         row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'{kind}, got {mask[row, position]:g} in row {row}, position {position}')
+        raise ValueError(f'{rule}, got {mask[row, position]:g} in row {row}, position {position}')
     holes = mask[:, :-1] < mask[:, 1:]
     if holes.any():
         row, position = np.argwhere(holes)[0]
-        raise ValueError(f'{kind}, got 0 before 1 in row {row}, position {position}')
+        raise ValueError(f'{rule}, got 0 before 1 in row {row}, position {position}')
 
 
-def check_batch(tags, seq_length, num_tags, batch_first=False):
+def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, batch_first: bool = False) -> None:
     """Values that a graph can't check, on the host: call it where batches are made.
 
     A negative tag means that the tag is not known; what stands on padding is not looked at.

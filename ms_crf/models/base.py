@@ -64,8 +64,8 @@ class Decoder(Protocol):
 
         Yields:
             numbers of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
-            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.along` gives, (B, L) and
-            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.along` gives of the first of
+            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.path_posteriors` gives, (B, L) and
+            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.path_posteriors` gives of the first of
             them, and the normaliser (B,).
         """
 

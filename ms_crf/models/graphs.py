@@ -26,14 +26,14 @@ def _tagging(network, task, count):
     def confidences(lengths, *inputs):
         emissions = network.emissions_of(*inputs)
         best, scores = head.decode(emissions, lengths)
-        chosen, given_before = head.along(emissions, best, lengths)
+        chosen, given_before = head.path_posteriors(emissions, best, lengths)
         return best, scores, chosen, given_before
 
     @ms.jit
     def nbest(lengths, *inputs):
         emissions = network.emissions_of(*inputs)
         best, scores = head.nbest(emissions, count, lengths)
-        chosen, given_before = head.along(emissions, best[:, 0], lengths)
+        chosen, given_before = head.path_posteriors(emissions, best[:, 0], lengths)
         return best, scores, chosen, given_before, head.normalizer(emissions, lengths)
 
     return {PATHS: paths, CONFIDENCES: confidences, NBEST: nbest}[task]
@@ -65,8 +65,8 @@ class GraphDecoder:
 
         Yields:
             numbers of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
-            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.along` gives, (B, L) and
-            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.along` gives of the first of
+            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.path_posteriors` gives, (B, L) and
+            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.path_posteriors` gives of the first of
             them, and the normaliser (B,).
         """
         at_most = max(1, min(ROWS, ROWS * FEW // count))          # the more paths, the fewer sentences at a time

@@ -56,7 +56,7 @@ class Served(CompilableMethods, nn.Cell):
 
     `construct` returns of
         'paths': best paths (batch, length) int32, 0 on padding, and their scores (batch,).
-        'confidences': these, and what `CRF.along` returns.
+        'confidences': these, and what `CRF.path_posteriors` returns.
         'emissions': what `post_decode` takes: score (batch, tags) and history (length - 1, batch, tags).
     """
 
@@ -72,5 +72,5 @@ class Served(CompilableMethods, nn.Cell):
         paths, scores = head.decode(emissions, lengths)
         if self.output == PATHS:
             return paths, scores
-        chosen, given_before = head.along(emissions, paths, lengths)
+        chosen, given_before = head.path_posteriors(emissions, paths, lengths)
         return paths, scores, chosen, given_before

@@ -7,7 +7,7 @@ from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, rea
 from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
 
 import mindspore as ms
-from mindspore import nn, ops
+from mindspore import Tensor, nn, ops
 
 
 class Softmax(CompilableMethods, InFloat32, nn.Cell):
@@ -21,7 +21,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         reduction: of the loss, as in `CRF`.
     """
 
-    def __init__(self, num_tags, batch_first=False, reduction='sum'):
+    def __init__(self, num_tags: int, batch_first: bool = False, reduction: str = 'sum') -> None:
         super().__init__()
         check_num_tags(num_tags)
         check_batch_first(batch_first)
@@ -31,7 +31,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         self.reduction = reduction
         self.highest = ops.ArgMaxWithValue(2)
 
-    def extend_repr(self):
+    def extend_repr(self) -> str:
         return f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}'
 
     def construct(self, emissions, tags, seq_length=None):
@@ -43,12 +43,12 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         known = ops.logical_and(live, tags >= 0)                                    # (L, B)
         impossible = nan_where(ops.logical_and(live, tags >= self.num_tags))        # (L, B)
         index = in_range(tags, 0, self.num_tags - 1).expand_dims(2)
-        found = ops.gather_elements(log_probabilities, 2, index).squeeze(2)         # (L, B)
-        found = ops.select(known, found, zeros_like(found))
-        losses = -found.sum(0) + impossible.sum(0) + void + nan_in_rows(emissions, lengths)    # (B,)
+        chosen = ops.gather_elements(log_probabilities, 2, index).squeeze(2)        # (L, B)
+        chosen = ops.select(known, chosen, zeros_like(chosen))
+        losses = -chosen.sum(0) + impossible.sum(0) + void + nan_in_rows(emissions, lengths)    # (B,)
         return reduce_losses(losses, lengths, self.reduction)
 
-    def decode(self, emissions, seq_length=None):
+    def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         void = void + nan_in_rows(emissions, lengths)
@@ -57,7 +57,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         scores = ops.select(live, best, zeros_like(best)).sum(0)
         return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores + void
 
-    def nbest(self, emissions, n, seq_length=None):
+    def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The n likeliest paths (batch, n, length) and their log probabilities (batch, n), as `CRF.nbest`."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
@@ -65,20 +65,25 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         paths, scores = best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
         return paths, scores + void.expand_dims(-1)
 
-    def normalizer(self, emissions, seq_length=None):
+    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Zeros (batch,): scores are log probabilities already."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         return void + nan_in_rows(emissions, lengths)
 
-    def along(self, emissions, paths, seq_length=None):
-        """What is known of given paths, as `CRF.along`; here a tag does not depend on the one before it."""
+    def path_posteriors(self, emissions: Tensor, paths: Tensor,
+                        seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """As `CRF.path_posteriors`; here a tag does not depend on the one before it."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         marginals = clear_padding(ops.softmax(emissions, 2), lengths)
         marginals = marginals + (void + nan_in_rows(emissions, lengths)).expand_dims(-1)
         marginals = ops.transpose(marginals, (1, 0, 2))                             # (B, L, K)
         return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
 
-    def marginals(self, emissions, seq_length=None):
+    def along(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The old name of `path_posteriors`, which goes with the next version."""
+        return self.path_posteriors(emissions, paths, seq_length)
+
+    def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Probability of each tag at each position, in the layout of emissions, 0 on padding."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         marginals = clear_padding(ops.softmax(emissions, 2), lengths)

@@ -26,7 +26,7 @@ class Everything(nn.Cell):
 
     def construct(self, emissions, lengths):
         paths, scores = self.head.decode(emissions, lengths)
-        chosen, given_before = self.head.along(emissions, paths, lengths)
+        chosen, given_before = self.head.path_posteriors(emissions, paths, lengths)
         return (paths, scores, chosen, given_before, self.head.marginals(emissions, lengths),
                 self.head.normalizer(emissions, lengths))
 
@@ -102,8 +102,8 @@ def test_batch_first_and_paths_other_than_the_best(compiled):
     case = Case(2, 4, 3, 3)
     crf = make_crf(case, batch_first=True)
     paths = np.where(np.arange(4) < case.lengths[:, None], case.tags.T, 0)
-    chosen, conditional = compiled(crf.along)(float_tensor(case.emissions.swapaxes(0, 1)), int_tensor(paths),
-                                              int_tensor(case.lengths))
+    chosen, conditional = compiled(crf.path_posteriors)(
+        float_tensor(case.emissions.swapaxes(0, 1)), int_tensor(paths), int_tensor(case.lengths))
     for b, row in enumerate(case.rows):
         tags = paths[b]
         for t in range(row.length):

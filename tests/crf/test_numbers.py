@@ -253,7 +253,7 @@ def test_calls_repeat_to_the_bit(batch, unknown):
     def everything(emissions, tags, lengths):
         loss, (by_emissions, by_scores) = ms.value_and_grad(crf, 0, weights)(emissions, tags, lengths)
         paths, score = crf.decode(emissions, lengths)
-        chosen, given_before = crf.along(emissions, paths, lengths)
+        chosen, given_before = crf.path_posteriors(emissions, paths, lengths)
         return (loss, by_emissions, *by_scores, score, chosen, given_before, crf.normalizer(emissions, lengths),
                 crf.log_prob(emissions, tags, lengths), crf.marginals(emissions, lengths))
 

@@ -166,7 +166,7 @@ def test_softmax_head_clamps_lengths(compiled):
         paths, scores = head.decode(emissions, lengths)
         return (head(emissions, tags, lengths), scores, head.normalizer(emissions, lengths),
                 head.nbest(emissions, 2, lengths)[1][:, 0], head.marginals(emissions, lengths).sum((0, 2)),
-                head.along(emissions, paths, lengths)[0].sum(1))
+                head.path_posteriors(emissions, paths, lengths)[0].sum(1))
 
     for found in compiled(all_of_it)(lengths):
         assert is_nan(found) == [False, True, True]
@@ -217,7 +217,7 @@ def test_nan_in_one_emission_is_seen(length, batch, compiled):
         paths, best = crf.decode(emissions, length_tensor)
         several, scores = crf.nbest(emissions, 2, length_tensor)
         score, _ = crf(emissions, seq_length=length_tensor)
-        chosen, given_before = crf.along(emissions, paths, length_tensor)
+        chosen, given_before = crf.path_posteriors(emissions, paths, length_tensor)
         return (paths, several, best, scores, score, crf.normalizer(emissions, length_tensor), chosen, given_before,
                 ops.transpose(crf.marginals(emissions, length_tensor), (1, 0, 2)))
 
@@ -347,7 +347,7 @@ def test_a_cell_that_checks_values_names_row_and_position(message, batch_first):
     if 'tags' not in FAULTS[message]:
         calls += [lambda: crf(emissions, seq_length=lengths), lambda: crf.decode(emissions, lengths),
                   lambda: crf.nbest(emissions, 2, lengths), lambda: crf.marginals(emissions, lengths),
-                  lambda: crf.normalizer(emissions, lengths), lambda: crf.along(emissions, tags, lengths)]
+                  lambda: crf.normalizer(emissions, lengths), lambda: crf.path_posteriors(emissions, tags, lengths)]
     for call in calls:
         with pytest.raises(ValueError, match=message):
             call()

@@ -88,10 +88,11 @@ class HMMDecoder:
         """As `Decoder.run`, for 'paths' and 'confidences'."""
         for numbers, batch, _ in self.model.batches(encoded.sentences):
             states, scores = batch.viterbi()
-            yield numbers, [states.T, scores] if task == PATHS else [states.T, scores, *self._along(batch, states.T)]
+            paths = states.T
+            yield numbers, [paths, scores] if task == PATHS else [paths, scores, *self._path_posteriors(batch, paths)]
 
-    def _along(self, batch, paths):
-        """As `CRF.along`."""
+    def _path_posteriors(self, batch, paths):
+        """As `CRF.path_posteriors`."""
         before = self.model.log_transition[paths.T[:-1]]                            # (L - 1, B, S)
         first = np.broadcast_to(self.model.log_start, (1, *before.shape[1:]))
         onward = np.concatenate((first, before)) + batch.emissions + batch.backward()
