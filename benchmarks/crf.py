@@ -162,16 +162,16 @@ def main():
             files = [str(Path(folder) / f'{name}.npz') for name in CONTESTANTS]
             first = [ask(processes[name], 'prepare', *shape, file)[0] for name, file in zip(CONTESTANTS, files)]
             check_equal(files, shape)
-            for number, task in enumerate(TASKS):
+            for index, task in enumerate(TASKS):
                 times = {name: [] for name in CONTESTANTS}
                 for _ in range(arguments.rounds):
                     for name in CONTESTANTS:
-                        times[name] += ask(processes[name], 'time', number, arguments.repeats)
+                        times[name] += ask(processes[name], 'time', index, arguments.repeats)
                         time.sleep(0.1)  # until the threads of this one have stopped spinning
                 ours, theirs = (np.percentile(times[name], [50, 10, 90]) * 1e3 for name in CONTESTANTS)
                 print(f'| {shape} | {task} | {ours[0]:.2f} ({ours[1]:.2f}–{ours[2]:.2f}) '
                       f'| {theirs[0]:.2f} ({theirs[1]:.2f}–{theirs[2]:.2f}) | {ours[0] / theirs[0]:.2f} '
-                      f'| {f"{first[0]:.1f}" if number == 0 else ""} |', flush=True)
+                      f'| {f"{first[0]:.1f}" if index == 0 else ""} |', flush=True)
     stop(processes)
 
 

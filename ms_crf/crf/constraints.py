@@ -1,6 +1,6 @@
 """Which tags may follow each other, begin a sentence and end one: constraints of a chain as arrays."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Constraints(NamedTuple):
     end: np.ndarray           # (K,)
 
 
-def check_constraints(constraints, num_tags):
+def check_constraints(constraints: Any, num_tags: int) -> Constraints:
     """Constraints as bool arrays of the right shapes, or ValueError or TypeError.
 
     Args:
@@ -37,9 +37,9 @@ def check_constraints(constraints, num_tags):
     return Constraints(*arrays)
 
 
-def usable_tags(constraints):
+def usable_tags(constraints: Constraints) -> np.ndarray:
     """(K,) bool: the tags that some allowed path of some length goes through."""
-    def closure(seen, steps):
+    def closure(seen: np.ndarray, steps: np.ndarray) -> np.ndarray:
         while True:
             grown = seen | (seen @ steps)
             if (grown == seen).all():

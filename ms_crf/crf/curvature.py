@@ -14,7 +14,7 @@ from mindspore import nn, ops
 _zeros = ops.ZerosLike()
 
 
-def _anew(module, made):
+def _copied(module: ModuleType, copies: dict[str, ModuleType]) -> ModuleType:
     """A copy of one of our modules, and of those it uses, with functions of its own.
 
     MindSpore 2.10 compiles `bprop` late, and by then it has emptied the functions with an `if` of constants that it
@@ -23,32 +23,32 @@ def _anew(module, made):
 
     Args:
         module: the module.
-        made: copies by name of what was copied.
+        copies: those that exist already, by the name of what was copied.
     """
-    if module.__name__ not in made:
-        copy = made[module.__name__] = ModuleType(f'{module.__name__}_anew')
+    if module.__name__ not in copies:
+        copy = copies[module.__name__] = ModuleType(f'{module.__name__}_copied')
         sys.modules[copy.__name__] = copy
         for name, value in vars(module).items():
             if name.startswith('__') and name != '__builtins__':
                 continue
             if isinstance(value, ModuleType) and value.__name__.startswith('ms_crf.'):
-                value = _anew(value, made)
+                value = _copied(value, copies)
             elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
                 value = FunctionType(value.__code__, vars(copy), value.__name__, value.__defaults__)
                 value.__module__ = copy.__name__
             elif isinstance(value, FunctionType) and value.__module__.startswith('ms_crf.'):
-                value = getattr(_anew(sys.modules[value.__module__], made), value.__name__)
+                value = getattr(_copied(sys.modules[value.__module__], copies), value.__name__)
             setattr(copy, name, value)
-    return made[module.__name__]
+    return copies[module.__name__]
 
 
-_packing = _anew(packing, {})
+_packing = _copied(packing, {})
 
 
 class _Pair(InFloat32, nn.Cell):
     """`packing.pair`, of the normaliser unless `with_tags`."""
 
-    def __init__(self, with_tags):
+    def __init__(self, with_tags: bool) -> None:
         super().__init__()
         self.with_tags = with_tags
 
@@ -69,7 +69,7 @@ class WithDerivative(InFloat32, nn.Cell):
         with_tags: whether they are of the loss, or of the normaliser, which does not look at tags.
     """
 
-    def __init__(self, with_tags):
+    def __init__(self, with_tags: bool) -> None:
         super().__init__()
         self.differentiate = ops.GradOperation(get_all=True)
         self.pair = _Pair(with_tags)
@@ -78,6 +78,6 @@ class WithDerivative(InFloat32, nn.Cell):
         return packed
 
     def bprop(self, emissions, tags, lengths, transitions, start, end, packed, out, dout):
-        found = self.differentiate(self.pair)(emissions, transitions, start, end, dout, tags, lengths)
+        gradients = self.differentiate(self.pair)(emissions, transitions, start, end, dout, tags, lengths)
         # Graphs have no gradients for integers, PyNative mode has: the first ones are meant in both.
-        return found[0], _zeros(tags), _zeros(lengths), found[1], found[2], found[3], _zeros(packed)
+        return gradients[0], _zeros(tags), _zeros(lengths), gradients[1], gradients[2], gradients[3], _zeros(packed)

@@ -10,12 +10,12 @@ from ms_crf.crf.inference import losses, posteriors
 from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.packing import pack
 
-from mindspore import nn, ops
+from mindspore import Tensor, nn, ops
 
 _slice, _multiply, _zeros, _reshape, _sum = ops.Slice(), ops.Mul(), ops.ZerosLike(), ops.Reshape(), ops.ReduceSum()
 
 
-def _gradients(packed, dout):
+def _gradients(packed: Tensor, dout: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients for emissions, transitions, start and end from what `pack` put away and what arrives at the values."""
     rows, batch, num_tags = packed.shape
     length = rows - 2 - num_tags
@@ -36,7 +36,7 @@ class LogNormalizer(InFloat32, nn.Cell):
         usable: (K,) bool tensor, False for tags that constraints leave no way to; None if all can be.
     """
 
-    def __init__(self, usable=None):
+    def __init__(self, usable: Tensor | None = None) -> None:
         super().__init__()
         self.usable = usable
         self.with_derivative = WithDerivative(False)
@@ -65,7 +65,7 @@ class NegativeLogLikelihood(InFloat32, nn.Cell):
         usable: as in `LogNormalizer`.
     """
 
-    def __init__(self, usable=None):
+    def __init__(self, usable: Tensor | None = None) -> None:
         super().__init__()
         self.usable = usable
         self.with_derivative = WithDerivative(True)
@@ -81,6 +81,6 @@ class NegativeLogLikelihood(InFloat32, nn.Cell):
         return by_emissions, _zeros(tags), _zeros(lengths), by_transitions, by_start, by_end
 
 
-def value_of(rows):
+def value_of(rows: Tensor) -> Tensor:
     """(B,) from what the cells return."""
     return rows[0, :, 0]

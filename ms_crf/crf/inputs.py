@@ -1,5 +1,7 @@
 """Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
 
+from typing import Any, NoReturn
+
 from ms_crf.crf.mindspore_fixes import check_not_traced
 from ms_crf.crf.tensors import forbid, nan_where, ones_like
 from ms_crf.crf.validation import check_batch, check_emissions, check_lengths, check_shapes, check_types
@@ -10,40 +12,41 @@ from mindspore.ops.functional import isconstant
 
 
 @ops.constexpr(check=False)
-def _check(num_tags, batch_first, emissions, tags, seq_length):
+def _check(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple | None, seq_length: tuple | None) -> None:
     """Each of emissions, tags and seq_length as (dtype, shape), or None."""
     check_not_traced()
-    given = [None if argument is None else str(argument[0]) for argument in (emissions, tags, seq_length)]
-    check_types(*given)
+    check_types(str(emissions[0]), None if tags is None else str(tags[0]),
+                None if seq_length is None else str(seq_length[0]))
     check_shapes(num_tags, batch_first, emissions[1], tags and tags[1], seq_length and seq_length[1])
 
 
 @ops.constexpr(check=False)
-def _refuse(name, argument):
+def _refuse(name: str, argument: Any) -> NoReturn:
     raise TypeError(f'{name} must be a Tensor, got {type(argument).__name__}')
 
 
-def describe(name, argument):
+def describe(name: str, argument: Any) -> tuple:
     """(dtype, shape) of a tensor."""
     if not isinstance(argument, Tensor):
         _refuse(name, argument)
     return argument.dtype, argument.shape
 
 
-def _describe_given(name, argument):
+def _describe_optional(name: str, argument: Any) -> tuple | None:
     """(dtype, shape) of a tensor, None of None."""
     if argument is None:
         return None
     return describe(name, argument)
 
 
-def has_values(tensor):
+def has_values(tensor: Tensor) -> bool:
     """Whether one can look at a tensor's values: in PyNative mode; in a graph this is False when it is compiled."""
     return isconstant(tensor)
 
 
 @ops.constexpr(check=False)
-def _check_values(emissions, tags, seq_length, num_tags, batch_first):
+def _check_values(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | None, num_tags: int,
+                  batch_first: bool) -> None:
     if tags is not None:
         check_batch(tags, seq_length, num_tags, batch_first)
     elif seq_length is not None:
@@ -51,7 +54,8 @@ def _check_values(emissions, tags, seq_length, num_tags, batch_first):
     check_emissions(emissions, seq_length)
 
 
-def check_values(emissions, tags, seq_length, num_tags, batch_first):
+def check_values(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | None, num_tags: int,
+                 batch_first: bool) -> None:
     """Raises ValueError, with row and position, for values that can't be; in a graph it does nothing.
 
     Args:
@@ -61,15 +65,15 @@ def check_values(emissions, tags, seq_length, num_tags, batch_first):
         _check_values(emissions, tags, seq_length, num_tags, batch_first)
 
 
-def in_range(integers, least, most):
+def in_range(integers: Tensor, least: int, most: int) -> Tensor:
     """Integers of any type as int32, those below `least` as `least` and those above `most` as `most`.
 
     They are compared in their own width: a cast would cut 2**32 + 1 to 1.
     """
-    kind = integers.dtype
-    if kind in (ms.int64, ms.uint32):
+    dtype = integers.dtype
+    if dtype in (ms.int64, ms.uint32):
         wide = integers.astype(ms.int64)
-    elif kind == ms.uint64:
+    elif dtype == ms.uint64:
         wide = integers.astype(ms.int64)                         # beyond 2**63 it becomes negative
         wide = ops.select(wide < 0, most * ones_like(wide), wide)
     else:
@@ -77,21 +81,22 @@ def in_range(integers, least, most):
     return ops.minimum(ops.maximum(wide, least), most).astype(ms.int32)
 
 
-def lengths_within(seq_length, length):
+def lengths_within(seq_length: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Lengths (B,) int32 brought into 0 to `length`, and (B,) float32: nan where that changed one, else 0."""
     beyond = in_range(seq_length, -1, length + 1)
     lengths = in_range(beyond, 0, length)
     return lengths, nan_where(ops.not_equal(beyond, lengths))
 
 
-def prepare(emissions, seq_length, num_tags, batch_first):
+def prepare(emissions: Tensor, seq_length: Tensor | None, num_tags: int,
+            batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Emissions, lengths, and which rows are void.
 
     Returns:
         emissions (L, B, K) in float32, FORBIDDEN instead of -inf; lengths (B,) int32, 0 to L; void (B,) float32,
         nan where the given length was none of these, else 0: what is added to all that is said of a row.
     """
-    _check(num_tags, batch_first, describe('emissions', emissions), None, _describe_given('seq_length', seq_length))
+    _check(num_tags, batch_first, describe('emissions', emissions), None, _describe_optional('seq_length', seq_length))
     emissions = forbid(emissions.astype(ms.float32))
     if batch_first:
         emissions = ops.transpose(emissions, (1, 0, 2))
@@ -104,7 +109,7 @@ def prepare(emissions, seq_length, num_tags, batch_first):
     return emissions, lengths, void
 
 
-def prepare_tags(emissions, tags, num_tags, batch_first):
+def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bool) -> Tensor:
     """Tags (L, B) int32: -1 where not known, num_tags where there is no such tag."""
     _check(num_tags, batch_first, describe('emissions', emissions), describe('tags', tags), None)
     tags = in_range(tags, -1, num_tags)

@@ -7,12 +7,12 @@ from ms_crf.crf import tensors
 from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, put_block, soften, sum_of
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 
 STEPS = 8  # steps of a block: the buffers are written once a block
 
 
-def _block(arrived, emissions, step):
+def _block(arrived: Tensor, emissions: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """C steps of both directions.
 
     Args:
@@ -37,7 +37,8 @@ def _block(arrived, emissions, step):
     return (arrived, ops.concat(history, 0).reshape(shape), ops.concat(peaks, 0).reshape(shape[:-1] + (1,)))
 
 
-def forward_backward(emissions, lengths, transitions, start, end):
+def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                     end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Normaliser and posteriors in the log domain.
 
     Args:
@@ -49,8 +50,8 @@ def forward_backward(emissions, lengths, transitions, start, end):
         log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), and the log weight of
         each tag with all that may follow it (L, B, K), up to a summand for each position.
     """
-    given_length, batch, num_tags = emissions.shape
-    blocks = (given_length + STEPS - 1) // STEPS
+    real_length, batch, num_tags = emissions.shape
+    blocks = (real_length + STEPS - 1) // STEPS
     length = blocks * STEPS
     emissions = pad_time(emissions, length)
     live = tensors.real(lengths, length).astype(ms.float32).expand_dims(-1)    # (L, B, 1)
@@ -98,4 +99,4 @@ def forward_backward(emissions, lengths, transitions, start, end):
         paths = ops.exp(paths - largest_of(paths))
         pairs = pairs + (paths * (ops.gather(weight, index, 0) / sum_of(paths))).sum(0)
         index = index + 1
-    return log_normalizer, marginals[:given_length], pairs.reshape(batch, num_tags, num_tags), onward[:given_length]
+    return log_normalizer, marginals[:real_length], pairs.reshape(batch, num_tags, num_tags), onward[:real_length]

@@ -2,6 +2,9 @@
 
 import functools
 import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import mindspore as ms
 from mindspore._c_expression import MixedPrecisionType
@@ -11,19 +14,26 @@ from mindspore.graph.jit_context import jit_context, set_jit_context
 from mindspore.rewrite.common import namespace
 from mindspore.train.amp import AmpDecorator, AmpLevel, create_amp_strategy
 
-_NO_CASTS = (AmpLevel.AmpO0, ms.float16, [], [])
+if TYPE_CHECKING:
+    from mindspore.nn import Cell as _Mixin
+else:
+    _Mixin = object
+
+Function = TypeVar('Function', bound=Callable[..., Any])
+
+_NO_CASTS: tuple = (AmpLevel.AmpO0, ms.float16, [], [])
 _STRATEGY = create_amp_strategy(*_NO_CASTS)
 _NOT_COMPUTING = ('bprop', 'extend_repr')     # a graph reads `bprop` as it is
 
 
-def in_float32(function):
+def in_float32(function: Function) -> Function:
     """The function, in which nothing is cast to 16 bits, whatever mixed precision its surroundings have.
 
     A graph reads the strategy from the function. PyNative mode has a stack of strategies, and one of types that
     cells were set to, to which operators cast their inputs.
     """
     @functools.wraps(function)
-    def run(*arguments, **named):
+    def run(*arguments: Any, **named: Any) -> Any:
         _pynative_executor.set_mixed_precision_type(MixedPrecisionType.FP32)
         try:
             with AmpDecorator(*_NO_CASTS):
@@ -31,56 +41,58 @@ def in_float32(function):
         finally:
             _pynative_executor.set_mixed_precision_type(MixedPrecisionType.NOTSET, False)
 
-    function.amp_strategy = run.amp_strategy = _STRATEGY
-    return run
+    original: Any = function
+    wrapped: Any = run
+    original.amp_strategy = wrapped.amp_strategy = _STRATEGY
+    return wrapped
 
 
-class InFloat32:
+class InFloat32(_Mixin):
     """A cell that stays in float32 under every kind of mixed precision, which would cast its inputs to 16 bits.
 
     Sums over paths and the scores of what is forbidden don't fit there.
     """
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, value in list(vars(cls).items()):
             if callable(value) and not name.startswith('_') and name not in _NOT_COMPUTING:
                 setattr(cls, name, in_float32(value))
 
     @property
-    def amp_strategy(self):
+    def amp_strategy(self) -> Any:
         """What a graph takes for the cell, whatever level its surroundings have."""
         return _STRATEGY
 
     @amp_strategy.setter
-    def amp_strategy(self, strategy):
+    def amp_strategy(self, strategy: Any) -> None:
         """Level 'auto' of the cell itself changes nothing either."""
 
-    def add_flags(self, **flags):
+    def add_flags(self, **flags: Any) -> Any:
         return super().add_flags(**_in_32_bits(flags))
 
-    def add_flags_recursive(self, **flags):
+    def add_flags_recursive(self, **flags: Any) -> Any:
         return super().add_flags_recursive(**_in_32_bits(flags))
 
-    def to_float(self, dst_type):
+    def to_float(self, dst_type: Any) -> Any:
         # A cell of a black list is set to float32, and what comes out of it is cast to 16 bits.
         if dst_type == ms.float32 and _called_by_black_list():
             raise ValueError(f'black_list must not hold {type(self).__name__}, whose results would be cast to 16 bits; '
                              'leave it out: the cell stays in float32 by itself')
         return super().to_float(dst_type)
 
-    def name_cells(self):
+    def name_cells(self) -> dict:
         # Each of the cells within would be set to 16 bits one by one.
         return {} if _called_by_black_list() else super().name_cells()
 
 
-def _in_32_bits(flags):
+def _in_32_bits(flags: dict[str, Any]) -> dict[str, Any]:
     if flags.get('fp16') or flags.get('bf16'):
         return {**flags, 'fp16': False, 'bf16': False, 'fp32': True}
     return flags
 
 
-def _called_by_black_list():
+def _called_by_black_list() -> bool:
     """Whether what calls us was called by MindSpore's walk through the cells for level O2 and black lists."""
     return sys._getframe(2).f_code.co_name == '_auto_black_list'
 
@@ -99,22 +111,22 @@ class CompilableMethods:
     """
 
     @property
-    def __parse_method__(self):
-        frame = sys._getframe(1)
+    def __parse_method__(self) -> str:
+        frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             # The frame of MindSpore's compilation: `obj` is the cell whose method it was asked for.
-            compiling = frame.f_locals.get('self') if frame.f_code.co_name == 'compile' else None
+            compiling: Any = frame.f_locals.get('self') if frame.f_code.co_name == 'compile' else None
             if hasattr(compiling, 'fn') and hasattr(compiling, 'obj'):
                 return self._method_to_compile if compiling.obj is self else 'construct'
             frame = frame.f_back
         return 'construct'
 
     @__parse_method__.setter
-    def __parse_method__(self, name):
+    def __parse_method__(self, name: str) -> None:
         self.__dict__['_method_to_compile'] = name
 
 
-def check_not_traced():
+def check_not_traced() -> None:
     """Raises RuntimeError in a function of `ms.jit(capture_mode='trace')`.
 
     That mode records which way a condition on values went, and goes it for all other values, silently: what is exact

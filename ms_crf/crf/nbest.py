@@ -9,7 +9,7 @@ from ms_crf.crf.validation import check_n, check_shape_is_known
 from ms_crf.crf.viterbi import walk_back
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 
 ABSENT = MISMATCH             # stands for a path that is not there
 LOWEST = -3.4028234663852886e38
@@ -18,7 +18,7 @@ ONE_BY_ONE = 8
 
 
 @ops.constexpr(check=False)
-def _check(n, shape):
+def _check(n: int, shape: tuple) -> int:
     """n as an int."""
     check_n(n)
     check_shape_is_known('nbest', shape)
@@ -26,7 +26,7 @@ def _check(n, shape):
 
 
 @ops.constexpr
-def _at_most(n, num_tags, length):
+def _at_most(n: int, num_tags: int, length: int) -> int:
     """n, or the number of taggings if that is less."""
     taggings = 1
     for _ in range(length):
@@ -36,7 +36,7 @@ def _at_most(n, num_tags, length):
     return taggings
 
 
-def _largest(candidates, n):
+def _largest(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The n largest over axis 1 of (B, S, M), the first of equals first: indices and values, both (B, M, n)."""
     if n > ONE_BY_ONE:
         return _largest_by_order(candidates, n)
@@ -51,23 +51,24 @@ def _largest(candidates, n):
     return ops.transpose(ops.concat(indices, 1), (0, 2, 1)), ops.transpose(ops.concat(values, 1), (0, 2, 1))
 
 
-def _largest_by_order(candidates, n):
+def _largest_by_order(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """The same by sorting: a graph and memory that don't grow with n.
 
-    Sorting promises no order among equals. So each value gets its number among the different values, and what
-    is sorted then are the numbers with the positions, no two of which are equal.
+    Sorting promises no order among equals. So each value gets its rank among the different values, and what
+    is sorted then are the ranks with the positions, no two of which are equal.
     """
     candidates = ops.transpose(candidates, (0, 2, 1))            # (B, M, S)
     size = candidates.shape[2]
     ordered, positions = ops.sort(ops.stop_gradient(candidates), 2, True)
     differs = ops.not_equal(ordered[:, :, 1:], ordered[:, :, :-1]).astype(ms.int32)
-    number = ops.cumsum(ops.concat((ops.zeros_like(differs[:, :, :1]), differs), 2), 2)
-    keys, _ = ops.sort(number.astype(ms.int64) * size + positions.astype(ms.int64), 2, False)
+    rank = ops.cumsum(ops.concat((ops.zeros_like(differs[:, :, :1]), differs), 2), 2)
+    keys, _ = ops.sort(rank.astype(ms.int64) * size + positions.astype(ms.int64), 2, False)
     chosen = keys[:, :, :n] % size
     return chosen, ops.gather_elements(candidates, 2, chosen)
 
 
-def best_paths(emissions, lengths, transitions, start, end, n):
+def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
+               n: int) -> tuple[Tensor, Tensor]:
     """Paths (B, n, L) int32, 0 on padding, and scores (B, n), best first; LOWEST where there is no further path.
 
     nan or +inf in the emissions of a row makes its scores nan, in the other scores all; the paths are some paths then.
@@ -110,14 +111,14 @@ def best_paths(emissions, lengths, transitions, start, end, n):
         while index < blocks:
             emission = ops.gather(lowered, index, 0)             # (C, B, K)
             moves = ops.gather(following, index, 0)              # (C, B)
-            came = []
+            backtrace = []
             for step in range(size):
                 candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)   # (B, S, K)
                 chosen, values = _largest(candidates, n)         # (B, K, n)
                 move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
                 scores = ops.select(move, values.reshape(batch, states), scores)
-                came.append(chosen.reshape(batch, states))
-            history = put_block(history, index, ops.stack(came, 0))
+                backtrace.append(chosen.reshape(batch, states))
+            history = put_block(history, index, ops.stack(backtrace, 0))
             peak = largest_of(scores)
             scores = scores - peak
             total = total + peak

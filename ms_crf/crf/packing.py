@@ -14,7 +14,7 @@ _mark = ops.OneHot()
 _ONE, _ZERO = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
 
 
-def pack(value, by_emissions, by_transitions, lengths):
+def pack(value: Tensor, by_emissions: Tensor, by_transitions: Tensor, lengths: Tensor) -> Tensor:
     """(B,), (L, B, K), (B, K, K) and the gradient for the end scores as rows (2 + L + K, B, K)."""
     _, batch, num_tags = by_emissions.shape
     value = ops.broadcast_to(value.reshape(1, batch, 1), (1, batch, num_tags))
@@ -22,7 +22,8 @@ def pack(value, by_emissions, by_transitions, lengths):
     return ops.concat((value, by_end, by_emissions, by_transitions.reshape(num_tags, batch, num_tags)), 0)
 
 
-def pair(factors, emissions, tags, lengths, transitions, start, end):
+def pair(factors: Tensor, emissions: Tensor, tags: Tensor | None, lengths: Tensor, transitions: Tensor, start: Tensor,
+         end: Tensor) -> Tensor:
     """Sum of the packed gradients times factors, a scalar; of the values nothing.
 
     Differentiated, it is the second derivative of normaliser or loss, applied to the factors. Counts of known tags

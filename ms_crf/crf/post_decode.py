@@ -5,9 +5,10 @@ from contextlib import suppress
 from ms_crf.crf.validation import as_array, check_integers, check_lengths
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def post_decode(score, history, seq_length):
+def post_decode(score: ArrayLike, history: ArrayLike, seq_length: ArrayLike) -> list[list[int]]:
     """Best paths from Viterbi scores and history.
 
     Args:

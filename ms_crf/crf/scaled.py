@@ -19,7 +19,7 @@ from ms_crf.crf.tensors import (
 )
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 from mindspore.ops.functional import isconstant
 
 # A sum of products below this may have lost terms to underflow. A lost term is smaller than 1.2e-38,
@@ -27,7 +27,7 @@ from mindspore.ops.functional import isconstant
 SMALLEST = 1e-30
 
 
-def _block(arrived, potentials, step):
+def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """C steps of both directions: what arrives at each tag, before its own potential is multiplied in.
 
     Every second product is brought back to sum 1: that keeps two steps of drift, which float32 holds,
@@ -57,7 +57,7 @@ def _block(arrived, potentials, step):
             ops.concat(scales, 0).reshape(shape[0] // 2, 2, shape[2], 1))
 
 
-def _recursion(arrived, potentials, step):
+def _recursion(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
     """`_block` over any length that is a whole number of blocks: (L, 2, B, K) and (L/2, 2, B, 1)."""
     length, _, batch, num_tags = potentials.shape
     blocks, size = split_length(length)
@@ -76,7 +76,8 @@ def _recursion(arrived, potentials, step):
     return history.reshape(length, 2, batch, num_tags), scales.reshape(length // 2, 2, batch, 1)
 
 
-def forward_backward(emissions, lengths, transitions, start, end, usable):
+def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
+                     usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Normaliser and posteriors by scaled products.
 
     Args:
@@ -90,8 +91,8 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
         with all that may follow it (L, B, K), up to a factor for each position, and a scalar bool that says
         whether every relevant term was representable. If it is False the rest is void.
     """
-    given_length, batch, num_tags = emissions.shape
-    blocks, size = split_length(given_length)
+    real_length, batch, num_tags = emissions.shape
+    blocks, size = split_length(real_length)
     length = blocks * size
     emissions = pad_time(emissions, length)
     real = tensors.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
@@ -115,8 +116,8 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     forward = sides[0].reshape(length, batch, num_tags) * potentials
     backward = reverse(sides[1].reshape(length, batch, num_tags), span)
     joint = forward * backward                                   # (L, B, K)
-    found = sum_of(joint)                                        # (L, B, 1)
-    total = ops.select(found > 0.0, found, ones_like(found))     # keeps finite what is void
+    sums = sum_of(joint)                                         # (L, B, 1)
+    total = ops.select(sums > 0.0, sums, ones_like(sums))       # keeps finite what is void
 
     # Every second position has a scale, the others 1.
     scale = ops.Split(1, 2)(scales)[0].reshape(length // 2, 1, batch, 1)
@@ -137,7 +138,7 @@ def forward_backward(emissions, lengths, transitions, start, end, usable):
     _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, num_tags))   # (K,)
     if usable is not None:
         arriving = ops.select(usable, arriving, ones_like(arriving))
-    found = ops.select(real, found, ones_like(found))
-    reliable = ops.minimum(smallest_of(arriving), smallest_of(found)) >= SMALLEST
+    sums = ops.select(real, sums, ones_like(sums))
+    reliable = ops.minimum(smallest_of(arriving), smallest_of(sums)) >= SMALLEST
     reliable = ops.logical_and(reliable, top.reshape(()) > LEAST)         # else everything is forbidden, and all alike
-    return log_normalizer, marginals[:given_length], pairs, onward[:given_length], reliable
+    return log_normalizer, marginals[:real_length], pairs, onward[:real_length], reliable

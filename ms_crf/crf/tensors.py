@@ -22,7 +22,7 @@ zeros_like, ones_like = ops.ZerosLike(), ops.OnesLike()
 _ONE, _multiplied_log = Tensor(1.0, ms.float32), ops.Xlogy()
 
 
-def forbid(scores):
+def forbid(scores: Tensor) -> Tensor:
     """A caller's scores in which -inf, and whatever else is below LEAST, is FORBIDDEN and has a gradient of 0.
 
     +inf and nan stay.
@@ -30,18 +30,18 @@ def forbid(scores):
     return ops.masked_fill(scores, scores < LEAST, FORBIDDEN)
 
 
-def price(scores):
+def price(scores: Tensor) -> Tensor:
     """Scores of single steps in which a forbidden one costs VIOLATION."""
     return ops.masked_fill(scores, scores < FORBIDDEN / 2, -VIOLATION)
 
 
-def soften(scores):
+def soften(scores: Tensor) -> Tensor:
     """Sums of scores in which each forbidden step costs VIOLATION; what it hid by rounding stays out."""
     steps = ops.round(scores / FORBIDDEN)
     return ops.select(scores < FORBIDDEN / 2, -VIOLATION * steps, scores)
 
 
-def log(values):
+def log(values: Tensor) -> Tensor:
     """Natural logarithm.
 
     `ops.log` on CPU is off by up to 2e-5 relative, and rounds the last one to three numbers of each thread's part in
@@ -50,76 +50,76 @@ def log(values):
     return _multiplied_log(_ONE, values)
 
 
-def largest_of(values):
+def largest_of(values: Tensor) -> Tensor:
     """Maximum over the last axis, which stays as 1; without gradient."""
     _, largest = ops.ArgMaxWithValue(len(values.shape) - 1, True)(ops.stop_gradient(values))
     return largest
 
 
-def smallest_of(values):
+def smallest_of(values: Tensor) -> Tensor:
     """Minimum of everything, a scalar; without gradient."""
     _, smallest = ops.ArgMinWithValue(0)(ops.stop_gradient(values).reshape(-1))
     return smallest
 
 
-def sum_of(values):
+def sum_of(values: Tensor) -> Tensor:
     """Sum over the last axis, which stays as 1."""
     return ops.matmul(values, ops.ones((values.shape[-1], 1), ms.float32))
 
 
 @ops.constexpr
-def _constant_positions(first, count):
+def _constant_positions(first: int, count: int) -> Tensor:
     return Tensor(np.arange(first, first + count, dtype=np.int32).reshape(count, 1))
 
 
-def _positions(first, count):
+def _positions(first: int, count: int) -> Tensor:
     """first, first + 1, ... as (count, 1); a constant where the compiler knows how many."""
     if isconstant(count):
         return _constant_positions(first, count)
     return ops.arange(first, first + count, 1, dtype=ms.int32).expand_dims(1)
 
 
-def real(lengths, length):
+def real(lengths: Tensor, length: int) -> Tensor:
     """(length, batch) bool: True on real positions."""
     return _positions(0, length) < lengths
 
 
-def continued(lengths, length):
+def continued(lengths: Tensor, length: int) -> Tensor:
     """(length, batch) bool: True where another real position follows."""
     return _positions(1, length) < lengths
 
 
-def at_last(values, lengths):
-    """What stands at the last real position of each row: (L, B, K) to (B, K), 0 for rows of length 0."""
+def at_last(values: Tensor, lengths: Tensor) -> Tensor:
+    """Values at the last real position of each row: (L, B, K) to (B, K), 0 for rows of length 0."""
     _, batch, width = values.shape
-    place = ops.broadcast_to(ops.maximum(lengths - 1, 0).reshape(1, batch, 1), (1, batch, width))
-    found = ops.gather_elements(values, 0, place).squeeze(0)            # (B, K)
-    return ops.select((lengths > 0).expand_dims(-1), found, zeros_like(found))
+    index = ops.broadcast_to(ops.maximum(lengths - 1, 0).reshape(1, batch, 1), (1, batch, width))
+    last = ops.gather_elements(values, 0, index).squeeze(0)             # (B, K)
+    return ops.select((lengths > 0).expand_dims(-1), last, zeros_like(last))
 
 
-def clear_padding(values, lengths):
+def clear_padding(values: Tensor, lengths: Tensor) -> Tensor:
     """Values (L, B, K) with 0 on padding, whatever stood there."""
     return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
 
 
-def nan_where(wrong):
+def nan_where(wrong: Tensor) -> Tensor:
     """nan where `wrong` (bool) holds, else 0, in float32: added to a value, 0 changes none of its bits."""
     return ops.masked_fill(zeros_like(wrong.astype(ms.float32)), wrong, float('nan'))
 
 
-def nan_in_rows(emissions, lengths):
+def nan_in_rows(emissions: Tensor, lengths: Tensor) -> Tensor:
     """(B,) float32 without gradient: nan where a real position of emissions (L, B, K) has nan or +inf, else 0."""
     length, _, num_tags = emissions.shape
-    found = ops.matmul(ops.stop_gradient(emissions), ops.zeros((num_tags, 1), ms.float32))   # (L, B, 1)
-    return clear_padding(found, lengths).sum(0)[:, 0]
+    sums = ops.matmul(ops.stop_gradient(emissions), ops.zeros((num_tags, 1), ms.float32))   # (L, B, 1)
+    return clear_padding(sums, lengths).sum(0)[:, 0]
 
 
-def nan_in_scores(transitions, start, end):
+def nan_in_scores(transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """A scalar without gradient: nan if there is nan or +inf in transitions (K, K), start (K,) or end (K,), else 0."""
     return (ops.stop_gradient(transitions + start + end) * 0.0).sum()
 
 
-def reduce_losses(losses, lengths, reduction):
+def reduce_losses(losses: Tensor, lengths: Tensor, reduction: str) -> Tensor:
     """Losses of rows (batch,) reduced: 'none', 'sum', 'mean' over rows that are not empty, 'token_mean'."""
     if reduction == 'none':
         return losses
@@ -136,12 +136,12 @@ BLOCK = 64        # steps of a block in a loop
 SMALL_BLOCK = 8   # where the number of steps is not known: few are computed for nothing
 
 
-def is_fixed(tensor):
+def is_fixed(tensor: Tensor) -> bool:
     """Whether the compiler knows the first two axes of a tensor; where they may be of any size it does not."""
     return isconstant(tensor.shape[0]) and isconstant(tensor.shape[1])
 
 
-def split_length(steps, unrolled=BLOCK):
+def split_length(steps: int, unrolled: int = BLOCK) -> tuple[int, int]:
     """Number of blocks and steps in each (even), so that blocks * size >= steps; one block up to `unrolled` steps."""
     if isconstant(steps):
         return _split_constant(steps, unrolled)
@@ -149,13 +149,13 @@ def split_length(steps, unrolled=BLOCK):
 
 
 @ops.constexpr
-def _split_constant(steps, unrolled):
+def _split_constant(steps: int, unrolled: int) -> tuple[int, int]:
     if steps <= unrolled:
         return 1, max(2, steps + steps % 2)
     return (steps + BLOCK - 1) // BLOCK, BLOCK
 
 
-def pad_time(tensor, steps):
+def pad_time(tensor: Tensor, steps: int) -> Tensor:
     """The tensor with zeros behind its first axis, up to `steps`."""
     missing = steps - tensor.shape[0]
     if isconstant(missing) and missing == 0:
@@ -163,11 +163,11 @@ def pad_time(tensor, steps):
     return ops.concat((tensor, ops.zeros((missing,) + tensor.shape[1:], tensor.dtype)), 0)
 
 
-def put_block(buffer, index, block):
+def put_block(buffer: Tensor, index: Tensor, block: Tensor) -> Tensor:
     """The buffer (blocks, ...) with `block` at `index`, a scalar tensor."""
     return ops.tensor_scatter_update(buffer, index.reshape(1, 1), block.expand_dims(0))
 
 
-def first_block():
+def first_block() -> Tensor:
     """The loop's counter: a tensor, so that the graph keeps the loop instead of unrolling it."""
     return Tensor(0, ms.int32)

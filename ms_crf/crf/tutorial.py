@@ -5,6 +5,8 @@ holes is refused in PyNative mode; a graph can't look at it, and answers nan for
 meaning that they have in `CRF`.
 """
 
+from typing import Any
+
 from ms_crf.crf import tensors
 from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
@@ -12,37 +14,36 @@ from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
 from ms_crf.crf.tensors import forbid, ones_like
 from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
-from ms_crf.crf.viterbi import viterbi
+from ms_crf.crf.viterbi import History, viterbi
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 
 _SCORES = ('trans', 'start_trans', 'end_trans')
 _log_normalizer = LogNormalizer()
 
 
 @ops.constexpr(check=False)
-def _check(names, arguments):
+def _check(names: tuple, arguments: tuple) -> None:
     check_not_traced()
-    given = {name: (str(kind), shape) for name, (kind, shape) in zip(names, arguments)}
-    check_function(**given)
+    check_function(**{name: (str(dtype), shape) for name, (dtype, shape) in zip(names, arguments)})
 
 
 @ops.constexpr(check=False)
-def _check_mask_values(mask):
+def _check_mask_values(mask: Tensor) -> None:
     check_mask(mask)
 
 
 @ops.constexpr(check=False)
-def _check_lengths(kind, shape, max_length):
-    check_lengths_argument(str(kind), shape)
+def _check_lengths(dtype: Any, shape: tuple, max_length: int) -> None:
+    check_lengths_argument(str(dtype), shape)
     if isinstance(max_length, bool) or not isinstance(max_length, int):
         raise TypeError(f'max_length must be an int, got {type(max_length).__name__}')
     if max_length < 1:
         raise ValueError(f'max_length must be at least 1, got {max_length}')
 
 
-def sequence_mask(seq_length, max_length, batch_first=False):
+def sequence_mask(seq_length: Tensor, max_length: int, batch_first: bool = False) -> Tensor:
     """1 on real positions, 0 on padding, in int64: (max_length, batch), or (batch, max_length) with batch_first.
 
     Args:
@@ -50,15 +51,15 @@ def sequence_mask(seq_length, max_length, batch_first=False):
         max_length: int, the padded length.
         batch_first: layout of the result.
     """
-    kind, shape = describe('seq_length', seq_length)
-    _check_lengths(kind, shape, max_length)
+    dtype, shape = describe('seq_length', seq_length)
+    _check_lengths(dtype, shape, max_length)
     mask = tensors.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
     if batch_first:
         mask = ops.transpose(mask, (1, 0))
     return mask
 
 
-def _from_mask(emissions, mask):
+def _from_mask(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Emissions (L, B, K) in float32 with cleared padding, lengths (B,) int32, void (B,): nan for a mask with holes."""
     if has_values(mask):
         _check_mask_values(mask)
@@ -68,16 +69,17 @@ def _from_mask(emissions, mask):
     return tensors.clear_padding(forbid(emissions.astype(ms.float32)), lengths), lengths, holes
 
 
-def _describe_scores(trans, start_trans, end_trans):
+def _describe_scores(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple:
     return describe('trans', trans), describe('start_trans', start_trans), describe('end_trans', end_trans)
 
 
-def _in_float32(trans, start_trans, end_trans):
+def _in_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (forbid(trans.astype(ms.float32)), forbid(start_trans.astype(ms.float32)),
             forbid(end_trans.astype(ms.float32)))
 
 
-def _check_and_prepare(emissions, mask, trans, start_trans, end_trans):
+def _check_and_prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
+                       end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     _check(('emissions', 'mask', *_SCORES),
            (describe('emissions', emissions), describe('mask', mask),
             *_describe_scores(trans, start_trans, end_trans)))
@@ -85,7 +87,8 @@ def _check_and_prepare(emissions, mask, trans, start_trans, end_trans):
 
 
 @in_float32
-def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans):
+def compute_score(emissions: Tensor, tags: Tensor, seq_ends: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
+                  end_trans: Tensor) -> Tensor:
     """Score (B,) of the given tags, about 10,000 less for each that is forbidden; 0 for rows of length 0.
 
     Args:
@@ -110,7 +113,8 @@ def compute_score(emissions, tags, seq_ends, mask, trans, start_trans, end_trans
 
 
 @in_float32
-def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
+def compute_normalizer(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
+                       end_trans: Tensor) -> Tensor:
     """Log (B,) of the sum of exp(score) over all paths; 0 for rows of length 0.
 
     Args:
@@ -123,7 +127,8 @@ def compute_normalizer(emissions, mask, trans, start_trans, end_trans):
 
 
 @in_float32
-def viterbi_decode(emissions, mask, trans, start_trans, end_trans):
+def viterbi_decode(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
+                   end_trans: Tensor) -> tuple[Tensor, History]:
     """Score (B, K) of the best path ending in each tag, and history (L - 1, B, K), as `post_decode` takes them.
 
     Args:

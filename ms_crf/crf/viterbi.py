@@ -3,11 +3,13 @@
 Shapes: L length, B batch, K tags, S states that a walk goes through (K, or K ranks times n).
 """
 
+from typing import Any
+
 from ms_crf.crf import tensors
 from ms_crf.crf.tensors import SMALL_BLOCK, first_block, largest_of, pad_time, put_block, split_length, zeros_like
 
 import mindspore as ms
-from mindspore import ops
+from mindspore import Tensor, ops
 
 UNROLLED = 128  # a loop would cost 0.3 ms here, for 0.7 s less of compilation
 SHORT = 64      # up to this many positions sums are small enough to round well as they are
@@ -16,8 +18,10 @@ STAY = -3e38    # keeps each tag where it is on padding: below any score
 # instead of 1.7 for B = 1, K = 9, 0.8 instead of 1.8 for B = 4, K = 9, as long for B = 1, K = 17.
 PAIRWISE = 4096
 
+History = Any   # a tensor (L - 1, B, S), or an empty tuple if L is 1
 
-def _block(scores, emissions, transitions):
+
+def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
     """C steps, one after the other, two at a time: one leaves its result as a row, the next as a column,
     so that each is already laid out as the other needs it.
 
@@ -52,13 +56,13 @@ def _block(scores, emissions, transitions):
             _interleave(ops.concat(row_tags, 0), ops.concat(column_tags, 0), emissions.shape))
 
 
-def _interleave(odd, even, shape):
+def _interleave(odd: Tensor, even: Tensor, shape: tuple) -> Tensor:
     """One of `odd`, one of `even`, along the first axis of the result."""
     half = (shape[0] // 2, 1, -1)
     return ops.concat((odd.reshape(half), even.reshape(half)), 1).reshape(shape)
 
 
-def _step_by_step(first, emissions, transitions):
+def _step_by_step(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (T, B, K) after each of T steps, and the tags (T, B, K) they came from.
 
     Args:
@@ -76,7 +80,7 @@ def _step_by_step(first, emissions, transitions):
     return scores, history[:steps]
 
 
-def steps_in_blocks(first, emissions, transitions):
+def steps_in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (T, B, K) after each of T steps, and the tags (T, B, K) they came from, by a loop over blocks.
 
     Args:
@@ -101,7 +105,7 @@ def steps_in_blocks(first, emissions, transitions):
     return scores.reshape(shape), history.reshape(shape)
 
 
-def _pairwise(first, emissions, lengths, transitions):
+def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (B, K) at each row's end and the tags (T, B, K) that each tag's best path came from.
 
     Steps are joined to tables of two, four, ... steps, and scores go back down from the largest table:
@@ -113,9 +117,9 @@ def _pairwise(first, emissions, lengths, transitions):
         lengths: (B,).
         transitions: (K, K).
     """
-    given_steps, batch, num_tags = emissions.shape
+    real_steps, batch, num_tags = emissions.shape
     steps = 2
-    while steps < given_steps:
+    while steps < real_steps:
         steps = steps * 2
     emissions = pad_time(emissions, steps)
     stay = STAY * (1.0 - ops.eye(num_tags, num_tags, ms.float32))
@@ -142,10 +146,11 @@ def _pairwise(first, emissions, lengths, transitions):
     shape = (halves[0].shape[0], batch, num_tags, num_tags)
     odd, between = best_previous(scores + left.reshape(shape))
     even, scores = best_previous(between.expand_dims(-1) + right.reshape(shape))
-    return scores[-1], _interleave(odd, even, (2 * shape[0], batch, num_tags))[:given_steps]
+    return scores[-1], _interleave(odd, even, (2 * shape[0], batch, num_tags))[:real_steps]
 
 
-def viterbi(emissions, lengths, transitions, start, end):
+def viterbi(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+            end: Tensor) -> tuple[Tensor, History]:
     """Scores (B, K) of the best path that ends in each tag, and its history (L - 1, B, K).
 
     history[t, b, j] is the tag at t of the best path that has tag j at t + 1, the lowest of equals. What
@@ -172,12 +177,12 @@ def viterbi(emissions, lengths, transitions, start, end):
         scores, history = _pairwise(first, emissions[1:], lengths, transitions)
         return scores + total, history
     scores, history = _step_by_step(first, emissions[1:], transitions)
-    places = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, batch, 1), (1, batch, num_tags))
-    scores = ops.gather_elements(scores, 0, places).reshape(batch, num_tags)     # at each row's end
+    last_step = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, batch, 1), (1, batch, num_tags))
+    scores = ops.gather_elements(scores, 0, last_step).reshape(batch, num_tags)     # at each row's end
     return ops.select((lengths > 1).expand_dims(-1), scores, first) + total, history
 
 
-def walk_back(history, last, lengths):
+def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
     """States (L, B, n) of the paths that end in states `last` (B, n) at each row's last position.
 
     history[t] (B, S) maps a state at t + 1 to the one before it. The maps are joined to maps over two,
@@ -204,7 +209,7 @@ def walk_back(history, last, lengths):
     return ops.concat((ops.gather_elements(maps, 2, index), last), 0)
 
 
-def best_path(scores, history, lengths):
+def best_path(scores: Tensor, history: History, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Paths (L, B) int32, 0 on padding, and their scores (B,) from what `viterbi` returns."""
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     paths = walk_back(history, last, lengths)[:, :, 0]           # (L, B)
@@ -214,7 +219,8 @@ def best_path(scores, history, lengths):
     return paths, ops.select(lengths > 0, score, zeros_like(score))
 
 
-def viterbi_any_length(emissions, lengths, transitions, start, end):
+def viterbi_any_length(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                       end: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (B, K) of the best path that ends in each tag, and its history (T, B, K), as `viterbi`, where the compiler
     knows neither length nor batch; T is L rounded up to whole blocks.
 
@@ -234,13 +240,13 @@ def viterbi_any_length(emissions, lengths, transitions, start, end):
     blocks = (length + SMALL_BLOCK - 1) // SMALL_BLOCK
     later = pad_time(emissions, blocks * SMALL_BLOCK + 1)[1:].reshape(blocks, SMALL_BLOCK, batch, num_tags)
     scores, history = steps_in_blocks(first, later, transitions)
-    places = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
-    scores = ops.gather_elements(scores, 0, places)[0]             # at each row's end
+    last_step = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
+    scores = ops.gather_elements(scores, 0, last_step)[0]             # at each row's end
     longer = ops.broadcast_to((lengths > 1).expand_dims(-1), first.shape)
     return ops.select(longer, scores, first) + total, history
 
 
-def best_path_any_length(scores, history, lengths, length):
+def best_path_any_length(scores: Tensor, history: Tensor, lengths: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Paths (L, B) int32, 0 on padding, and their scores (B,) from what `viterbi` returns."""
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     steps, batch, num_tags = history.shape
@@ -255,11 +261,11 @@ def best_path_any_length(scores, history, lengths, length):
     while done < blocks:
         index = blocks - 1 - done
         block = ops.gather(maps, index, 0)                       # (C, B, K)
-        found = []
+        states = []
         for step in range(SMALL_BLOCK):
             state = ops.gather_elements(block[SMALL_BLOCK - 1 - step], 1, state)
-            found.append(state)
-        paths = put_block(paths, index, ops.stack(found[::-1], 0))
+            states.append(state)
+        paths = put_block(paths, index, ops.stack(states[::-1], 0))
         done = done + 1
     paths = paths.reshape(blocks * SMALL_BLOCK, batch)[:length]
     paths = ops.select(tensors.real(lengths, length), paths, zeros_like(paths))

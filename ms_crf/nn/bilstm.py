@@ -24,13 +24,13 @@ class BiLSTM(nn.Cell):
         hidden_size: width of the output, half of it for each direction; even.
     """
 
-    def __init__(self, input_size, hidden_size):
+    def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
         check_count('input_size', input_size)
         check_width('hidden_size', hidden_size)
-        kind = FullLSTM if ms.get_context('device_target') == 'CPU' else nn.LSTM
-        self.forward_lstm = kind(int(input_size), int(hidden_size) // 2)
-        self.backward_lstm = kind(int(input_size), int(hidden_size) // 2)
+        lstm = FullLSTM if ms.get_context('device_target') == 'CPU' else nn.LSTM
+        self.forward_lstm = lstm(int(input_size), int(hidden_size) // 2)
+        self.backward_lstm = lstm(int(input_size), int(hidden_size) // 2)
         self.reverse = ops.ReverseSequence(0, 1)
 
     def construct(self, inputs, seq_length):

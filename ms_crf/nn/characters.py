@@ -18,7 +18,7 @@ class CharacterTable(nn.Cell):
         dim: width of a character's vector.
     """
 
-    def __init__(self, num_characters, dim):
+    def __init__(self, num_characters: int, dim: int) -> None:
         super().__init__()
         self.weight = Parameter(initializer(Uniform((3 / dim) ** 0.5), (num_characters, dim)), name='weight')
         self.real = Tensor((np.arange(num_characters) != PADDING).astype(np.float32)[:, None])
@@ -40,7 +40,7 @@ class CharacterCNN(nn.Cell):
         width: number of filters, the width of a word's vector.
     """
 
-    def __init__(self, num_characters, dim, width):
+    def __init__(self, num_characters: int, dim: int, width: int) -> None:
         super().__init__()
         self.dim = dim
         self.table = CharacterTable(num_characters, dim)
@@ -54,10 +54,10 @@ class CharacterCNN(nn.Cell):
         before = ops.concat((one, one, vectors), 0)                                 # (C + 2, W, dim)
         here = ops.concat((one, vectors, one), 0)
         after = ops.concat((vectors, one, one), 0)
-        found = self.filters(ops.concat((before, here, after), 2))                  # (C + 2, W, width)
-        return ops.relu(self._largest(found))
+        filtered = self.filters(ops.concat((before, here, after), 2))               # (C + 2, W, width)
+        return ops.relu(self._largest(filtered))
 
-    def _largest(self, values):
+    def _largest(self, values: Tensor) -> Tensor:
         """The maximum over the first axis.
 
         On CPU `ReduceMax` takes five times as long as a chain of `Maximum`, whose gradient in turn takes longer than
@@ -82,7 +82,7 @@ class CharacterLSTM(nn.Cell):
         width: width of a word's vector, half of it for each direction; even.
     """
 
-    def __init__(self, num_characters, dim, width):
+    def __init__(self, num_characters: int, dim: int, width: int) -> None:
         super().__init__()
         self.width = width
         self.table = CharacterTable(num_characters, dim)

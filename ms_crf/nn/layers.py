@@ -1,18 +1,22 @@
 """What networks have above their input: BiLSTM layers, a projection and a head."""
 
+from collections.abc import Sequence
+
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.nn.bilstm import BiLSTM
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
-from mindspore import nn
+import numpy as np
+from mindspore import Tensor, nn
 
 
 class Layers(CompilableMethods, nn.Cell):
     """The upper part of a network, to be inherited; what is dropped out stands between its layers."""
 
-    def add_layers(self, width, num_tags, hidden_dim, num_layers, head, constraints):
+    def add_layers(self, width: int, num_tags: int, hidden_dim: int, num_layers: int, head: str,
+                   constraints: Sequence[np.ndarray] | None) -> None:
         """Makes them.
 
         Args:
@@ -28,7 +32,7 @@ class Layers(CompilableMethods, nn.Cell):
         else:
             self.head = Softmax(num_tags, reduction='mean')
 
-    def hidden_of(self, hidden, seq_length, keep=None):
+    def hidden_of(self, hidden: Tensor, seq_length: Tensor, keep: Sequence[Tensor] | None = None) -> Tensor:
         """(length, batch, widths[0]) to (length, batch, widths[-1]); keep as in `TaggerNetwork.emissions`."""
         if keep is not None:
             hidden = hidden * keep[0]
@@ -38,6 +42,6 @@ class Layers(CompilableMethods, nn.Cell):
                 hidden = hidden * keep[index + 1]
         return hidden
 
-    def scores_of(self, hidden):
+    def scores_of(self, hidden: Tensor) -> Tensor:
         """(length, batch, widths[-1]) to scores of each tag (length, batch, num_tags)."""
         return self.projection(hidden).astype(ms.float32)

@@ -4,7 +4,7 @@ It is for weights that were trained elsewhere: its own are zeros until they are 
 """
 
 import mindspore as ms
-from mindspore import Parameter, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
 HIDDEN = -1e9              # added to the score of what is not to be looked at
@@ -16,12 +16,12 @@ _NORMAL = tuple(2 * coefficient for coefficient in (
     -1.3378319613616753e-07, 1.8139271947901993e-09))
 
 
-def exact_gelu(values):
+def exact_gelu(values: Tensor) -> Tensor:
     """x times the normal distribution function, by the error function."""
     return ops.gelu(values, 'none')
 
 
-def fast_gelu(values):
+def fast_gelu(values: Tensor) -> Tensor:
     """The same on CPU, where MindSpore's error function takes three times as long as the matrix product before it.
 
     (Its tanh is quick, but wrong by 1e-4 where it is close to 1; its sigmoid is right to 1e-6.)
@@ -33,7 +33,7 @@ def fast_gelu(values):
     return values * ops.sigmoid(values * slope)
 
 
-def gelu_tanh(values):
+def gelu_tanh(values: Tensor) -> Tensor:
     """The approximation of it by one tanh, which some models were trained with."""
     slope = 1.5957691216057308 + 0.07135481627260025 * values * values
     return values * ops.sigmoid(values * slope)
@@ -42,7 +42,7 @@ def gelu_tanh(values):
 class Linear(nn.Cell):
     """Product with a matrix (outputs, inputs), and a bias."""
 
-    def __init__(self, inputs, outputs):
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = Parameter(initializer('zeros', (outputs, inputs)), name='weight')
         self.bias = Parameter(initializer('zeros', (outputs,)), name='bias')
@@ -61,7 +61,7 @@ class Attention(nn.Cell):
         heads: into how many parts it is cut.
     """
 
-    def __init__(self, width, heads):
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.heads, self.part = heads, width // heads
         self.inputs = Linear(width, 3 * width)
@@ -83,11 +83,11 @@ class Attention(nn.Cell):
         # Indexing one tensor of all three takes ten times as long on CPU.
         query, key, value = self._cut(query, shape), self._cut(key, shape), self._cut(value, shape)
         scores = self.scores(query * self.part ** -0.5, key) + mask                 # (rows, heads, length, length)
-        found = self.take(ops.softmax(scores, -1), value)                           # (rows, heads, length, part)
-        found = ops.reshape(ops.transpose(found, (0, 2, 1, 3)), (shape[0] * shape[1], self.heads * self.part))
-        return self.output(found)
+        attended = self.take(ops.softmax(scores, -1), value)                        # (rows, heads, length, part)
+        attended = ops.reshape(ops.transpose(attended, (0, 2, 1, 3)), (shape[0] * shape[1], self.heads * self.part))
+        return self.output(attended)
 
-    def _cut(self, values, shape):
+    def _cut(self, values: Tensor, shape: tuple[int, int]) -> Tensor:
         """(rows * length, width) to (rows, heads, length, part)."""
         return ops.transpose(ops.reshape(values, (shape[0], shape[1], self.heads, self.part)), (0, 2, 1, 3))
 
@@ -99,7 +99,7 @@ class Layer(nn.Cell):
         width, heads, inner, activation, epsilon: as in `Encoder`.
     """
 
-    def __init__(self, width, heads, inner, activation, epsilon):
+    def __init__(self, width: int, heads: int, inner: int, activation: str, epsilon: float) -> None:
         super().__init__()
         gelu = fast_gelu if ms.get_context('device_target') == 'CPU' else exact_gelu
         self.attention = Attention(width, heads)
@@ -131,7 +131,8 @@ class Encoder(nn.Cell):
         epsilon: of layer norm.
     """
 
-    def __init__(self, vocabulary, width, layers, heads, inner, positions, first_position, kinds, activation, epsilon):
+    def __init__(self, vocabulary: int, width: int, layers: int, heads: int, inner: int, positions: int,
+                 first_position: int, kinds: int, activation: str, epsilon: float) -> None:
         super().__init__()
         self.width, self.first_position = width, first_position
         for name, rows in {'pieces': vocabulary, 'positions': positions, 'kinds': kinds}.items():
@@ -153,26 +154,26 @@ class Encoder(nn.Cell):
         hidden = ops.expand_dims(positions >= ops.expand_dims(lengths, 1), 1)       # (rows, 1, length)
         return self._read(pieces, positions, hidden)
 
-    def packed(self, pieces, windows, positions):
+    def packed(self, pieces: Tensor, windows: Tensor, positions: Tensor) -> Tensor:
         """The same of rows in which several windows stand side by side, unseen by each other.
 
         Args:
             pieces: (rows, length) int32 ids.
-            windows: (rows, length), a number for each window of a row, and one for what is in none.
-            positions: (rows, length) int32, place in the window, from 0.
+            windows: (rows, length), the index of each piece's window in its row, and another for what is in none.
+            positions: (rows, length) int32, position in the window, from 0.
 
         Returns:
             (rows, length, width).
         """
         return self._read(pieces, positions, ops.expand_dims(windows, 2) != ops.expand_dims(windows, 1))
 
-    def _read(self, pieces, positions, hidden):
+    def _read(self, pieces: Tensor, positions: Tensor, hidden: Tensor) -> Tensor:
         """hidden: (rows, 1 or length, length), what each piece does not see."""
         rows, length = pieces.shape
         mask = ops.expand_dims(hidden.astype(ms.float32) * HIDDEN, 1)
-        where = ops.gather(self.positions, positions + self.first_position, 0) + self.kinds[0]
+        offsets = ops.gather(self.positions, positions + self.first_position, 0) + self.kinds[0]
         values = ops.gather(self.pieces, ops.reshape(pieces, (-1,)), 0)             # (rows * length, width)
-        values = ops.reshape(values, (rows, length, self.width)) + where
+        values = ops.reshape(values, (rows, length, self.width)) + offsets
         values = self.norm(ops.reshape(values, (rows * length, self.width)))
         for layer in self.layers:
             values = layer(values, mask, (rows, length))
