@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ms_crf.crf.inputs import describe
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.crf.validation import INTEGERS, check_lengths_argument
+from ms_crf.crf.validation import INTEGERS, check_lengths_argument, check_table_of_tags
 from ms_crf.nn.bilstm import BiLSTM
 
 import numpy as np
@@ -35,12 +35,31 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
         reduction: of the loss, as in `CRF`.
         constraints: as in `CRF`.
         check_values: as in `CRF`.
+
+    It gives a path of tags the probability that its `crf` gives it: exp(score - normalizer) of the `emissions`.
+
+    Example, of two sentences of 4 and 2 tokens:
+        >>> import mindspore as ms
+        >>> from ms_crf import BiLSTM_CRF
+        >>> model = BiLSTM_CRF(vocab_size=50, embedding_dim=8, hidden_dim=16, num_tags=3)
+        >>> inputs = ms.Tensor([[7, 12, 3, 41], [5, 12, 0, 0]])
+        >>> tags = ms.Tensor([[0, 1, 2, 0], [1, 2, 0, 0]])
+        >>> seq_length = ms.Tensor([4, 2])
+        >>> loss = model(inputs, seq_length, tags)
+        >>> bool(loss > 0)
+        True
+        >>> paths, scores = model.decode(inputs, seq_length)
+        >>> log_normalizer = model.crf.normalizer(model.emissions(inputs, seq_length), seq_length)
+        >>> probabilities = ms.ops.exp(scores - log_normalizer)
+        >>> paths.shape, probabilities.shape
+        ((2, 4), (2,))
     """
 
     def __init__(self, vocab_size: int, embedding_dim: int, hidden_dim: int, num_tags: int, padding_idx: int = 0,
                  reduction: str = 'sum', constraints: Sequence[np.ndarray] | None = None,
                  check_values: bool = False) -> None:
         super().__init__()
+        check_table_of_tags(num_tags)                                # before a projection of that width is made
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=padding_idx)
         self.lstm = BiLSTM(embedding_dim, hidden_dim)
         self.hidden2tag = nn.Dense(hidden_dim, num_tags, 'he_uniform')
