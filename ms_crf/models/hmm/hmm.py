@@ -42,6 +42,20 @@ class HMM:
     and give back a list or an array of what one sequence would give. A sequence is an array or list of symbols, 0 to
     V - 1; after `fit` a list of tokens.
 
+    States s and observations o have the probability p(s, o) = start(s[0]) emission(s[0], o[0]) transition(s[0], s[1])
+    ... end(s[-1]); `viterbi` gives the states for which it is largest and its logarithm, `log_likelihood` the logarithm
+    of p(o), its sum over all states, and `posteriors` the probabilities of states given o.
+
+    Example, of two states and three symbols:
+        >>> import numpy as np
+        >>> from ms_crf import HMM
+        >>> model = HMM([0.6, 0.4], [[0.7, 0.3], [0.4, 0.6]], [[0.5, 0.4, 0.1], [0.1, 0.3, 0.6]])
+        >>> states, log_probability = model.viterbi([0, 1, 2])
+        >>> states.tolist()
+        [0, 0, 1]
+        >>> f'{np.exp(log_probability):.5f} of {np.exp(model.log_likelihood([0, 1, 2])):.5f}'
+        '0.01512 of 0.03628'
+
     Args:
         start: (S,), how likely each state is at first.
         transition: (S, S), entry (i, j) from state i to state j.
