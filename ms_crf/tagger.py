@@ -26,6 +26,18 @@ class Tagger:
 
     It is copied and pickled as the name of what it was loaded from, which is loaded again.
 
+    Confidences are probabilities that the model gives: of a token's tag, of a span (that a name of its type is at just
+    these tokens), of all tags of a sentence together.
+
+    Example, with the directory of a run:
+        >>> from ms_crf import Tagger
+        >>> tagger = Tagger.load(run)
+        >>> [sentence] = tagger.tag([['the', 'wall', 'street', 'journal']])
+        >>> len(sentence.tags), set(sentence.tags) <= set(tagger.tags)
+        (4, True)
+        >>> all(0 < confidence <= 1 for confidence in [*sentence.confidences, sentence.confidence])
+        True
+
     Args:
         decoder: what tags, a `Decoder` or the like.
         scheme: of its tags.
