@@ -26,8 +26,8 @@ class Everything(nn.Cell):
 
     def construct(self, emissions, lengths):
         paths, scores = self.head.decode(emissions, lengths)
-        chosen, given_before = self.head.path_posteriors(emissions, paths, lengths)
-        return (paths, scores, chosen, given_before, self.head.marginals(emissions, lengths),
+        chosen, conditional = self.head.path_posteriors(emissions, paths, lengths)
+        return (paths, scores, chosen, conditional, self.head.marginals(emissions, lengths),
                 self.head.normalizer(emissions, lengths))
 
 
@@ -48,17 +48,17 @@ def exported(cell, path):
     return graph
 
 
-def given_before(row, tag_before, position):
+def posterior_after(row, tag_before, position):
     """Posterior (K,) of each tag at a position of an `oracle.Row` given the tag before it."""
     weights = np.exp(row.scores - row.log_normalizer())
     if position:
         weights = weights * (row.paths[:, position - 1] == tag_before)
-    found = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
-    return found / weights.sum()
+    actual = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
+    return actual / weights.sum()
 
 
-def check(case, found):
-    paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in found)
+def check(case, actual):
+    paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in actual)
     expected = case.by_position(lambda _, row: row.marginals())
     close(marginals, expected)
     close(normalizer, [row.log_normalizer() if row.length else 0.0 for row in case.rows])
@@ -68,7 +68,7 @@ def check(case, found):
         close(scores[b], row.scores.max() if row.length else 0.0)
         close(chosen[b, :row.length], expected[np.arange(row.length), b, best])
         for t in range(row.length):
-            close(conditional[b, t], given_before(row, best[t - 1], t))
+            close(conditional[b, t], posterior_after(row, best[t - 1], t))
         assert not chosen[b, row.length:].any() and not conditional[b, row.length:].any()
 
 
@@ -108,7 +108,7 @@ def test_batch_first_and_paths_other_than_the_best(compiled):
         tags = paths[b]
         for t in range(row.length):
             close(chosen[b, t], row.marginals()[t, tags[t]])
-            close(conditional[b, t], given_before(row, tags[t - 1], t))
+            close(conditional[b, t], posterior_after(row, tags[t - 1], t))
 
 
 def test_softmax_is_a_chain_without_transitions(compiled, tmp_path):

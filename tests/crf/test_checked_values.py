@@ -47,15 +47,15 @@ def test_a_mask_with_holes_gives_nan_in_a_graph():
         return (compute_score(emissions, tags, tags[0], mask, *scores), compute_normalizer(emissions, mask, *scores),
                 viterbi_decode(emissions, mask, *scores)[0][:, 0])
 
-    for found in everything(int_tensor([[1, 1], [1, 0], [1, 1], [1, 0]])):
-        assert is_nan(found) == [False, True]
-    whole = [found.asnumpy() for found in everything(int_tensor([[1, 1], [1, 0], [1, 0], [1, 0]]))]
+    for actual in everything(int_tensor([[1, 1], [1, 0], [1, 1], [1, 0]])):
+        assert is_nan(actual) == [False, True]
+    whole = [actual.asnumpy() for actual in everything(int_tensor([[1, 1], [1, 0], [1, 0], [1, 0]]))]
     assert np.isfinite(whole).all()
     mask = sequence_mask(int_tensor([4, 1]), 4)
-    for found, same in zip(whole, (compute_score(emissions, tags, tags[0], mask, *scores),
+    for actual, same in zip(whole, (compute_score(emissions, tags, tags[0], mask, *scores),
                                    compute_normalizer(emissions, mask, *scores),
                                    viterbi_decode(emissions, mask, *scores)[0][:, 0])):
-        close(found, same.asnumpy())
+        close(actual, same.asnumpy())
 
 
 FAULTS = {

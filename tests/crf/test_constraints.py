@@ -37,10 +37,10 @@ ALLOWED = {
 def test_allowed_pairs(scheme, tags):
     expected = {tuple(pair.split()) for pair in ALLOWED[scheme, tags].split(',')}
     transitions, start, end = allowed_transitions(scheme, tags)
-    found = {(a, b) for (i, a), (j, b) in itertools.product(enumerate(tags), enumerate(tags)) if transitions[i, j]}
-    found |= {('^', tag) for tag, allowed in zip(tags, start) if allowed}
-    found |= {(tag, '$') for tag, allowed in zip(tags, end) if allowed}
-    assert found == expected
+    actual = {(a, b) for (i, a), (j, b) in itertools.product(enumerate(tags), enumerate(tags)) if transitions[i, j]}
+    actual |= {('^', tag) for tag, allowed in zip(tags, start) if allowed}
+    actual |= {(tag, '$') for tag, allowed in zip(tags, end) if allowed}
+    assert actual == expected
     assert transitions.dtype == start.dtype == end.dtype == bool
 
 

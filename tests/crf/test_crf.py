@@ -31,8 +31,8 @@ def check(case, crf, run):
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
     loss, gradients = run['loss'](emissions, tags, lengths)
     close(loss, case.losses().sum())
-    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
-        close(found, expected)
+    for actual, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(actual, expected)
     close(run['log_prob'](emissions, tags, lengths), -case.losses())
     close(run['normalizer'](emissions, lengths), [row.log_normalizer() for row in case.rows])
     close(run['marginals'](emissions, lengths), case.by_position(lambda b, row: row.marginals()))
@@ -51,11 +51,11 @@ def check(case, crf, run):
         count = min(len(row.scores), scores.shape[1])
         close(scores[b, :count], row.ranked()[:count])
         assert (scores[b, count:] < row.scores.min()).all()
-        found = [tuple(path[:row.length].tolist()) for path in paths[b, :count]]
-        assert len(set(found)) == count
+        actual = [tuple(path[:row.length].tolist()) for path in paths[b, :count]]
+        assert len(set(actual)) == count
         by_path = dict(zip(map(tuple, row.paths.tolist()), row.scores))
-        close([by_path[path] for path in found], scores[b, :count])
-        assert found[0] == tuple(best[b])
+        close([by_path[path] for path in actual], scores[b, :count])
+        assert actual[0] == tuple(best[b])
         posteriors = np.exp(scores[b] - row.log_normalizer())
         close(posteriors[:count], np.exp(row.ranked()[:count] - row.log_normalizer()))
         assert not posteriors[count:].any()
@@ -206,8 +206,8 @@ def test_methods_compile_one_by_one():
     value_and_grad = ms.value_and_grad(crf, 0, parameters(crf))
     loss, gradients = ms.jit(value_and_grad)(emissions, tags, lengths)
     close(loss, case.losses().sum())
-    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
-        close(found, expected)
+    for actual, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(actual, expected)
     close(ms.jit(crf.nbest)(emissions, 2, lengths)[1][:, 0], [row.scores.max() for row in case.rows])
     close(ms.jit(crf.log_prob)(emissions, tags, lengths), -case.losses())
     close(ms.jit(crf.normalizer)(emissions, lengths), [row.log_normalizer() for row in case.rows])
@@ -226,7 +226,7 @@ def test_marginals_can_be_differentiated(compiled):
     def weighted(emissions):
         return (crf.marginals(emissions, lengths) * weight_tensor).sum()
 
-    found = compiled(ms.grad(weighted))(float_tensor(case.emissions)).asnumpy()
+    actual = compiled(ms.grad(weighted))(float_tensor(case.emissions)).asnumpy()
 
     from oracle import Row
     step = 1e-4
@@ -237,8 +237,8 @@ def test_marginals_can_be_differentiated(compiled):
                 emissions = case.emissions[:n, b].copy()
                 emissions[t, k] += sign * step
                 values.append((Row(emissions, case.scores).marginals() * weights[:n, b]).sum())
-            assert found[t, b, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
-    assert not found[np.arange(4)[:, None] >= case.lengths].any()
+            assert actual[t, b, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
+    assert not actual[np.arange(4)[:, None] >= case.lengths].any()
 
 
 def test_best_paths_can_serve_as_tags(compiled):

@@ -42,10 +42,10 @@ def assign(crf, case):
 def test_agrees_with_the_paths_that_remain(options, length, compiled):
     crf = make_crf(Case(0, 5, 4, 3, **options))
     run = functions(crf, compiled, 4)
-    for seed, (name, places) in enumerate(FORBIDDEN.items()):
+    for seed, (name, indices) in enumerate(FORBIDDEN.items()):
         if name in ('starts', 'all transitions but one way round') and 'constraints' in options:
             continue                                             # nothing would remain
-        case = Case(seed, 5, 4, 3, **options).forbid(**places)
+        case = Case(seed, 5, 4, 3, **options).forbid(**indices)
         case.emissions = np.concatenate([case.emissions, np.full((length - 5, 4, 3), -np.inf)])
         case.tags = np.concatenate([case.tags, np.full((length - 5, 4), 2)])
         assign(crf, case)
@@ -120,14 +120,14 @@ def test_functions_of_the_tutorial(compiled):
         return viterbi_decode(emissions, mask, transitions, start, end)
 
     run, decode = compiled(ms.value_and_grad(loss, (0, 2, 3, 4))), compiled(viterbi)
-    for places in (FORBIDDEN['of all kinds'], FORBIDDEN['a column of transitions']):
-        case = Case(0, 5, 4, 3).forbid(**places)
+    for indices in (FORBIDDEN['of all kinds'], FORBIDDEN['a column of transitions']):
+        case = Case(0, 5, 4, 3).forbid(**indices)
         scores = [float_tensor(case.scores[name]) for name in ('transitions', 'start', 'end')]
         emissions = float_tensor(case.emissions)
         value, gradients = run(emissions, int_tensor(case.tags), *scores)
         close(value, case.losses().sum())
-        for found, expected in zip(gradients, case.gradients()):
-            close(found, expected)
+        for actual, expected in zip(gradients, case.gradients()):
+            close(actual, expected)
         assert post_decode(*decode(emissions, *scores), lengths) == [row.best() for row in case.rows]
 
 
@@ -194,19 +194,19 @@ def test_a_forbidden_gold_tag_costs_10_000(compiled):
         return crf(emissions, tags, lengths)
 
     run = compiled(ms.value_and_grad(loss, 0, parameters(crf)))
-    for places in ({'emissions': [(2, 0, 2)]}, {'transitions': [(0, 1), (2, 2)]}, {'start': [0], 'end': [0]},
-                   {'emissions': [(1, 0, 1)], 'transitions': [(0, 1)], 'end': [0]}):
+    for indices in ({'emissions': [(2, 0, 2)]}, {'transitions': [(0, 1), (2, 2)]}, {'start': [0], 'end': [0]},
+                    {'emissions': [(1, 0, 1)], 'transitions': [(0, 1)], 'end': [0]}):
         case = Case(0, 5, 4, 3)
         case.tags[:, 0] = [0, 1, 2, 2, 0]
         gold = case.tags.copy()
-        case.forbid(**places).tags = gold
+        case.forbid(**indices).tags = gold
         assign(crf, case)
-        given = [case.emissions.copy(), *(scores.copy() for scores in case.scores.values())]
+        before = [case.emissions.copy(), *(scores.copy() for scores in case.scores.values())]
         value, gradients = run(float_tensor(case.emissions), int_tensor(gold), int_tensor(case.lengths))
         expected = priced(case).losses()
         assert value[0].asnumpy() == pytest.approx(expected[0], abs=5)       # of emissions, against the position's best
         close(value[1:], expected[1:])
-        for gradient, scores in zip((gradients[0], *gradients[1]), given):
+        for gradient, scores in zip((gradients[0], *gradients[1]), before):
             assert np.isfinite(gradient.asnumpy()).all()
             assert not gradient.asnumpy()[scores == -np.inf].any()
 
@@ -222,28 +222,28 @@ def test_a_row_without_any_path_hurts_no_other(length, constraints, compiled):
     crf = make_crf(whole)
     run = functions(crf, compiled, 4)
     tags, lengths = int_tensor(whole.tags), int_tensor(whole.lengths)
-    given = float_tensor(emissions)
+    inputs = float_tensor(emissions)
 
-    loss, gradients = run['loss'](given, tags, lengths)
+    loss, gradients = run['loss'](inputs, tags, lengths)
     without = whole.rows[0]
     assert np.isfinite(loss.asnumpy())
     for gradient in (gradients[0], *gradients[1]):
         assert np.isfinite(gradient.asnumpy()).all()
     close(gradients[0][:, 1:], whole.gradients()[0][:, 1:])
-    close(run['log_prob'](given, tags, lengths)[1:], -whole.losses()[1:])
-    marginals = run['marginals'](given, lengths)
+    close(run['log_prob'](inputs, tags, lengths)[1:], -whole.losses()[1:])
+    marginals = run['marginals'](inputs, lengths)
     close(marginals[:, 1:], whole.by_position(lambda b, row: row.marginals())[:, 1:])
     close(marginals[:5, 0].sum(-1), np.ones(5))
-    normalizer = run['normalizer'](given, lengths)
+    normalizer = run['normalizer'](inputs, lengths)
     close(normalizer[1:], [row.log_normalizer() for row in whole.rows[1:]])
     assert normalizer[0].asnumpy() == pytest.approx(-BREAK, abs=100)
 
-    paths, scores = run['decode'](given, lengths)
+    paths, scores = run['decode'](inputs, lengths)
     assert tuple(paths[0, :5].asnumpy()) in set(map(tuple, without.paths.tolist()))    # breaks nothing else
     assert scores[0].asnumpy() < -1e30
     close(scores[1:], [row.scores.max() for row in whole.rows[1:]])
-    assert post_decode(*run['viterbi'](given, lengths), lengths)[1:] == [row.best() for row in whole.rows[1:]]
-    _, scores = run['nbest'](given, lengths)
+    assert post_decode(*run['viterbi'](inputs, lengths), lengths)[1:] == [row.best() for row in whole.rows[1:]]
+    _, scores = run['nbest'](inputs, lengths)
     assert (scores[0].asnumpy() == np.float32(LOWEST)).all()
     close(scores[1:, 0], [row.scores.max() for row in whole.rows[1:]])
 
@@ -274,7 +274,7 @@ def test_marginals_can_be_differentiated(compiled):
     def weighted(emissions):
         return (crf.marginals(emissions, lengths) * weight_tensor).sum()
 
-    found = compiled(ms.grad(weighted))(float_tensor(case.emissions)).asnumpy()
+    actual = compiled(ms.grad(weighted))(float_tensor(case.emissions)).asnumpy()
     step = 1e-4
     for t, k in np.ndindex(4, 3):
         values = []
@@ -282,7 +282,7 @@ def test_marginals_can_be_differentiated(compiled):
             emissions = case.emissions[:4, 0].copy()
             emissions[t, k] += sign * step
             values.append((Row(emissions, case.scores).marginals() * weights[:, 0]).sum())
-        assert found[t, 0, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
+        assert actual[t, 0, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
 
 
 def test_softmax_head(compiled):

@@ -73,8 +73,8 @@ def test_loss_and_gradients(level, constraints, compiled):
     assert value.dtype == ms.float32
     close(value, case.losses().sum())
     # What the layer hands on to emissions passes through the 16 bits of the layer before it.
-    for found, expected, tolerance in zip((gradients[0], *gradients[1]), case.gradients(), (1e-2, 1e-5, 1e-5, 1e-5)):
-        close(found, expected, tolerance)
+    for actual, expected, tolerance in zip((gradients[0], *gradients[1]), case.gradients(), (1e-2, 1e-5, 1e-5, 1e-5)):
+        close(actual, expected, tolerance)
 
 
 @pytest.mark.parametrize('level', ['O1', 'O2', 'auto', 'white list'])
@@ -105,9 +105,9 @@ def test_softmax_head(level, compiled):
     def loss(emissions, tags, lengths):
         return mixed(emissions, tags, lengths)
 
-    found = compiled(loss)(emissions, tags, lengths)
-    assert found.dtype == ms.float32
-    close(found, ((normalizer - picked) * live).sum())
+    actual = compiled(loss)(emissions, tags, lengths)
+    assert actual.dtype == ms.float32
+    close(actual, ((normalizer - picked) * live).sum())
 
 
 @pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16])
@@ -149,10 +149,10 @@ def test_the_whole_model(level, compiled):
     def loss(inputs, lengths, tags):
         return mixed(inputs, lengths, tags)
 
-    value, found = compiled(ms.value_and_grad(loss, None, model.trainable_params()))(inputs, lengths, tags)
+    value, actual = compiled(ms.value_and_grad(loss, None, model.trainable_params()))(inputs, lengths, tags)
     assert value.dtype == ms.float32
     close(value, expected, 1e-2)
-    for one, other in zip(found, gradients):
+    for one, other in zip(actual, gradients):
         close(one.astype(ms.float32), other, 3e-2)
 
 

@@ -30,21 +30,21 @@ def test_nan_in_one_emission_is_seen(length, batch, compiled):
         paths, best = crf.decode(emissions, length_tensor)
         several, scores = crf.nbest(emissions, 2, length_tensor)
         score, _ = crf(emissions, seq_length=length_tensor)
-        chosen, given_before = crf.path_posteriors(emissions, paths, length_tensor)
-        return (paths, several, best, scores, score, crf.normalizer(emissions, length_tensor), chosen, given_before,
+        chosen, conditional = crf.path_posteriors(emissions, paths, length_tensor)
+        return (paths, several, best, scores, score, crf.normalizer(emissions, length_tensor), chosen, conditional,
                 ops.transpose(crf.marginals(emissions, length_tensor), (1, 0, 2)))
 
     run = compiled(everything)
-    clean = [found.asnumpy() for found in run(float_tensor(emissions))]
+    clean = [actual.asnumpy() for actual in run(float_tensor(emissions))]
     for position, tag, value in {(0, 0, NAN), (length - 1, 2, NAN), (length // 2, 1, NAN), (length // 2, 0, INF)}:
         faulty = emissions.copy()
         faulty[position, 0, tag] = value
         faulty[1:, 1] = value                                    # padding is not looked at
-        found = [tensor.asnumpy() for tensor in run(float_tensor(faulty))]
-        for values, expected in zip(found[2:], clean[2:]):
+        actual = [tensor.asnumpy() for tensor in run(float_tensor(faulty))]
+        for values, expected in zip(actual[2:], clean[2:]):
             assert np.isnan(values[0]).all()
             close(values[1:], expected[1:])
-        for paths, expected in zip(found[:2], clean[:2]):
+        for paths, expected in zip(actual[:2], clean[:2]):
             assert ((paths >= 0) & (paths < 3)).all() and (paths[1:] == expected[1:]).all()
 
 
@@ -79,8 +79,8 @@ def test_nan_in_an_emission_of_the_softmax_head_is_seen(value, compiled):
                 head(emissions, tags, lengths), head.normalizer(emissions, lengths),
                 head.marginals(emissions, lengths).sum((0, 2)))
 
-    for found in compiled(everything)(float_tensor(emissions)):
-        assert is_nan(found) == [True, False, False]
+    for actual in compiled(everything)(float_tensor(emissions)):
+        assert is_nan(actual) == [True, False, False]
 
 
 def test_absent_paths_of_a_row_with_nan():

@@ -19,8 +19,8 @@ def in_order(row):
     return sorted(zip(row.scores, row.paths.tolist()), key=lambda pair: (-pair[0], pair[1][::-1]))
 
 
-def check(case, found, n):
-    paths, scores = (tensor.asnumpy() for tensor in found)
+def check(case, actual, n):
+    paths, scores = (tensor.asnumpy() for tensor in actual)
     assert paths.shape == (len(case.rows), n, len(case.emissions)) and paths.dtype == np.int32
     for b, row in enumerate(case.rows):
         expected = in_order(row)[:n]

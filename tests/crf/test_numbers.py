@@ -42,8 +42,8 @@ def check_loss(case, tolerance=1e-5):
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
     loss, gradients = ms.value_and_grad(lambda e: crf(e, tags, lengths), 0, parameters(crf))(emissions)
     close(loss, case.losses().sum())
-    for found, expected in zip((gradients[0], *gradients[1]), case.gradients()):
-        close(found, expected, tolerance)
+    for actual, expected in zip((gradients[0], *gradients[1]), case.gradients()):
+        close(actual, expected, tolerance)
 
 
 @pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16, ms.float64])
@@ -94,9 +94,9 @@ def test_mixed_precision_ends_before_the_layer(constrained, level, compiled):
     def loss(inputs):
         return mixed(inputs, tags, lengths)
 
-    found = compiled(loss)(inputs)
-    assert found.dtype == ms.float32
-    close(found, network.crf(emissions.astype(ms.float32), tags, lengths).asnumpy(), 1e-3)   # Dense rounds to 16 bits
+    actual = compiled(loss)(inputs)
+    assert actual.dtype == ms.float32
+    close(actual, network.crf(emissions.astype(ms.float32), tags, lengths).asnumpy(), 1e-3)   # Dense rounds to 16 bits
 
 
 def test_minus_infinity_closes_tags(compiled):
@@ -126,9 +126,9 @@ def test_zero_scores_count_paths(compiled):
             return compute_normalizer(emissions, mask, transitions, ends, ends)
 
         zeros = float_tensor(np.zeros(num_tags))
-        found = compiled(normalizer)(float_tensor(np.zeros((12, 4, num_tags))), sequence_mask(int_tensor(lengths), 12),
+        actual = compiled(normalizer)(float_tensor(np.zeros((12, 4, num_tags))), sequence_mask(int_tensor(lengths), 12),
                                      float_tensor(np.zeros((num_tags, num_tags))), zeros)
-        close(found, np.array(lengths) * np.log(num_tags))
+        close(actual, np.array(lengths) * np.log(num_tags))
 
 
 @pytest.mark.parametrize('constrained', [False, True])
@@ -187,16 +187,16 @@ def test_long_sentences(scale, length):
         expected[np.arange(n), b, tags[:n, b]] -= 1.0
     close(value, normalizer.sum() - gold)
     close(gradient, expected, 1e-4)
-    found = ms.jit(crf_marginals(crf, length_tensor))(float_tensor(emissions)).asnumpy()
-    assert np.isfinite(found).all()
-    assert np.abs(found.sum(-1) - (np.arange(length)[:, None] < lengths)).max() < 1e-3
+    actual = ms.jit(crf_marginals(crf, length_tensor))(float_tensor(emissions)).asnumpy()
+    assert np.isfinite(actual).all()
+    assert np.abs(actual.sum(-1) - (np.arange(length)[:, None] < lengths)).max() < 1e-3
 
-    paths, found = ms.jit(decode)(float_tensor(emissions))
+    paths, actual = ms.jit(decode)(float_tensor(emissions))
     best = post_decode(*ms.jit(viterbi)(float_tensor(emissions)), length_tensor)
     assert [path[:n].tolist() for path, n in zip(paths.asnumpy(), lengths)] == best
     for b, n in enumerate(lengths):
         score = path_score(b, best[b])
-        assert found.asnumpy()[b] == pytest.approx(score, rel=1e-5)
+        assert actual.asnumpy()[b] == pytest.approx(score, rel=1e-5)
         assert score == pytest.approx(max_product(emissions[:n, b].astype(float), scores), rel=1e-7)
 
 
@@ -253,11 +253,11 @@ def test_calls_repeat_to_the_bit(batch, unknown):
     def everything(emissions, tags, lengths):
         loss, (by_emissions, by_scores) = ms.value_and_grad(crf, 0, weights)(emissions, tags, lengths)
         paths, score = crf.decode(emissions, lengths)
-        chosen, given_before = crf.path_posteriors(emissions, paths, lengths)
-        return (loss, by_emissions, *by_scores, score, chosen, given_before, crf.normalizer(emissions, lengths),
+        chosen, conditional = crf.path_posteriors(emissions, paths, lengths)
+        return (loss, by_emissions, *by_scores, score, chosen, conditional, crf.normalizer(emissions, lengths),
                 crf.log_prob(emissions, tags, lengths), crf.marginals(emissions, lengths))
 
     graph = ms.jit(everything)
-    found = [[result.asnumpy().tobytes() for result in graph(emissions, tags, lengths)] for _ in range(32)]
-    for results in found[1:]:
-        assert results == found[0]
+    actual = [[result.asnumpy().tobytes() for result in graph(emissions, tags, lengths)] for _ in range(32)]
+    for results in actual[1:]:
+        assert results == actual[0]

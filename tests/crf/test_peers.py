@@ -39,8 +39,8 @@ def test_same_as_pytorch_crf(compiled):
     expected.backward()
     close(value, expected.item())
     close(gradients[0], leaf.grad.numpy())
-    for found, name in zip(gradients[1], NAMES.values()):
-        close(found, getattr(peer, name).grad.numpy())
+    for actual, name in zip(gradients[1], NAMES.values()):
+        close(actual, getattr(peer, name).grad.numpy())
     assert post_decode(*compiled(viterbi)(float_tensor(emissions)), length_tensor) == peer.decode(leaf, mask)
 
 
@@ -58,6 +58,6 @@ def test_same_as_pytorch_lstm():
             getattr(peer, name + suffix).data = torch.from_numpy(values)
     packed = torch.nn.utils.rnn.pack_padded_sequence(torch.from_numpy(inputs), lengths, enforce_sorted=False)
     expected, _ = torch.nn.utils.rnn.pad_packed_sequence(peer(packed)[0], total_length=9)
-    found = ours(float_tensor(inputs), int_tensor(lengths)).asnumpy()
+    actual = ours(float_tensor(inputs), int_tensor(lengths)).asnumpy()
     live = np.arange(9)[:, None] < lengths
-    np.testing.assert_allclose(found[live], expected.detach().numpy()[live], atol=1e-5)
+    np.testing.assert_allclose(actual[live], expected.detach().numpy()[live], atol=1e-5)

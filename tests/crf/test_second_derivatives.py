@@ -20,13 +20,13 @@ def directions(case, seed):
     return [rng.normal(size=array.shape) for array in (case.emissions, *(case.scores[name] for name in NAMES))]
 
 
-def difference(case, along, of_case):
+def difference(case, direction, of_case):
     """Central difference, along a direction, of what a function makes of the case."""
     values = []
     emissions, scores = case.emissions, case.scores
     for sign in (1, -1):
-        case.emissions = emissions + sign * STEP * along[0]
-        case.scores = {name: scores[name] + sign * STEP * part for name, part in zip(NAMES, along[1:])}
+        case.emissions = emissions + sign * STEP * direction[0]
+        case.scores = {name: scores[name] + sign * STEP * part for name, part in zip(NAMES, direction[1:])}
         case.rescore()
         values.append(of_case(case))
     case.emissions, case.scores = emissions, scores
@@ -42,15 +42,15 @@ def gradients_of_normalizer(case):
     return emissions, transitions, emissions[0].sum(0), ends
 
 
-def derivative_of_gradient(function, crf, along):
+def derivative_of_gradient(function, crf, direction):
     """The derivative, by emissions and the layer's scores, of the gradient of a function times a direction."""
     weights = parameters(crf)
-    along = [float_tensor(part) for part in along]
+    direction = [float_tensor(part) for part in direction]
 
     def gradient_along(emissions):
         by_emissions, by_scores = ms.grad(function, 0, weights)(emissions)
-        total = (by_emissions * along[0]).sum()
-        for gradient, part in zip(by_scores, along[1:]):
+        total = (by_emissions * direction[0]).sum()
+        for gradient, part in zip(by_scores, direction[1:]):
             total = total + (gradient * part).sum()
         return total
 
@@ -75,14 +75,14 @@ def test_of_the_loss(name, compiled):
         for scores in case.scores.values():
             scores[..., :2] = np.round(scores[..., :1] / 50)
         case.rescore()
-    crf, along = make_crf(case), directions(case, 0)
+    crf, direction = make_crf(case), directions(case, 0)
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
 
     def loss(emissions):
         return crf(emissions, tags, lengths)
 
-    by_emissions, by_scores = compiled(derivative_of_gradient(loss, crf, along))(float_tensor(case.emissions))
-    expected = difference(case, along, Case.gradients)
+    by_emissions, by_scores = compiled(derivative_of_gradient(loss, crf, direction))(float_tensor(case.emissions))
+    expected = difference(case, direction, Case.gradients)
     assert max(np.abs(part).max() for part in expected) > 1e-3
     for one, other in zip((by_emissions, *by_scores), expected):
         close(one, other, 3e-5)
@@ -94,7 +94,7 @@ def test_of_what_is_made_of_the_loss(reduction):
     case = Case(1, 3, 4, 3)
     case.lengths[2] = 0
     case.rescore()
-    crf, along = make_crf(case, batch_first=True, reduction=reduction), directions(case, 1)
+    crf, direction = make_crf(case, batch_first=True, reduction=reduction), directions(case, 1)
     counted = {'mean': (case.lengths > 0).sum(), 'token_mean': case.lengths.sum(), 'none': 1}[reduction]
     tags, lengths = int_tensor(case.tags.T), int_tensor(case.lengths)
 
@@ -112,40 +112,40 @@ def test_of_what_is_made_of_the_loss(reduction):
         ends = sum(emissions[n - 1, b] for b, n in enumerate(case.lengths) if n)
         return emissions, sum(f * row / counted for f, row in zip(factors, rows)), emissions[0].sum(0), ends
 
-    by_emissions, by_scores = ms.jit(derivative_of_gradient(squared, crf, along))(float_tensor(case.emissions))
-    for one, other in zip((by_emissions, *by_scores), difference(case, along, gradients)):
+    by_emissions, by_scores = ms.jit(derivative_of_gradient(squared, crf, direction))(float_tensor(case.emissions))
+    for one, other in zip((by_emissions, *by_scores), difference(case, direction, gradients)):
         close(one, other, 3e-5)
 
 
 def test_of_normalizer_and_log_probability_together(compiled):
     case = Case(2, 4, 3, 3)
-    crf, along = make_crf(case), directions(case, 2)
+    crf, direction = make_crf(case), directions(case, 2)
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
 
     def total(emissions):
         return 2.0 * crf.normalizer(emissions, lengths).sum() + crf.log_prob(emissions, tags, lengths).sum()
 
-    by_emissions, by_scores = compiled(derivative_of_gradient(total, crf, along))(float_tensor(case.emissions))
-    for one, other in zip((by_emissions, *by_scores), difference(case, along, gradients_of_normalizer)):
+    by_emissions, by_scores = compiled(derivative_of_gradient(total, crf, direction))(float_tensor(case.emissions))
+    for one, other in zip((by_emissions, *by_scores), difference(case, direction, gradients_of_normalizer)):
         close(one, other, 3e-5)
 
 
 def test_of_the_function_of_the_tutorial(compiled):
     case = Case(3, 4, 3, 3)
-    along = directions(case, 3)
+    direction = directions(case, 3)
     mask = ms.Tensor(np.arange(4)[:, None] < case.lengths)
-    factors = [float_tensor(part) for part in along]
+    factors = [float_tensor(part) for part in direction]
 
     def total(emissions, transitions, start, end):
         return compute_normalizer(emissions, mask, transitions, start, end).sum()
 
     def gradient_along(emissions, transitions, start, end):
-        found = ms.grad(total, (0, 1, 2, 3))(emissions, transitions, start, end)
-        return sum((gradient * factor).sum() for gradient, factor in zip(found, factors))
+        gradients = ms.grad(total, (0, 1, 2, 3))(emissions, transitions, start, end)
+        return sum((gradient * factor).sum() for gradient, factor in zip(gradients, factors))
 
     arguments = [float_tensor(case.emissions), *(float_tensor(case.scores[name]) for name in NAMES)]
-    found = compiled(ms.grad(gradient_along, (0, 1, 2, 3)))(*arguments)
-    for one, other in zip(found, difference(case, along, gradients_of_normalizer)):
+    gradients = compiled(ms.grad(gradient_along, (0, 1, 2, 3)))(*arguments)
+    for one, other in zip(gradients, difference(case, direction, gradients_of_normalizer)):
         close(one, other, 3e-5)
 
 
@@ -153,11 +153,11 @@ def test_in_long_sentences():
     """Without transitions each position is by itself: diag(p) - p p'."""
     length, num_tags = 150, 3
     rng = np.random.default_rng(0)
-    emissions, along = rng.normal(size=(2, length, 1, num_tags))
+    emissions, direction = rng.normal(size=(2, length, 1, num_tags))
     crf = CRF(num_tags)
     for parameter in parameters(crf):
         parameter.set_data(ms.ops.zeros_like(parameter))
-    factors, tags, lengths = float_tensor(along), int_tensor(np.zeros((length, 1))), int_tensor([length])
+    factors, tags, lengths = float_tensor(direction), int_tensor(np.zeros((length, 1))), int_tensor([length])
 
     def gradient_along(emissions):
         return (ms.grad(crf)(emissions, tags, lengths) * factors).sum()
@@ -165,4 +165,4 @@ def test_in_long_sentences():
     shares = np.exp(emissions)
     shares /= shares.sum(2, keepdims=True)
     close(ms.jit(ms.grad(gradient_along))(float_tensor(emissions)),
-          shares * (along - (shares * along).sum(2, keepdims=True)))
+          shares * (direction - (shares * direction).sum(2, keepdims=True)))

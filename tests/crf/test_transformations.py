@@ -36,8 +36,8 @@ def test_loss_and_gradient_are_compiled_once_for_all_lengths(reduction):
         value, (by_emissions, by_scores) = step(float_tensor(case.emissions), int_tensor(case.tags),
                                                 int_tensor(case.lengths))
         close(value, case.losses().sum())
-        for found, expected in zip((by_emissions, *by_scores), case.gradients()):
-            close(found, expected)
+        for actual, expected in zip((by_emissions, *by_scores), case.gradients()):
+            close(actual, expected)
         compiled.append(len(ms_compile_cache))
     # One for the first length, one for the second, then one for all.
     assert len(set(compiled[2:])) == 1
@@ -55,15 +55,15 @@ def marginals(emissions):
     return crf.marginals(emissions, lengths)
 def normalizer(emissions):
     return compute_normalizer(emissions, mask, crf.transitions, crf.start_transitions, crf.end_transitions)
-def found():
+def results():
     return [float(loss(emissions)), float(ms.jit(loss)(emissions)), float(ms.grad(loss)(emissions).sum())]
-before = found()
+before = results()
 for function in (loss, marginals, normalizer, loss):
     try:
         ms.jit(function, capture_mode='trace')(emissions)
     except RuntimeError as error:
         print(error)
-assert found() == before
+assert results() == before
 """
 
 
@@ -86,12 +86,12 @@ def test_what_serves_instead_of_vmap_and_jacobians(case):
     def normalizer(emissions):
         return crf.normalizer(emissions, lengths)
 
-    found = []
+    rows = []
     for row in range(3):
         factors = float_tensor(np.eye(3)[row])
-        found.append(ms.vjp(normalizer, float_tensor(case.emissions))[1](factors)[0].asnumpy())
+        rows.append(ms.vjp(normalizer, float_tensor(case.emissions))[1](factors)[0].asnumpy())
     marginals = case.by_position(lambda _, row: row.marginals())
-    for b, jacobian in enumerate(found):
+    for b, jacobian in enumerate(rows):
         close(jacobian, marginals * (np.arange(3) == b)[:, None])
 
 

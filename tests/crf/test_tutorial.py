@@ -42,8 +42,8 @@ def test_functions_agree_with_all_paths(compiled):
 
     value, gradients = compiled(ms.value_and_grad(loss, (0, 1, 2, 3)))(emissions, *scores)
     close(value, case.losses().sum())
-    for found, expected in zip(gradients, case.gradients()):
-        close(found, expected)
+    for actual, expected in zip(gradients, case.gradients()):
+        close(actual, expected)
 
     def viterbi(emissions, transitions, start, end):
         return viterbi_decode(emissions, mask, transitions, start, end)
@@ -104,8 +104,8 @@ def test_cell_runs_in_graph_mode(options):
     def everything(inputs, lengths, tags):
         return model(inputs, lengths, tags), *model(inputs, lengths), *model.decode(inputs, lengths)
 
-    for found, expected in zip(everything(inputs, lengths, tags), eager):
-        close(found, expected.asnumpy())
+    for actual, expected in zip(everything(inputs, lengths, tags), eager):
+        close(actual, expected.asnumpy())
 
 
 def test_two_sentences():

@@ -18,8 +18,8 @@ WIDE = [(ms.int64, 2 ** 32 + 1), (ms.int64, 2 ** 62), (ms.uint32, 2 ** 32 - 1), 
         (ms.uint64, 2 ** 32 + 1), (ms.uint64, 2 ** 63 + 1), (ms.uint64, 2 ** 64 - 1), (ms.uint8, 255), (ms.int32, 3)]
 
 
-def is_nan(found):
-    return np.isnan(found.asnumpy()).tolist()
+def is_nan(actual):
+    return np.isnan(actual.asnumpy()).tolist()
 
 
 @pytest.mark.parametrize('head', [CRF, Softmax])
@@ -69,9 +69,9 @@ def test_compute_score_of_an_impossible_or_unknown_tag_is_nan(tag, compiled):
 
     close(compiled(score)(ms.Tensor(tags)), expected)
     tags[1, 0] = tag
-    found = compiled(score)(ms.Tensor(tags))
-    assert is_nan(found)[0]
-    close(found[1:], expected[1:])
+    actual = compiled(score)(ms.Tensor(tags))
+    assert is_nan(actual)[0]
+    close(actual[1:], expected[1:])
 
 
 LENGTHS = [(np.int32, -1), (np.int32, 6), (np.int32, -2 ** 31), (np.int64, 2 ** 32 + 2), (np.int64, -2 ** 32 + 2),
@@ -90,23 +90,23 @@ def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(length, constraints
     run = functions(crf, compiled, 2)
     emissions, tags = float_tensor(case.emissions), int_tensor(np.maximum(case.tags, 0))
     for dtype, wrong in LENGTHS:
-        given = case.lengths.astype(dtype)
-        given[0] = wrong if wrong != 6 else length + 1
-        given = ms.Tensor(given)
-        assert is_nan(run['log_prob'](emissions, tags, given)) == [True, False, False]
+        lengths = case.lengths.astype(dtype)
+        lengths[0] = wrong if wrong != 6 else length + 1
+        lengths = ms.Tensor(lengths)
+        assert is_nan(run['log_prob'](emissions, tags, lengths)) == [True, False, False]
         if dtype != np.int32:
             continue                                             # each type compiles anew
-        assert is_nan(run['loss'](emissions, tags, given)[0])
+        assert is_nan(run['loss'](emissions, tags, lengths)[0])
         for name in ('normalizer', 'decode', 'nbest', 'viterbi'):
-            found = run[name](emissions, given)
+            actual = run[name](emissions, lengths)
             values = {'decode': 1, 'nbest': 1, 'viterbi': 0}.get(name)
-            found = found if values is None else found[values]
-            assert np.isnan(found.asnumpy()[0]).all() and np.isfinite(found.asnumpy()[1:]).all()
-        close(run['normalizer'](emissions, given)[1:], [row.log_normalizer() for row in case.rows[1:]])
-        marginals = run['marginals'](emissions, given)
+            actual = actual if values is None else actual[values]
+            assert np.isnan(actual.asnumpy()[0]).all() and np.isfinite(actual.asnumpy()[1:]).all()
+        close(run['normalizer'](emissions, lengths)[1:], [row.log_normalizer() for row in case.rows[1:]])
+        marginals = run['marginals'](emissions, lengths)
         assert np.isnan(marginals[:, 0].asnumpy()).all()
         close(marginals[:, 1:], case.by_position(lambda _, row: row.marginals())[:, 1:])
-        paths, _ = run['decode'](emissions, given)
+        paths, _ = run['decode'](emissions, lengths)
         paths = paths.asnumpy()
         whole = run['decode'](emissions, int_tensor([length if wrong > 0 else 0, *case.lengths[1:]]))[0]
         assert (paths == whole.asnumpy()).all()
@@ -139,8 +139,8 @@ def test_lengths_that_can_not_be_in_one_graph_for_all_shapes(tmp_path):
             emissions = float_tensor(np.random.default_rng(0).normal(size=(length, 3, 3)))
             good = everything(emissions, int_tensor([length, 2, 0]))
             for wrong in (-1, length + 1):
-                found = everything(emissions, int_tensor([length, 2, wrong]))
-                for values, expected in zip(found[1:4] + found[5:], good[1:4] + good[5:]):
+                actual = everything(emissions, int_tensor([length, 2, wrong]))
+                for values, expected in zip(actual[1:4] + actual[5:], good[1:4] + good[5:]):
                     close(values[:2], expected[:2].asnumpy())
                     assert np.isnan(values[2].asnumpy()).all()
 
@@ -156,8 +156,8 @@ def test_softmax_head_clamps_lengths(compiled):
                 head.nbest(emissions, 2, lengths)[1][:, 0], head.marginals(emissions, lengths).sum((0, 2)),
                 head.path_posteriors(emissions, paths, lengths)[0].sum(1))
 
-    for found in compiled(all_of_it)(lengths):
-        assert is_nan(found) == [False, True, True]
+    for actual in compiled(all_of_it)(lengths):
+        assert is_nan(actual) == [False, True, True]
 
 
 def test_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
@@ -179,10 +179,10 @@ def test_sequence_mask_takes_lengths_for_the_nearest_that_can_be(compiled):
         return sequence_mask(lengths, 3, batch_first=True)
 
     for dtype in (np.int64, np.uint64, np.uint8, np.int32):
-        given = np.array([200, 2, 0]).astype(dtype)
+        lengths = np.array([200, 2, 0]).astype(dtype)
         if dtype == np.int64:
-            given[2] = -2 ** 40
-        assert compiled(mask)(ms.Tensor(given)).asnumpy().tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
+            lengths[2] = -2 ** 40
+        assert compiled(mask)(ms.Tensor(lengths)).asnumpy().tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
 
 
 def test_post_decode_refuses_a_length_that_can_not_be():

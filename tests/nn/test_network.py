@@ -57,7 +57,7 @@ def test_character_lstm_is_pytorchs(compiled, generator):
             values = torch.tensor(parameter.asnumpy())
             getattr(peer, f'{name}_l0{ending}').data = values
     spellings = some_spellings(generator)
-    found = compiled(lstm)(int_tensor(spellings))
+    actual = compiled(lstm)(int_tensor(spellings))
     table = torch.tensor(lstm.table.weight.asnumpy())
     expected = np.zeros((6, 4))
     for word, ids in enumerate(spellings):
@@ -65,7 +65,7 @@ def test_character_lstm_is_pytorchs(compiled, generator):
         if len(ids):
             _, (states, _) = peer(table[torch.tensor(ids, dtype=torch.int64)][:, None])
             expected[word] = states.detach().numpy().reshape(4)
-    close(found, expected)
+    close(actual, expected)
 
 
 @pytest.mark.parametrize('batch_first', [False, True])
@@ -148,9 +148,9 @@ def test_updates_are_pytorchs(generator, kind, options):
         norm = run(now, int_tensor(order), float_tensor(gradients[-1][order]),
                    tuple(float_tensor(gradient) for gradient in gradients[:-1]))
         close(norm, expected)
-    for found, weight in zip([*optimizer.weights, network.word_table], weights):
+    for actual, weight in zip([*optimizer.weights, network.word_table], weights):
         # The fused kernel adds its epsilon before the correction of the bias, PyTorch after it.
-        close(found, weight.detach().numpy(), 1e-4)
+        close(actual, weight.detach().numpy(), 1e-4)
 
 
 def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
