@@ -112,7 +112,7 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
     marked = mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags)   # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
     known = path_score(emissions, lengths, marked, counts, transitions, start, end)
-    known = ops.select(ops.broadcast_to(impossible, known.shape), float('nan') * ones_like(known), known)
+    known = ops.masked_fill(known, impossible, float('nan'))
     if ops.logical_or(lowest < 0.0, ops.logical_not(reliable)):
         # The log domain, for all paths and for those through the known tags side by side.
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)

@@ -84,7 +84,7 @@ def in_range(integers: Tensor, least: int, most: int) -> Tensor:
 def lengths_within(seq_length: Tensor, length: int) -> tuple[Tensor, Tensor]:
     """Lengths (B,) int32 brought into 0 to `length`, and (B,) float32: nan where that changed one, else 0."""
     beyond = in_range(seq_length, -1, length + 1)
-    lengths = in_range(beyond, 0, length)
+    lengths = ops.minimum(ops.maximum(beyond, 0), length).astype(ms.int32)
     return lengths, nan_where(ops.not_equal(beyond, lengths))
 
 

@@ -53,8 +53,8 @@ def posterior_after(row, tag_before, position):
     weights = np.exp(row.scores - row.log_normalizer())
     if position:
         weights = weights * (row.paths[:, position - 1] == tag_before)
-    actual = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
-    return actual / weights.sum()
+    sums = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
+    return sums / weights.sum()
 
 
 def check(case, actual):
@@ -96,6 +96,14 @@ def test_what_is_known_of_a_path(constraints, scale, compiled):
     crf = make_crf(case)
     inputs = float_tensor(case.emissions), int_tensor(case.lengths)
     check(case, compiled(Everything(crf))(*inputs))
+
+
+@pytest.mark.parametrize('head', [CRF, Softmax])
+def test_along_is_the_old_name_of_path_posteriors(head, compiled):
+    layer, case = head(3), Case(3, 4, 3, 3)
+    inputs = float_tensor(case.emissions), int_tensor(np.maximum(case.tags.T, 0)), int_tensor(case.lengths)
+    for actual, expected in zip(compiled(layer.along)(*inputs), compiled(layer.path_posteriors)(*inputs)):
+        close(actual, expected.asnumpy())
 
 
 def test_batch_first_and_paths_other_than_the_best(compiled):
