@@ -7,6 +7,7 @@ seq_length is announced to go.
 from ms_crf.crf.inputs import in_range
 from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.validation import check_count, check_width
+from ms_crf.memory import check_memory
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -28,9 +29,12 @@ class BiLSTM(nn.Cell):
         super().__init__()
         check_count('input_size', input_size)
         check_width('hidden_size', hidden_size)
+        half = int(hidden_size) // 2
+        check_memory(4 * 2 * 4 * half * (int(input_size) + half + 2),       # bytes, directions, gates
+                     f'an LSTM with input_size = {input_size} and hidden_size = {hidden_size}')
         lstm = FullLSTM if ms.get_context('device_target') == 'CPU' else nn.LSTM
-        self.forward_lstm = lstm(int(input_size), int(hidden_size) // 2)
-        self.backward_lstm = lstm(int(input_size), int(hidden_size) // 2)
+        self.forward_lstm = lstm(int(input_size), half)
+        self.backward_lstm = lstm(int(input_size), half)
         self.reverse = ops.ReverseSequence(0, 1)
 
     def construct(self, inputs, seq_length):

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from ms_crf.crf.inputs import describe
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.crf.validation import INTEGERS, check_lengths_argument, check_table_of_tags
+from ms_crf.crf.validation import INTEGERS, check_count, check_lengths_argument, check_table_of_tags
+from ms_crf.memory import check_memory
 from ms_crf.nn.bilstm import BiLSTM
 
 import numpy as np
@@ -59,8 +60,12 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
                  reduction: str = 'sum', constraints: Sequence[np.ndarray] | None = None,
                  check_values: bool = False) -> None:
         super().__init__()
+        check_count('vocab_size', vocab_size)
+        check_count('embedding_dim', embedding_dim)
+        check_memory(4 * int(vocab_size) * int(embedding_dim),
+                     f'a table of vectors for vocab_size = {vocab_size} and embedding_dim = {embedding_dim}')
         check_table_of_tags(num_tags)                                # before a projection of that width is made
-        self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=padding_idx)
+        self.embedding = nn.Embedding(int(vocab_size), int(embedding_dim), padding_idx=padding_idx)
         self.lstm = BiLSTM(embedding_dim, hidden_dim)
         self.hidden2tag = nn.Dense(hidden_dim, num_tags, 'he_uniform')
         self.crf = CRF(num_tags, batch_first=True, reduction=reduction, constraints=constraints,
