@@ -94,7 +94,7 @@ def prepare(emissions: Tensor, seq_length: Tensor | None, num_tags: int,
 
     Returns:
         emissions (L, B, K) in float32, FORBIDDEN instead of -inf; lengths (B,) int32, 0 to L; void (B,) float32,
-        nan where the given length was none of these, else 0: what is added to all that is said of a row.
+        nan where seq_length was none of these, else 0: it is added to all values of a row.
     """
     _check(num_tags, batch_first, describe('emissions', emissions), None, _describe_optional('seq_length', seq_length))
     emissions = forbid(emissions.astype(ms.float32))

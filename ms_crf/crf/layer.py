@@ -40,9 +40,10 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
     All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
     Emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
-    nan and +inf in emissions make all nan that is said of their row but its best paths, which are some paths
-    then; on padding they don't matter. So does a length below 0 or above the padded length: the paths are
-    those of 0 or all positions. nan and +inf in parameters do so for all rows that they have a part in.
+    All values of a row with nan or +inf in its emissions are nan, while its best paths are any valid ones; on
+    padding these emissions don't matter. The same holds for a row whose length is below 0 or above the padded
+    length: its paths are those of 0 or of all positions. nan and +inf in parameters have this effect on every
+    row that they have a part in.
 
     Args:
         num_tags: number of tags.
@@ -193,9 +194,9 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
 
         Returns:
             p(the path's tag at the position | emissions) (batch, length), and p(tag at the position | the path's tag
-            before it, emissions) of every tag (batch, length, num_tags); 0 on padding. The second, of the path's
-            tags from its first to its last, multiply to the posterior of the path. For a part of the path, that of
-            its first tag is taken from the first result.
+            before it, emissions) of every tag (batch, length, num_tags); 0 on padding. The product of the second
+            over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
+            tag is taken from the first result.
         """
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()

@@ -17,10 +17,10 @@ class Layers(CompilableMethods, nn.Cell):
 
     def add_layers(self, width: int, num_tags: int, hidden_dim: int, num_layers: int, head: str,
                    constraints: Sequence[np.ndarray] | None) -> None:
-        """Makes them.
+        """Makes the layers, the projection and the head.
 
         Args:
-            width: of the input.
+            width: of a position's vector in the input.
             num_tags, hidden_dim, num_layers, head, constraints: as in `TaggerNetwork`.
         """
         #: widths of what is dropped out: the input, then each layer's output

@@ -58,7 +58,7 @@ class Attention(nn.Cell):
 
     Args:
         width: of a piece's vector.
-        heads: into how many parts it is cut.
+        heads: number of attention heads; they divide the width.
     """
 
     def __init__(self, width: int, heads: int) -> None:
