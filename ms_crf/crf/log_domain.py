@@ -37,6 +37,27 @@ def _block(arrived: Tensor, emissions: Tensor, step: Tensor) -> tuple[Tensor, Te
     return (arrived, ops.concat(history, 0).reshape(shape), ops.concat(peaks, 0).reshape(shape[:-1] + (1,)))
 
 
+def _expected_transitions(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> Tensor:
+    """Expected counts of transitions (B, K, K), block by block: (C, B, K, K) at a time.
+
+    Args:
+        left, right: (blocks, C, B, K), log sums of all paths up to each tag, and from each tag at the next position.
+        weight: (blocks, C, B, 1), 1 where another real position follows, else 0.
+        transitions: (K, K).
+    """
+    blocks, _, batch, num_tags = left.shape
+    pairs = ops.zeros((batch, num_tags * num_tags), ms.float32)
+    index = first_block()
+    while index < blocks:
+        paths = (ops.gather(left, index, 0).expand_dims(-1) + transitions
+                 + ops.gather(right, index, 0).expand_dims(-2))  # (C, B, K, K)
+        paths = paths.reshape(STEPS, batch, num_tags * num_tags)
+        paths = ops.exp(paths - largest_of(paths))
+        pairs = pairs + (paths * (ops.gather(weight, index, 0) / sum_of(paths))).sum(0)
+        index = index + 1
+    return pairs.reshape(batch, num_tags, num_tags)
+
+
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                      end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Normaliser and posteriors in the log domain.
@@ -85,18 +106,9 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     parts = ops.select(followed, soften(peaks), soften(largest) + log(total))
     log_normalizer = (parts * live).sum(0).squeeze(-1)                 # (B,)
 
-    # Expected counts of transitions, block by block: (C, B, K, K) at a time.
     left = (forward - peaks).reshape(blocks, STEPS, batch, num_tags)
     onward = emissions + backward                                # (L, B, K)
     right = ops.concat((onward[1:], onward[:1]), 0).reshape(blocks, STEPS, batch, num_tags)
     weight = followed.astype(ms.float32).reshape(blocks, STEPS, batch, 1)
-    pairs = ops.zeros((batch, num_tags * num_tags), ms.float32)
-    index = first_block()
-    while index < blocks:
-        paths = (ops.gather(left, index, 0).expand_dims(-1) + transitions
-                 + ops.gather(right, index, 0).expand_dims(-2))  # (C, B, K, K)
-        paths = paths.reshape(STEPS, batch, num_tags * num_tags)
-        paths = ops.exp(paths - largest_of(paths))
-        pairs = pairs + (paths * (ops.gather(weight, index, 0) / sum_of(paths))).sum(0)
-        index = index + 1
-    return log_normalizer, marginals[:real_length], pairs.reshape(batch, num_tags, num_tags), onward[:real_length]
+    pairs = _expected_transitions(left, right, weight, transitions)
+    return log_normalizer, marginals[:real_length], pairs, onward[:real_length]

@@ -67,6 +67,51 @@ def _largest_by_order(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return chosen, ops.gather_elements(candidates, 2, chosen)
 
 
+def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor,
+               n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """All steps after the first position.
+
+    Args:
+        scores: (B, S), of the n best paths up to each tag at the first position.
+        total: (B, 1), what was taken out of the scores.
+        emissions: (T, B, K) of the positions behind the first.
+        lengths: (B,) int32.
+        transitions: (K, K).
+        n: int.
+
+    Returns:
+        scores at each row's end, what was taken out of them, and the state before each state (T, B, S).
+    """
+    length, batch, num_tags = emissions.shape
+    states = num_tags * n
+    # Steps of a block: unrolled, they cost compilation; a loop writes all of the history at each turn.
+    size = max(1, 16 // n) if n <= ONE_BY_ONE else 4
+    blocks = (length + size - 1) // size
+    emissions = pad_time(emissions, blocks * size).reshape(blocks, size, batch, num_tags)
+    # In float32: the compiler can't add up gradients of bools, not even zeros.
+    following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
+    steps = transitions.expand_dims(1)                           # (K, 1, K)
+    steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
+    history = ops.zeros((blocks, size, batch, states), ms.int64)
+    index = first_block()
+    while index < blocks:
+        emission = ops.gather(emissions, index, 0)               # (C, B, K)
+        moves = ops.gather(following, index, 0)                  # (C, B)
+        backtrace = []
+        for step in range(size):
+            candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)       # (B, S, K)
+            chosen, values = _largest(candidates, n)             # (B, K, n)
+            move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
+            scores = ops.select(move, values.reshape(batch, states), scores)
+            backtrace.append(chosen.reshape(batch, states))
+        history = put_block(history, index, ops.stack(backtrace, 0))
+        peak = largest_of(scores)
+        scores = scores - peak
+        total = total + peak
+        index = index + 1
+    return scores, total, history.reshape(blocks * size, batch, states)[:length]
+
+
 def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
                n: int) -> tuple[Tensor, Tensor]:
     """Paths (B, n, L) int32, 0 on padding, and scores (B, n), best first; LOWEST where there is no further path.
@@ -98,32 +143,7 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
     scores = scores.reshape(batch, states)
     history = ()
     if length > 1:
-        # Steps of a block: unrolled, they cost compilation; a loop writes all of the history at each turn.
-        size = max(1, 16 // n) if n <= ONE_BY_ONE else 4
-        blocks = (length - 1 + size - 1) // size
-        lowered = pad_time(lowered[1:], blocks * size).reshape(blocks, size, batch, num_tags)
-        # In float32: the compiler can't add up gradients of bools, not even zeros.
-        following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
-        steps = transitions.expand_dims(1)                       # (K, 1, K)
-        steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
-        history = ops.zeros((blocks, size, batch, states), ms.int64)
-        index = first_block()
-        while index < blocks:
-            emission = ops.gather(lowered, index, 0)             # (C, B, K)
-            moves = ops.gather(following, index, 0)              # (C, B)
-            backtrace = []
-            for step in range(size):
-                candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)   # (B, S, K)
-                chosen, values = _largest(candidates, n)         # (B, K, n)
-                move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
-                scores = ops.select(move, values.reshape(batch, states), scores)
-                backtrace.append(chosen.reshape(batch, states))
-            history = put_block(history, index, ops.stack(backtrace, 0))
-            peak = largest_of(scores)
-            scores = scores - peak
-            total = total + peak
-            index = index + 1
-        history = history.reshape(blocks * size, batch, states)[:length - 1]
+        scores, total, history = _recursion(scores, total, lowered[1:], lengths, transitions, n)
 
     ends = ops.broadcast_to(end.expand_dims(-1), (num_tags, n)).reshape(states)
     last, scores = _largest((scores + ends).expand_dims(-1), n)  # (B, 1, n)

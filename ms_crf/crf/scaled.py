@@ -76,6 +76,30 @@ def _recursion(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tenso
     return history.reshape(length, 2, batch, num_tags), scales.reshape(length // 2, 2, batch, 1)
 
 
+def _scale_of_positions(scales: Tensor, length: int, batch: int) -> Tensor:
+    """Scales (L, B, 1) of all positions: every second has one of scales (L/2, 1, B, 1), the others 1."""
+    scale = scales.reshape(length // 2, 1, batch, 1)
+    scale = ops.select(scale > 0.0, scale, ones_like(scale))
+    return ops.concat((ones_like(scale), scale), 1).reshape(length, batch, 1)
+
+
+def _is_reliable(history: Tensor, sums: Tensor, top: Tensor, usable: Tensor | None) -> Tensor:
+    """A scalar bool: whether no relevant sum of products is so small that it may have lost terms.
+
+    Args:
+        history: (L, 2, B, K), what arrives at each tag.
+        sums: (L, B, 1), over all paths; 1 on padding.
+        top: (1,), the largest of transitions, start and end.
+        usable: as in `forward_backward`.
+    """
+    # What arrives anywhere, tag by tag: the first position has no sum that could have lost anything.
+    _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, history.shape[3]))   # (K,)
+    if usable is not None:
+        arriving = ops.select(usable, arriving, ones_like(arriving))
+    reliable = ops.minimum(smallest_of(arriving), smallest_of(sums)) >= SMALLEST
+    return ops.logical_and(reliable, top.reshape(()) > LEAST)             # else everything is forbidden, and all alike
+
+
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
                      usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Normaliser and posteriors by scaled products.
@@ -119,10 +143,7 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     sums = sum_of(joint)                                         # (L, B, 1)
     total = ops.select(sums > 0.0, sums, ones_like(sums))       # keeps finite what is void
 
-    # Every second position has a scale, the others 1.
-    scale = ops.Split(1, 2)(scales)[0].reshape(length // 2, 1, batch, 1)
-    scale = ops.select(scale > 0.0, scale, ones_like(scale))
-    scale = ops.concat((ones_like(scale), scale), 1).reshape(length, batch, 1)
+    scale = _scale_of_positions(ops.Split(1, 2)(scales)[0], length, batch)
     logs = ((log(ops.select(followed, scale, total)) + top) * live).sum(0).squeeze(-1)   # (B,)
     log_normalizer = logs + top * ops.minimum(lengths, 1).astype(ms.float32)
 
@@ -133,12 +154,5 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     left = forward[:-1] / scale[:-1] * weight[1:]                # (L-1, B, K)
     onward = potentials * backward                               # (L, B, K)
     pairs = ops.bmm(ops.transpose(left, (1, 2, 0)), ops.transpose(onward[1:], (1, 0, 2))) * step   # (B, K, K)
-
-    # What arrives anywhere, tag by tag: the first position has no sum that could have lost anything.
-    _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, num_tags))   # (K,)
-    if usable is not None:
-        arriving = ops.select(usable, arriving, ones_like(arriving))
-    sums = ops.select(real, sums, ones_like(sums))
-    reliable = ops.minimum(smallest_of(arriving), smallest_of(sums)) >= SMALLEST
-    reliable = ops.logical_and(reliable, top.reshape(()) > LEAST)         # else everything is forbidden, and all alike
+    reliable = _is_reliable(history, ops.select(real, sums, ones_like(sums)), top, usable)
     return log_normalizer, marginals[:real_length], pairs, onward[:real_length], reliable
