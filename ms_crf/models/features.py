@@ -4,17 +4,20 @@
 training, tagging, confidences and export are here.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from ms_crf.models.base import EMISSIONS, Kind, check_head, constraints_of
-from ms_crf.models.bucketing import cut_rows, plan, row_shapes, spread
+from ms_crf.errors import OptionError, brief
+from ms_crf.models.base import EMISSIONS, Kind, Watcher, check_head, constraints_of
+from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, spread
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.labels import Tags, check_tags, mostly_characters
-from ms_crf.models.served import Served
+from ms_crf.models.served import Served, Static
 from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.text.dataset import digest_of
+from ms_crf.text.dataset import Corpora, digest_of
 from ms_crf.training.step import make_plain_step
 
 import numpy as np
@@ -51,19 +54,21 @@ class FeatureTags(Tags):
     """Tags, and what features are made with.
 
     Args:
-        tags, of_characters: as of `Tags`.
+        tags: strings, their ids counted from 0.
+        of_characters: whether the model was trained on single characters.
         known: what `FeatureKind.known` gave.
     """
 
-    def __init__(self, tags, of_characters, known):
+    def __init__(self, tags: list, of_characters: bool, known: Any) -> None:
         super().__init__(tags, of_characters)
         self.known = known
 
-    def to_json(self):
+    def to_json(self) -> dict:
+        """What vocab.json is to hold."""
         return {**super().to_json(), 'known': self.known}
 
     @classmethod
-    def from_json(cls, record):
+    def from_json(cls, record: Any) -> 'FeatureTags':
         """Raises ValueError if the record is not what `to_json` gave."""
         if not isinstance(record, dict) or sorted(record) != ['known', 'of_characters', 'tags']:
             raise ValueError('expected the keys tags, of_characters and known')
@@ -76,75 +81,84 @@ class _Encoded(NamedTuple):
 
     lengths: np.ndarray          # (sentences,) tokens of each
     features: list               # of each sentence (tokens, count) int32
-    tags: list | None         # of each sentence the ids of its tags
+    tags: list | None            # of each sentence the ids of its tags
 
 
-def _arrays(encoded, length, rows, numbers):
+def _arrays(encoded: _Encoded, length: int, rows: int,
+            indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features (length, rows, count), lengths (rows,) and tags (length, rows) of a batch."""
     lengths = np.zeros(rows, np.int32)
-    lengths[:len(numbers)] = encoded.lengths[numbers]
-    row, position = spread(encoded.lengths[numbers])
-    stacked = np.concatenate([encoded.features[number] for number in numbers])
+    lengths[:len(indices)] = encoded.lengths[indices]
+    row, position = spread(encoded.lengths[indices])
+    stacked = np.concatenate([encoded.features[index] for index in indices])
     features = np.zeros((length, rows, stacked.shape[1]), np.int32)
     features[position, row] = stacked
     tags = np.zeros((length, rows), np.int32)
     if encoded.tags is not None:
-        tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
+        tags[position, row] = np.concatenate([encoded.tags[index] for index in indices])
     return features, lengths, tags
 
 
 class _Learner:
-    """A `StepLearner` of a `FeatureKind`."""
+    """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
 
-    def __init__(self, kind, options, corpora):
+    def __init__(self, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> None:
         self.kind, self.options, self.scheme = kind, options, corpora.scheme
-        sentences = {part: [sentence.tokens for sentence in found] for part, found in corpora.parts.items()}
-        of_characters = mostly_characters({token for tokens in sentences['train'] for token in tokens})
-        self.vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(sentences['train'], options))
-        self.encoded = {part: kind.encode(found, self.vocabulary.known) for part, found in sentences.items()}
+        texts = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
+        of_characters = mostly_characters({token for tokens in texts['train'] for token in tokens})
+        self.vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(texts['train'], options))
+        self.encoded = {part: kind.encode(sentences, self.vocabulary.known) for part, sentences in texts.items()}
         ids = [np.array(self.vocabulary.tag_ids(sentence.tags), np.int32) for sentence in corpora.parts['train']]
         self.encoded['train'] = self.encoded['train']._replace(tags=ids)
         self._shapes = row_shapes(self.encoded['train'].lengths, options.batch_size)
         self._digests = {f'{name}_sha256': digest_of(corpora.parts[part])
                          for name, part in (('text', 'train'), ('dev', 'dev'))}
 
-    def record(self):
+    def record(self) -> dict:
+        """Checksums of the sentences, for config.json."""
         return self._digests
 
-    def fill(self, folder):
+    def fill(self, folder: Path) -> None:
         """A new run directory needs nothing further."""
 
-    def network(self):
+    def network(self) -> FeatureNetwork:
+        """A new network with its first weights."""
         return self.kind.build(self.options, self.vocabulary, self.scheme)
 
-    def step(self, network, optimizer, loss_scale):
+    def step(self, network: FeatureNetwork, optimizer: Any, loss_scale: bool) -> Callable:
+        """The compiled function of a step, see `make_plain_step`."""
         return make_plain_step(network, optimizer, loss_scale)
 
-    def decoder(self, network, compiled):
+    def decoder(self, network: FeatureNetwork, compiled: Any) -> '_Decoder':
+        """What tags with the network."""
         return _Decoder(self.kind, network, self.vocabulary, compiled)
 
-    def plan(self, generator):
+    def plan(self, generator: np.random.Generator) -> list:
+        """(shape, indices of sentences) of the batches of an epoch."""
         return plan(self._shapes, self.encoded['train'].lengths, cut_rows, generator)
 
-    def batch(self, shape, numbers):
-        features, lengths, tags = _arrays(self.encoded['train'], *shape, numbers)
-        return features, lengths, tags
+    def batch(self, shape: RowShape, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The arrays of a step: features (length, rows, count), lengths (rows,) and tags (length, rows)."""
+        return _arrays(self.encoded['train'], shape.length, shape.rows, indices)
 
 
 class _Decoder(GraphDecoder):
-    """A `Decoder` of a `FeatureKind`."""
+    """Tags with the network of a `FeatureKind`."""
 
-    def __init__(self, kind, network, vocabulary, compiled=None):
+    def __init__(self, kind: type['FeatureKind'], network: FeatureNetwork, vocabulary: FeatureTags,
+                 compiled: Any = None) -> None:
         super().__init__(network, vocabulary, compiled)
         self.kind = kind
 
-    def encode(self, sentences):
+    def encode(self, sentences: list) -> _Encoded:
+        """The features of lists of tokens."""
         return self.kind.encode(sentences, self.vocabulary.known)
 
-    def inputs(self, encoded, at_most):
-        for (length, rows), numbers in self.plan(encoded.lengths, at_most):
-            features, lengths, _ = _arrays(encoded, length, rows, numbers)
-            yield (length, rows), numbers, (lengths, features, lengths)
+    def inputs(self, encoded: _Encoded, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
+        """(length, rows), indices of the sentences, and arrays of each batch: lengths, features, lengths."""
+        for (length, rows), indices in self.plan(encoded.lengths, at_most):
+            features, lengths, _ = _arrays(encoded, length, rows, indices)
+            yield (length, rows), indices, (lengths, features, lengths)
 
 
 class _Served(Served):
@@ -156,41 +170,62 @@ class _Served(Served):
 
 
 class _GraphInput:
-    """What an exported graph is given; see `ms_crf.models.served.GraphInput`."""
+    """What an exported graph is given: the features of a batch, and the lengths of its sentences."""
 
     rows, tokens = 512, 16384
     unit = 'tokens'
 
-    def __init__(self, kind, vocabulary):
+    def __init__(self, kind: type['FeatureKind'], vocabulary: FeatureTags) -> None:
         self.kind, self.vocabulary = kind, vocabulary
 
-    def inputs(self, static=None):
+    def inputs(self, static: Static = None) -> dict[str, tuple]:
+        """Names and shapes of the graph's inputs, of (batch, length) or, where that is None, of any size."""
         batch, length = static or (None, None)
         return {'features': (batch, length, self.kind.count), 'lengths': (batch,)}
 
-    def tables(self):
+    def tables(self) -> list:
+        """No parameter of the graph is known by its size."""
         return []
 
-    def to_json(self):
+    def to_json(self) -> dict:
+        """The tags, and what features are made with."""
         return self.vocabulary.to_json()
 
-    def encode(self, sentences):
+    def encode(self, sentences: list) -> _Encoded:
+        """The features of lists of tokens."""
         return self.kind.encode(sentences, self.vocabulary.known)
 
-    def sizes(self, encoded):
+    def sizes(self, encoded: _Encoded) -> np.ndarray:
+        """(sentences,): the length that each needs in a batch."""
         return encoded.lengths
 
-    def arrays(self, encoded, numbers, static):
-        rows, length = static or (len(numbers), encoded.lengths[numbers].max())
-        features, lengths, _ = _arrays(encoded, length, rows, numbers)
+    def arrays(self, encoded: _Encoded, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
+        """The inputs by name, of the sentences of these indices."""
+        rows, length = static or (len(indices), int(encoded.lengths[indices].max()))
+        features, lengths, _ = _arrays(encoded, length, rows, indices)
         return {'features': np.ascontiguousarray(features.transpose(1, 0, 2)), 'lengths': lengths}
+
+
+def _as_rows(features: Any, tokens: int, count: int) -> np.ndarray | None:
+    """(tokens, count) int32; None unless these are so many whole numbers of 32 bits for each token."""
+    try:
+        array = np.asarray(features)
+    except ValueError:                           # rows of different lengths
+        return None
+    if count == 1 and array.ndim == 1:
+        array = array[:, None]
+    if array.shape != (tokens, count) or array.dtype.kind not in 'biu':
+        return None
+    limits = np.iinfo(np.int32)
+    return array.astype(np.int32) if limits.min <= array.min() and array.max() <= limits.max else None
 
 
 class FeatureKind(Kind):
     """A kind of model whose network reads features, to be inherited and given to `register`.
 
     Attributes:
-        name, options: as of `Kind`.
+        name: in config.json and for --model.
+        options: names of the `Options` that mean something to it, beside those that every training in steps has.
         count: how many features a token has.
     """
 
@@ -212,24 +247,45 @@ class FeatureKind(Kind):
         raise NotImplementedError
 
     @classmethod
-    def encode(cls, sentences, known):
-        """Lists of tokens as a decoder reads them."""
-        features = [np.asarray(cls.features(tokens, known), np.int32).reshape(len(tokens), cls.count)
-                    for tokens in sentences]
+    def encode(cls, sentences: list, known: Any) -> _Encoded:
+        """Lists of tokens as a decoder reads them.
+
+        Raises:
+            OptionError: `features` gave something else than `count` whole numbers of 32 bits for each token.
+        """
+        features = [cls._rows(tokens, cls.features(tokens, known)) for tokens in sentences]
         return _Encoded(np.array([len(tokens) for tokens in sentences], np.int32), features, None)
 
     @classmethod
-    def build(cls, options, vocabulary, scheme):
+    def _rows(cls, tokens: list, features: Any) -> np.ndarray:
+        """What `features` gave for a sentence, as (tokens, count) int32."""
+        rows = _as_rows(features, len(tokens), cls.count)
+        if rows is not None:
+            return rows
+        expected = f'{cls.__name__}.features of the model {cls.name} must give'
+        if not (isinstance(features, (list, tuple)) or (isinstance(features, np.ndarray) and features.ndim)):
+            raise OptionError(f'{expected} a list with an entry for each token, got {brief(features)}')
+        if len(features) != len(tokens):
+            raise OptionError(f'{expected} an entry for each of the {len(tokens)} tokens of a sentence, got '
+                              f'{len(features)}')
+        wrong = (position for position, entry in enumerate(features) if _as_rows([entry], 1, cls.count) is None)
+        position = next(wrong, 0)
+        raise OptionError(f'{expected} for each token {cls.count} whole number{"s" * (cls.count > 1)} of 32 bits, got '
+                          f'{brief(features[position])} for {brief(tokens[position])} at position {position}')
+
+    @classmethod
+    def build(cls, options: Options, vocabulary: FeatureTags, scheme: str) -> FeatureNetwork:
         """The network of a run; its weights are random until they are loaded."""
         tags = vocabulary.tags
         return cls.network(vocabulary.known, len(tags), options, constraints_of(options, scheme, tags))
 
     @classmethod
-    def learner(cls, options, corpora, watcher, run=None):
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> _Learner:
+        """What a training begins with, or goes on with."""
         return _Learner(cls, options, corpora)
 
     @classmethod
-    def load_network(cls, folder, config):
+    def load_network(cls, folder: Any, config: dict) -> tuple[FeatureTags, FeatureNetwork]:
         """The tags of a run, and its network with the weights of the best epoch."""
         vocabulary = records.read_vocabulary(folder, FeatureTags)
         options = replace(records.read_options(folder, config), precision='float32')
@@ -238,19 +294,22 @@ class FeatureKind(Kind):
         return vocabulary, network
 
     @classmethod
-    def load(cls, folder, config, compiled=None):
+    def load(cls, folder: Any, config: dict, compiled: Any = None) -> _Decoder:
+        """What tags, from a run directory and what its config.json holds."""
         vocabulary, network = cls.load_network(folder, config)
         return _Decoder(cls, network, vocabulary, compiled)
 
     @classmethod
-    def exported(cls, folder, config, output):
+    def exported(cls, folder: Any, config: dict, output: str) -> tuple[_GraphInput, _Served]:
+        """What the graph of a run is given, and the cell to export."""
         if output == EMISSIONS:
             check_head(output, records.read_options(folder, config))
         vocabulary, network = cls.load_network(folder, config)
         return _GraphInput(cls, vocabulary), _Served(network, output)
 
     @classmethod
-    def graph_input(cls, record):
+    def graph_input(cls, record: dict) -> _GraphInput:
+        """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
         check_tags(record)
         return _GraphInput(cls, FeatureTags.from_json({key: record.get(key) for key in ('tags', 'of_characters',
                                                                                        'known')}))
