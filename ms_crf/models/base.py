@@ -5,13 +5,15 @@ imported before it is needed, so that one without graphs does without MindSpore.
 """
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.models.labels import Tags
 from ms_crf.options import Options, add_model
 from ms_crf.runs import records
+from ms_crf.text.dataset import Corpora
 
 import numpy as np
 
@@ -25,9 +27,9 @@ MOST_NBEST = 1000              # taggings of a sentence that can be asked for; m
 
 
 class SentenceError(OptionError):
-    """A sentence that the model can't take; `number` is its place, from 0, among those that were given."""
+    """A sentence that the model can't take; `number` is its index, from 0, among all that it was asked for."""
 
-    def __init__(self, number, reason):
+    def __init__(self, number: int, reason: str) -> None:
         super().__init__(f'sentence {number}: {reason}')
         self.number, self.reason = number, reason
 
@@ -35,26 +37,40 @@ class SentenceError(OptionError):
 class Encoded(Protocol):
     """Sentences as a model reads them."""
 
-    lengths: np.ndarray        # (sentences,) tokens of each
+    @property
+    def lengths(self) -> np.ndarray:
+        """(sentences,) tokens of each."""
+
+
+class Watcher(Protocol):
+    """Is told how learning goes on; the command shows it."""
+
+    def say(self, text: str) -> None:
+        """Shows a line."""
+
+    def reading(self, windows: int) -> AbstractContextManager[Callable[[int], Any]]:
+        """While so many windows are read by an encoder; gives what is called with the number of those just read."""
 
 
 class Decoder(Protocol):
-    """A model that tags.
+    """A model that tags."""
 
-    Attributes:
-        tasks: those of PATHS, CONFIDENCES and NBEST that it serves.
-        runs_graphs: whether it computes in compiled graphs, in which threads have to take turns.
-        vocabulary: its tags.
-    """
+    @property
+    def tasks(self) -> frozenset:
+        """Those of PATHS, CONFIDENCES and NBEST that it serves."""
 
-    tasks: frozenset
-    runs_graphs: bool
-    vocabulary: Tags
+    @property
+    def runs_graphs(self) -> bool:
+        """Whether it computes in compiled graphs, in which threads have to take turns."""
+
+    @property
+    def vocabulary(self) -> Tags:
+        """Its tags."""
 
     def encode(self, sentences: list) -> Encoded:
         """Lists of tokens, none of them empty, as `run` takes them."""
 
-    def run(self, encoded: Encoded, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
+    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
         """Tags sentences, batch by batch.
 
         Args:
@@ -63,23 +79,23 @@ class Decoder(Protocol):
             count: how many best paths; fewer come where the longest sentence of a batch has fewer.
 
         Yields:
-            numbers of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
-            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.path_posteriors` gives, (B, L) and
-            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.path_posteriors` gives of the first of
-            them, and the normaliser (B,).
+            indices of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
+            best paths (B, L) and their scores (B,); of 'confidences' also the posterior of each tag of the paths
+            (B, L), and that of every tag given the path's tag before it (B, L, K); of 'nbest' paths (B, n, L) and
+            scores (B, n), these two of the first path, and the normaliser (B,).
         """
 
 
 class Learner(Protocol):
-    """The corpora of a run as a kind of model reads them, and the model that is learned from them.
+    """The corpora of a run as a kind of model reads them, and the model that is learned from them."""
 
-    Attributes:
-        vocabulary: its tags, and whatever else vocab.json is to hold: `to_json()` gives that.
-        encoded: 'train', 'dev' and perhaps 'test' as the decoder reads them.
-    """
+    @property
+    def vocabulary(self) -> Tags:
+        """Its tags, and whatever else vocab.json is to hold: `to_json()` gives that."""
 
-    vocabulary: Tags
-    encoded: dict
+    @property
+    def encoded(self) -> dict:
+        """'train', 'dev' and perhaps 'test' as the decoder reads them."""
 
     def record(self) -> dict:
         """What config.json says of the model beside its kind, such as checksums of the files that it was made from."""
@@ -98,16 +114,29 @@ class StepLearner(Learner, Protocol):
     """A model that is trained in steps, each on a batch of one of few shapes."""
 
     def network(self) -> Any:
-        """A new network with its first weights, a cell with `widths`, see `dropout`, and a `head`."""
+        """A new network with its first weights.
 
-    def step(self, network: Any, optimizer: Any, scaling: Any) -> Any:
-        """The compiled function of a step, of what `Optimizer` takes, what `batch` gives, and what is dropped out."""
+        It is a cell with `widths`, of each place where values are dropped in training, the input first, and a `head`.
+        If it has a `word_table`, a Parameter, then the optimizer updates the rows of a batch alone, and `step` hands
+        it their gradients; if it has `pretrained_params()`, these learn at a rate of their own.
+        """
+
+    def step(self, network: Any, optimizer: Any, loss_scale: bool) -> Callable:
+        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients).
+
+        Args:
+            network, optimizer: what is trained, and the `Optimizer` of its weights.
+            loss_scale: whether the loss is multiplied with the last number in `now` before its gradients are taken.
+
+        The step takes in `now` what the optimizer takes, the arrays of `batch`, and for each of the network's `widths`
+        an array that values are multiplied with.
+        """
 
     def plan(self, generator: np.random.Generator) -> list:
-        """(shape, sentence numbers) of the batches of an epoch; `batch` makes those of the last one planned."""
+        """(shape, indices of sentences) of the batches of an epoch; `batch` makes those of the last one planned."""
 
-    def batch(self, shape: Any, numbers: np.ndarray) -> Iterable[np.ndarray]:
-        """The arrays of a step."""
+    def batch(self, shape: Any, indices: np.ndarray) -> Iterable[np.ndarray]:
+        """The arrays of a step, of the sentences of these indices."""
 
 
 class Kind:
@@ -126,13 +155,13 @@ class Kind:
     options: ClassVar[tuple] = ()
 
     @classmethod
-    def learner(cls, options: Options, corpora: Any, watcher: Any, run: Any = None) -> Learner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> Learner:
         """What a training begins with, or goes on with.
 
         Args:
             options: of the training.
-            corpora: `Corpora`.
-            watcher: has `say(line)`.
+            corpora: its sentences, in one scheme.
+            watcher: is told what is read.
             run: (folder, config) of the run that goes on, or None for a new one.
         """
         raise NotImplementedError
@@ -148,17 +177,17 @@ class Kind:
 
     @classmethod
     def exported(cls, folder: Any, config: dict, output: str) -> tuple[Any, Any]:
-        """(what the graph is given, the cell to export) of a run; see `graph_record` and `Served`.
+        """What an exported graph of a run is given, a `GraphInput`, and the cell to export, a `Served`.
 
         Args:
-            folder, config: as of `load`.
+            folder, config: the run directory, and what its config.json holds.
             output: PATHS, CONFIDENCES or EMISSIONS.
         """
         raise CorpusError(folder, None, f'expected a run of a network, got one of {cls.name}, which is no graph')
 
     @classmethod
     def graph_input(cls, record: dict) -> Any:
-        """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
+        """The `GraphInput` of a graph, from the record beside it; raises ValueError if it is not of this kind."""
         raise NotImplementedError
 
 
@@ -222,15 +251,15 @@ def kind_of_graph(record: dict) -> type[Kind] | None:
 def tags_of(decoder: Decoder, encoded: Encoded) -> list:
     """Lists of tags for all sentences, in their order."""
     names = decoder.vocabulary.tags
-    found: list = [None] * len(encoded.lengths)
-    for numbers, (paths, *_) in decoder.run(encoded):
-        for row, number in enumerate(numbers):
-            found[number] = [names[tag] for tag in paths[row, :encoded.lengths[number]]]
-    return found
+    tagged: list = [None] * len(encoded.lengths)
+    for indices, (paths, *_) in decoder.run(encoded):
+        for row, index in enumerate(indices):
+            tagged[index] = [names[tag] for tag in paths[row, :encoded.lengths[index]]]
+    return tagged
 
 
 def constraints_of(options: Options, scheme: str, tags: list) -> Any:
-    """What a CRF of a training takes as constraints."""
+    """What the `CRF` of a training takes as constraints: what the scheme allows, or None for everything."""
     from ms_crf.text.schemes import PLAIN, allowed_transitions
     if options.head == 'crf' and options.constraints and scheme != PLAIN:
         return allowed_transitions(scheme, tags)

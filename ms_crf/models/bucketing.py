@@ -4,7 +4,8 @@ No sentence is cut or left out.
 """
 
 import threading
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,18 +22,18 @@ class RowShape(NamedTuple):
     rows: int
 
 
-def row_shapes(sizes, batch_size):
+def row_shapes(sizes: np.ndarray, batch_size: int) -> list[RowShape]:
     """Shapes for sentences of these sizes, shortest first."""
     return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length)))
             for length in bucket_lengths(sizes)]
 
 
-def cut_rows(shape, numbers):
-    """Batches (shape, sentence numbers) of as many sentences as there are rows; as `plan` takes it."""
-    return [(shape, numbers[first:first + shape.rows]) for first in range(0, len(numbers), shape.rows)]
+def cut_rows(shape: RowShape, indices: np.ndarray) -> list[tuple[RowShape, np.ndarray]]:
+    """Batches (shape, indices of sentences) of as many sentences as there are rows."""
+    return [(shape, indices[first:first + shape.rows]) for first in range(0, len(indices), shape.rows)]
 
 
-def bucket_lengths(lengths):
+def bucket_lengths(lengths: np.ndarray) -> list[int]:
     """The lengths to pad to in training: as many as are worth compiling, chosen so that padding is least.
 
     Args:
@@ -42,7 +43,7 @@ def bucket_lengths(lengths):
     return buckets(distinct.tolist(), counts, BUCKET_COST)
 
 
-def buckets(lengths, counts, cost, compiled=()):
+def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterable[int] = ()) -> list[int]:
     """Which of some lengths to pad to, so that padded tokens and the cost of each length are least together.
 
     Args:
@@ -50,7 +51,11 @@ def buckets(lengths, counts, cost, compiled=()):
         counts: how many sentences there are of each.
         cost: of one more length, in padded tokens.
         compiled: lengths that cost nothing.
+
+    Returns:
+        The lengths that are chosen, in ascending order.
     """
+    compiled = set(compiled)
     by_length = dict.fromkeys(compiled, 0)
     by_length.update(zip(lengths, counts.tolist()))
     lengths = sorted(by_length)
@@ -69,16 +74,18 @@ def buckets(lengths, counts, cost, compiled=()):
     return chosen[::-1]
 
 
-def plan(shapes, lengths, cut, generator=None):
-    """(shape, sentence numbers) of every batch: in random order, or the shortest sentences first.
+def plan(shapes: Sequence[Any], lengths: np.ndarray, cut: Callable[[Any, np.ndarray], list],
+         generator: np.random.Generator | None = None) -> list:
+    """(shape, indices of sentences) of every batch: in random order, or the shortest sentences first.
 
     Args:
         shapes: shortest first, that all sentences fit into.
         lengths: of the sentences.
-        cut: a function of a shape and the sentences that fit into it, to their batches (shape, sentence numbers).
-        generator: a NumPy random generator, or None.
+        cut: a function of a shape and the sentences that fit into it, to their batches (shape, indices).
+        generator: of the random order; None for the shortest first.
     """
-    batches, shorter = [], -1
+    batches: list = []
+    shorter = -1
     for shape in shapes:
         inside = np.flatnonzero((lengths > shorter) & (lengths <= shape.length))
         if generator is None:
@@ -92,7 +99,7 @@ def plan(shapes, lengths, cut, generator=None):
     return batches
 
 
-def spread(lengths):
+def spread(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For rows of these lengths, one after the other: the row of each item, and its position there."""
     row = np.repeat(np.arange(len(lengths)), lengths)
     return row, np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -105,12 +112,13 @@ class TaggingShapes:
         rows: of a batch.
     """
 
-    def __init__(self, rows):
-        self.rows, self.lengths, self._lock = rows, [], threading.Lock()
+    def __init__(self, rows: int) -> None:
+        self.rows, self._lock = rows, threading.Lock()
+        self.lengths: list[int] = []
         self._seen = np.zeros(1, np.int64)       # how many sentences there were of each rung
 
-    def plan(self, lengths):
-        """((length, rows), sentence numbers) of every batch, the shortest sentences first.
+    def plan(self, lengths: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """((length, rows), indices of sentences) of every batch, the shortest sentences first.
 
         Args:
             lengths: of all sentences.
@@ -130,7 +138,7 @@ class TaggingShapes:
                 yield (length, rows), order[start:min(start + rows, end)]
             first = end
 
-    def _learn(self, lengths):
+    def _learn(self, lengths: np.ndarray) -> None:
         longest = int(lengths.max())
         if not self.lengths or longest > self.lengths[-1]:
             # A coarse step, for the next may be a little longer.
@@ -142,7 +150,7 @@ class TaggingShapes:
         self.lengths = sorted({*self.lengths, *buckets(rungs.tolist(), counts[rungs], TAGGING_COST, self.lengths)})
 
 
-def rung(length, steps=8):
+def rung(length: int, steps: int = 8) -> int:
     """The least step of a ladder that a length fits into: 8, 16, ... 64, 80, ... 128, 160, ...
 
     Args:

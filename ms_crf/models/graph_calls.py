@@ -8,12 +8,13 @@ MindSpore's threads and waits for them for ever as well.
 import contextlib
 import os
 import threading
+from collections.abc import Iterator
 
 _lock = threading.RLock()
-_process = None                # that has run the first graph
+_process: int | None = None    # that has run the first graph
 
 
-def check_process():
+def check_process() -> None:
     """Raises RuntimeError in a process that was forked after its parent had run a graph."""
     if _process not in (None, os.getpid()):
         raise RuntimeError('this process was forked after its parent had computed with MindSpore, and would wait for '
@@ -21,8 +22,10 @@ def check_process():
 
 
 @contextlib.contextmanager
-def graph_load():
-    """Within the block the thread may make and load graphs; raises as `check_process`.
+def graph_load() -> Iterator[None]:
+    """Within the block the thread may make and load graphs, and no other thread does.
+
+    Raises RuntimeError in a process that was forked after its parent had run a graph.
 
     Nothing must be handed out of the block by `yield`, which would keep the others waiting.
     """
@@ -32,8 +35,11 @@ def graph_load():
 
 
 @contextlib.contextmanager
-def graph_call():
-    """As `graph_load`; within the block graphs may be compiled and run as well."""
+def graph_call() -> Iterator[None]:
+    """Within the block the thread may make, load, compile and run graphs, and no other thread does.
+
+    Raises RuntimeError in a process that was forked after its parent had run a graph.
+    """
     global _process
     with graph_load():
         _process = os.getpid()

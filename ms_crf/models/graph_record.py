@@ -6,6 +6,7 @@ import math
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ms_crf import files
 from ms_crf.errors import CorpusError
@@ -15,20 +16,24 @@ from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 
+if TYPE_CHECKING:                                # at run time it would start MindSpore
+    from ms_crf.models.served import GraphInput
+
 FORMAT = 1
 _OWN, _NEXT = 'record_sha256', 'next'            # of what is in the record; the record of the graph that comes next
 
 
-def record_of(path):
+def record_of(path: Any) -> Path:
     """Name of the record beside a graph."""
     return Path(path).with_suffix('.json')
 
 
-def outputs_of(output, num_tags, static=None):
+def outputs_of(output: str, num_tags: int, static: Any = None) -> dict[str, tuple[str, tuple]]:
     """Names, types and shapes of the graph's outputs."""
     batch, length = static or (None, None)
-    before = length - 1 if static else None
-    paths = {'paths': ('int32', (batch, length)), 'scores': ('float32', (batch,))}
+    before = None if length is None else length - 1
+    paths: dict[str, tuple[str, tuple]] = {
+        'paths': ('int32', (batch, length)), 'scores': ('float32', (batch,))}
     return {
         PATHS: paths,
         CONFIDENCES: {**paths, 'posteriors': ('float32', (batch, length)),
@@ -37,7 +42,7 @@ def outputs_of(output, num_tags, static=None):
     }[output]
 
 
-def digest_of(record):
+def digest_of(record: dict) -> str:
     """SHA-256 of a record's contents, however they are laid out in the file."""
     contents = {key: value for key, value in record.items() if key not in (_OWN, _NEXT)}
     return hashlib.sha256(json.dumps(contents, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
@@ -45,7 +50,7 @@ def digest_of(record):
 
 # Writing
 
-def check_target(path):
+def check_target(path: Any) -> None:
     """Raises CorpusError unless a graph of this name and its record could be written, over others of theirs at most."""
     for target in (Path(path), record_of(path)):
         files.check_writable(target)
@@ -53,16 +58,16 @@ def check_target(path):
             raise CorpusError(target, None, 'expected the name of a file to write, got something else, which a graph '
                                             'and its record can not be; choose another --output')
     name = record_of(path)
-    if name.exists() and _is_record(name) is None:
+    if name.exists() and _any_record(name) is None:
         raise CorpusError(name, None, 'expected nothing, or the record of an earlier export, got another file, which '
                                       'would be overwritten; choose another --output')
     if name.name in (CONFIG, VOCABULARY, SCORES, CHECKSUMS) and (name.parent / CONFIG).exists() \
-            and _is_record(name.parent / CONFIG) is None:
+            and _any_record(name.parent / CONFIG) is None:
         raise CorpusError(name, None, f'expected a name that no file of a run has, got one beside {CONFIG}; choose '
                                       'another --output')
 
 
-def _is_record(path):
+def _any_record(path: Path) -> dict | None:
     """What is in a file if it is the record of a graph, of whatever version; None otherwise."""
     try:
         record = json.loads(path.read_text(encoding='utf-8'))
@@ -72,7 +77,7 @@ def _is_record(path):
     return record if isinstance(record, dict) and all(key in record for key in keys) else None
 
 
-def replace_pair(path, draft, record):
+def replace_pair(path: Any, draft: Any, record: dict) -> None:
     """Gives a new graph and its record their names, so that after a crash at any moment the two belong together.
 
     Where there is a pair already, its record first gets the new one into it, under "next"; whichever graph is found
@@ -86,7 +91,7 @@ def replace_pair(path, draft, record):
     name = record_of(path)
     record = json.loads(json.dumps({**record, 'sha256': checksum([draft])}))     # tuples become lists
     record[_OWN] = digest_of(record)
-    former = _is_record(name) if name.exists() and Path(path).exists() else None
+    former = _any_record(name) if name.exists() and Path(path).exists() else None
     if former is not None:
         former = _belonging(former, checksum([path]))
     _write(name, record if former is None else {**former, _NEXT: record})
@@ -97,22 +102,22 @@ def replace_pair(path, draft, record):
         _write(name, record)
 
 
-def _belonging(record, digest):
+def _belonging(record: dict, digest: str) -> dict | None:
     """Of a record and the one in it, that which the graph of this checksum was written with, by itself, or None."""
-    for found in (record, record.get(_NEXT)):
-        if isinstance(found, dict) and found.get('sha256') == digest:
-            return {key: value for key, value in found.items() if key != _NEXT}
+    for part in (record, record.get(_NEXT)):
+        if isinstance(part, dict) and part.get('sha256') == digest:
+            return {key: value for key, value in part.items() if key != _NEXT}
     return None
 
 
-def _write(path, record):
+def _write(path: Any, record: dict) -> None:
     files.write_text(path, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
 
 
 # Reading
 
-def read_record(path):
-    """The record of a graph and what it is given; raises CorpusError if anything of it is wrong."""
+def read_record(path: Any) -> tuple[dict, 'GraphInput']:
+    """The record of a graph, and what makes its inputs of sentences; raises CorpusError if anything of it is wrong."""
     name = record_of(path)
     record = _read(name, Path(path).name)
     _check_whole(name, record)
@@ -123,15 +128,15 @@ def read_record(path):
     if kind != 'a file':
         raise CorpusError(path, None, f'expected a graph made by ms_crf.export, got {kind}' if kind
                           else 'no such file; expected a graph made by ms_crf.export')
-    found = _belonging(record, checksum([path]))
-    given = _check(name, found or record)
-    if found is None:
+    own = _belonging(record, checksum([path]))
+    graph_input = _check(name, own or record)
+    if own is None:
         raise CorpusError(path, None, f'expected the graph that {name} was written with, got another or a damaged one; '
                                       'copy both files again, or export again')
-    return found, given
+    return own, graph_input
 
 
-def _kind_of(path):
+def _kind_of(path: Any) -> str | None:
     """'a file', 'a folder' or 'no file'; None if there is nothing."""
     try:
         mode = os.stat(path).st_mode
@@ -142,7 +147,7 @@ def _kind_of(path):
     return 'a file' if stat.S_ISREG(mode) else 'a folder' if stat.S_ISDIR(mode) else 'what is no file'
 
 
-def _read(name, graph):
+def _read(name: Path, graph: str) -> dict:
     kind = _kind_of(name)
     if kind is None:
         raise CorpusError(name, None, f'no such file; expected the record beside {graph}; copy both files, or export '
@@ -156,7 +161,7 @@ def _read(name, graph):
     return record
 
 
-def _check_whole(name, record):
+def _check_whole(name: Path, record: dict) -> None:
     """Raises CorpusError if the record, or the one in it, is not as it was written; earlier ones can't tell."""
     for part in (record, record.get(_NEXT, {})):
         try:
@@ -168,8 +173,8 @@ def _check_whole(name, record):
                                           'one; copy it again, or export again')
 
 
-def _check(name, record):
-    """What a graph is given by its record; raises CorpusError if anything of it can't be."""
+def _check(name: Path, record: dict) -> 'GraphInput':
+    """What makes inputs as a record says; raises CorpusError if anything of the record can't be."""
     for key, values in (('scheme', SCHEMES), ('found_scheme', SCHEMES), ('output', (PATHS, CONFIDENCES, EMISSIONS))):
         if not isinstance(record.get(key), str) or record[key] not in values:
             raise CorpusError(name, None, f'expected "{key}" to be one of {", ".join(values)}, '
@@ -184,40 +189,44 @@ def _check(name, record):
         if kind is None:
             raise ValueError('expected "model" to be a kind of model that is known here, got '
                              f'{_short(record["model"])}; if it is one of your own, name its program with --plugin')
-        given = kind.graph_input(record)
-        inputs = given.inputs(static)
-        check_room(given, static, f'a batch of "static" {_short(static)}' if static else 'a batch of one row')
+        graph_input = kind.graph_input(record)
+        inputs = graph_input.inputs(static)
+        check_room(graph_input, static, f'a batch of "static" {_short(static)}' if static else 'a batch of one row')
     except CorpusError:
         raise
     except ValueError as error:
         raise CorpusError(name, None, str(error).splitlines()[0]) from None
-    outputs = outputs_of(record['output'], len(given.vocabulary.tags), static)
-    for key, wanted in (('inputs', [(axis, 'int32', list(shape)) for axis, shape in inputs.items()]),
-                        ('outputs', [(axis, kind, list(shape)) for axis, (kind, shape) in outputs.items()])):
-        found = record.get(key)
-        found = [tuple(entry.get(part) for part in ('name', 'type', 'shape')) if isinstance(entry, dict) else None
-                 for entry in found] if isinstance(found, list) else None
-        if found != wanted:
-            first = next((pair for pair in zip(wanted, found or []) if pair[0] != pair[1]), None)
-            raise CorpusError(name, None, f'expected "{key}" to be {", ".join(entry[0] for entry in wanted)}'
-                              + (f', and {first[0][0]} to be {first[0][1]} of shape {first[0][2]}, got '
-                                 f'{_short(first[1])}' if first else f', got {_short(record.get(key))}'))
-    return given
+    outputs = outputs_of(record['output'], len(graph_input.vocabulary.tags), static)
+    _check_tensors(name, record, 'inputs', [(axis, 'int32', list(shape)) for axis, shape in inputs.items()])
+    _check_tensors(name, record, 'outputs', [(axis, kind, list(shape)) for axis, (kind, shape) in outputs.items()])
+    return graph_input
 
 
-def check_room(given, static, what):
+def _check_tensors(name: Path, record: dict, key: str, expected: list[tuple[str, str, list]]) -> None:
+    """Raises CorpusError unless a list of a record has tensors of these names, types and shapes."""
+    entries = record.get(key)
+    listed = [tuple(entry.get(part) for part in ('name', 'type', 'shape')) if isinstance(entry, dict) else None
+              for entry in entries] if isinstance(entries, list) else None
+    if listed != expected:
+        first = next((pair for pair in zip(expected, listed or []) if pair[0] != pair[1]), None)
+        raise CorpusError(name, None, f'expected "{key}" to be {", ".join(entry[0] for entry in expected)}'
+                          + (f', and {first[0][0]} to be {first[0][1]} of shape {first[0][2]}, got '
+                             f'{_short(first[1])}' if first else f', got {_short(record.get(key))}'))
+
+
+def check_room(graph_input: 'GraphInput', static: Any, what: str) -> None:
     """Raises ValueError if a batch has no place in memory.
 
     Args:
-        given: a `GraphInput`.
+        graph_input: what makes the inputs.
         static: its (batch, length); None for one of any size, which is counted as one row of one token.
         what: the subject of the message.
     """
-    shapes = [*given.inputs(static).values(), (*(static or (1, 1)), len(given.vocabulary.tags))]
+    shapes = [*graph_input.inputs(static).values(), (*(static or (1, 1)), len(graph_input.vocabulary.tags))]
     check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what)
 
 
-def _short(value):
+def _short(value: Any) -> str:
     try:
         text = json.dumps(value)
     except (ValueError, RecursionError):
@@ -225,16 +234,17 @@ def _short(value):
     return text if len(text) <= 60 else text[:57] + '...'
 
 
-def check_against(name, given, shapes, scheme):
+def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple], scheme: str) -> None:
     """Raises CorpusError unless a record is of a graph with parameters of these shapes.
 
     Args:
         name: of the record.
-        given: what `read_record` gave.
+        graph_input: what makes the inputs by this record.
         shapes: of the graph's parameters by name.
         scheme: of the tags.
     """
-    for ending, what, size, exact in [('.projection.bias', 'tags', len(given.vocabulary.tags), True), *given.tables()]:
+    tables = [('.projection.bias', 'tags', len(graph_input.vocabulary.tags), True), *graph_input.tables()]
+    for ending, what, size, exact in tables:
         rows = [shape[0] for parameter, shape in shapes.items() if parameter.endswith(ending) and shape]
         if len(rows) == 1 and (rows[0] != size if exact else rows[0] < size):
             most = '' if exact else 'at most '
@@ -242,6 +252,6 @@ def check_against(name, given, shapes, scheme):
                                           'both files again, or export again')
     if scheme != PLAIN:
         try:
-            allowed_transitions(scheme, given.vocabulary.tags)
+            allowed_transitions(scheme, graph_input.vocabulary.tags)
         except ValueError as error:
             raise CorpusError(name, None, f'expected "tags" that fit "scheme": {error}') from None

@@ -1,21 +1,25 @@
 """Tagging with a network in compiled graphs of fixed shapes, whatever the network reads."""
 
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from ms_crf.models.base import CONFIDENCES, NBEST, PATHS, tags_of
+from ms_crf.models.base import CONFIDENCES, NBEST, PATHS, Encoded, tags_of
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.graph_calls import graph_call
+from ms_crf.models.labels import Tags
 from ms_crf.runs import records
 
 import mindspore as ms
+import numpy as np
 
 ROWS = 64                  # sentences of a batch; with more, what the LSTMs work on leaves the processor's cache
 FEW = 8                    # best paths of each sentence for which a batch has that many
 
 
-def _tagging(network, task, count):
-    """The compiled function of a task: lengths (B,) and what `emissions_of` takes, to tensors of `GraphDecoder.run`."""
+def _tagging(network: Any, task: str, count: int) -> Callable:
+    """The compiled function of a task, from lengths (B,) and what `emissions_of` takes to what a decoder yields."""
     head = network.head
 
     @ms.jit
@@ -40,22 +44,39 @@ def _tagging(network, task, count):
 
 
 class GraphDecoder:
-    """Tags with a network; to be inherited, with `encode` and `inputs`.
+    """Tags with a network in compiled graphs; to be inherited by what writes `encode` and `inputs`.
 
     Args:
-        network: with `emissions_of` and a head.
-        vocabulary: with its tags.
+        network: a cell with a `head`, and `emissions_of`, which gives scores of tags (L, B, K), length first.
+        vocabulary: its tags.
         compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
     runs_graphs = True
+    vocabulary: Any
 
-    def __init__(self, network, vocabulary, compiled=None):
+    def __init__(self, network: Any, vocabulary: Tags,
+                 compiled: Callable[[int, int, float], None] | None = None) -> None:
         self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
-        self._functions, self._seen, self._shapes = {}, set(), {}
+        self._functions: dict[tuple[str, int], Callable] = {}
+        self._seen: set[tuple[str, int, int]] = set()
+        self._shapes: dict[int, TaggingShapes] = {}
 
-    def run(self, encoded, task=PATHS, count=1):
+    def encode(self, sentences: list) -> Any:
+        """Lists of tokens, none of them empty, as `inputs` and `run` take them."""
+        raise NotImplementedError
+
+    def inputs(self, encoded: Any, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
+        """The batches of sentences, each of at most so many.
+
+        Yields:
+            (length, rows) of the batch, indices of its sentences, and arrays: their lengths (rows,), then what
+            `emissions_of` takes.
+        """
+        raise NotImplementedError
+
+    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
         """Tags sentences, batch by batch.
 
         Args:
@@ -64,36 +85,36 @@ class GraphDecoder:
             count: how many best paths; fewer come where the longest sentence of a batch has fewer.
 
         Yields:
-            numbers of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
-            best paths (B, L) and their scores (B,); of 'confidences' also what `CRF.path_posteriors` gives, (B, L) and
-            (B, L, K); of 'nbest' paths (B, n, L) and scores (B, n), what `CRF.path_posteriors` gives of the first of
-            them, and the normaliser (B,).
+            indices of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
+            best paths (B, L) and their scores (B,); of 'confidences' also the posterior of each tag of the paths
+            (B, L), and that of every tag given the path's tag before it (B, L, K); of 'nbest' paths (B, n, L) and
+            scores (B, n), these two of the first path, and the normaliser (B,).
         """
         at_most = max(1, min(ROWS, ROWS * FEW // count))          # the more paths, the fewer sentences at a time
-        for (length, rows), numbers, arrays in self.inputs(encoded, at_most):
+        for (length, rows), indices, inputs in self.inputs(encoded, at_most):
             with graph_call():
                 began = time.perf_counter()
                 most = min(count, len(self.vocabulary.tags) ** length)
                 function = self._functions.get((task, most))
                 if function is None:
                     function = self._functions[task, most] = _tagging(self.network, task, most)
-                arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, arrays))]
+                arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, inputs))]
                 new, seconds = (task, most, length) not in self._seen, time.perf_counter() - began
                 self._seen.add((task, most, length))
             if new and self.compiled is not None:
                 self.compiled(length, rows, seconds)
-            yield numbers, arrays
+            yield indices, arrays
 
-    def plan(self, lengths, rows):
-        """What `TaggingShapes.plan` gives for batches of so many rows."""
+    def plan(self, lengths: np.ndarray, rows: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
+        """((length, rows), indices of sentences) of batches of at most so many rows, the shortest sentences first."""
         return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
 
-    def tags(self, encoded):
+    def tags(self, encoded: Encoded) -> list:
         """Lists of tags for all sentences, in their order."""
         return tags_of(self, encoded)
 
 
-def load_weights(folder, network):
+def load_weights(folder: Any, network: Any) -> None:
     """Puts the weights of a run's best epoch into a network; raises CorpusError if they are damaged or don't fit."""
     path = Path(folder) / records.WEIGHTS
     arrays = records.read_tensors(path)

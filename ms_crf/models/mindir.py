@@ -1,7 +1,9 @@
 """A trained network as a MindIR graph: written with what a program needs to run it, and run from these two files."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ms_crf.crf.post_decode import post_decode
 from ms_crf.environment import quiet
@@ -19,6 +21,7 @@ from ms_crf.models.graph_record import (
     record_of,
     replace_pair,
 )
+from ms_crf.models.served import GraphInput, Static
 
 import mindspore as ms
 import numpy as np
@@ -27,18 +30,18 @@ from mindspore import nn
 LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
 
 
-def _placeholders(inputs):
+def _placeholders(inputs: dict[str, tuple]) -> list:
     return [ms.Tensor(np.zeros(shape, np.int32)) if None not in shape else ms.Tensor(shape=list(shape), dtype=ms.int32)
             for shape in inputs.values()]
 
 
-def export(folder, path, output=PATHS, static=None):
+def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -> None:
     """Writes the graph of a run, and a record of the same name that ends in .json.
 
     Args:
         folder: the run directory.
         path: of the graph; ends in .mindir.
-        output: 'paths', 'confidences' or 'emissions'; see `Served`.
+        output: 'paths', 'confidences' or 'emissions': what the graph gives.
         static: (batch, length) for a graph of these alone, or None for any.
 
     Raises:
@@ -46,23 +49,23 @@ def export(folder, path, output=PATHS, static=None):
     """
     check_target(path)
     kind, config = read_run(folder)
-    given, cell = kind.exported(folder, config, output)
+    graph_input, cell = kind.exported(folder, config, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
         raise CorpusError(folder, None, f'expected a network of at most {LARGEST:,} bytes of weights, which MindSpore '
                                         f'writes into one graph, got one of {size:,}; tag with the run itself')
     if static:
         try:
-            check_room(given, static, f'--static {" ".join(map(str, static))}')
+            check_room(graph_input, static, f'--static {" ".join(map(str, static))}')
         except ValueError as error:
             raise OptionError(str(error)) from None
-    inputs, outputs = given.inputs(static), outputs_of(output, len(given.vocabulary.tags), static)
+    inputs, outputs = graph_input.inputs(static), outputs_of(output, len(graph_input.vocabulary.tags), static)
     record = {
         'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
         'set_inputs': static is None,
         'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
-        'outputs': [{'name': name, 'type': kind, 'shape': shape} for name, (kind, shape) in outputs.items()],
-        'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **given.to_json()}
+        'outputs': [{'name': name, 'type': form, 'shape': shape} for name, (form, shape) in outputs.items()],
+        'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
         with faults_named(path):
@@ -73,31 +76,31 @@ def export(folder, path, output=PATHS, static=None):
         replace_pair(path, draft, record)
 
 
-def _first_line(error):
+def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class MindIRDecoder:
-    """Tags encoded sentences with an exported graph, as `Decoder` does with a network.
+    """Tags encoded sentences with an exported graph.
 
     Args:
         graph: takes tensors, in the order of the inputs.
-        given: a `GraphInput`, that makes them.
+        graph_input: makes them.
         output: 'paths', 'confidences' or 'emissions'.
         static: (batch, length) that the graph takes, or None for any.
     """
 
     runs_graphs = True
 
-    def __init__(self, graph, given, output, static):
-        self.graph, self.given, self.output, self.static = graph, given, output, static
-        self.vocabulary, self.encode = given.vocabulary, given.encode
+    def __init__(self, graph: Any, graph_input: GraphInput, output: str, static: Static) -> None:
+        self.graph, self.graph_input, self.output, self.static = graph, graph_input, output, static
+        self.vocabulary, self.encode = graph_input.vocabulary, graph_input.encode
         self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: Any) -> tuple['MindIRDecoder', str, str]:
         """(decoder, scheme, found_scheme) from a graph and its record."""
-        record, given = read_record(path)
+        record, graph_input = read_record(path)
         try:
             with quiet():
                 graph = nn.GraphCell(ms.load(str(path)))
@@ -105,41 +108,52 @@ class MindIRDecoder:
             raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '
                                           f'{_first_line(error)}') from None
         shapes = {name: parameter.shape for name, parameter in graph.parameters_dict().items()}
-        check_against(record_of(path), given, shapes, record['scheme'])
+        check_against(record_of(path), graph_input, shapes, record['scheme'])
         if record['static'] is None:
-            graph.set_inputs(*_placeholders(given.inputs()))
-        decoder = cls(graph, given, record['output'], record['static'])
+            graph.set_inputs(*_placeholders(graph_input.inputs()))
+        decoder = cls(graph, graph_input, record['output'], record['static'])
         return decoder, record['scheme'], record['found_scheme']
 
-    def run(self, encoded, task=PATHS, count=1):
-        """As `Decoder.run`, for 'paths' and, if the graph gives them, 'confidences'."""
-        names = list(self.given.inputs())
-        for numbers in self._batches(self.given.sizes(encoded)):
-            lengths = encoded.lengths[numbers]
-            inputs = self.given.arrays(encoded, numbers, self.static)
+    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
+        """Tags sentences, batch by batch.
+
+        Args:
+            encoded: what `encode` gave.
+            task: 'paths' or, if the graph gives them, 'confidences'.
+            count: of best paths, which is always 1.
+
+        Yields:
+            indices of the sentences of a batch, and arrays, whose first rows are these sentences: the best paths (B, L)
+            and their scores (B,); of 'confidences' also the posterior of each tag of the paths (B, L), and that of
+            every tag given the path's tag before it (B, L, K).
+        """
+        names = list(self.graph_input.inputs())
+        for indices in self._batches(self.graph_input.sizes(encoded)):
+            lengths = encoded.lengths[indices]
+            inputs = self.graph_input.arrays(encoded, indices, self.static)
             with graph_call():
                 arrays = [tensor.asnumpy() for tensor in self.graph(*(ms.Tensor(inputs[name]) for name in names))]
             if self.output == EMISSIONS:
                 score, history = arrays
-                paths = post_decode(score[:len(numbers)], history[:, :len(numbers)], lengths)
-                padded = np.zeros((len(numbers), lengths.max()), np.int32)
+                paths = post_decode(score[:len(indices)], history[:, :len(indices)], lengths)
+                padded = np.zeros((len(indices), lengths.max()), np.int32)
                 padded[np.arange(lengths.max()) < lengths[:, None]] = np.concatenate(paths)
-                arrays = [padded, score[:len(numbers)].max(1)]
-            yield numbers, arrays if task == CONFIDENCES else arrays[:2]
+                arrays = [padded, score[:len(indices)].max(1)]
+            yield indices, arrays if task == CONFIDENCES else arrays[:2]
 
-    def _batches(self, sizes):
-        """Numbers of sentences of similar sizes."""
-        rows, longest = self.static or (self.given.rows, None)
+    def _batches(self, sizes: np.ndarray) -> Iterator[np.ndarray]:
+        """Indices of sentences of similar sizes."""
+        rows, longest = self.static or (self.graph_input.rows, None)
         if longest is not None and sizes.max() > longest:
-            number = int(np.argmax(sizes > longest))
-            raise SentenceError(number, f'the graph takes sentences of up to {longest} {self.given.unit}, got one of '
-                                        f'{sizes[number]}; export one without --static, or with a greater length')
-        order, batch = np.argsort(sizes, kind='stable'), []
-        for number in order:
+            index = int(np.argmax(sizes > longest))
+            raise SentenceError(index, f'the graph takes sentences of up to {longest} {self.graph_input.unit}, got one '
+                                       f'of {sizes[index]}; export one without --static, or with a greater length')
+        batch: list[int] = []
+        for index in np.argsort(sizes, kind='stable').tolist():
             # The next is at least as long as all before it.
-            too_many = longest is None and sizes[number] * (len(batch) + 1) > self.given.tokens
+            too_many = longest is None and sizes[index] * (len(batch) + 1) > self.graph_input.tokens
             if batch and (too_many or len(batch) == rows):
                 yield np.array(batch)
                 batch = []
-            batch.append(number)
+            batch.append(index)
         yield np.array(batch)

@@ -4,18 +4,20 @@ Weights are counted exactly; of what a step computes only what is certainly ther
 work is refused.
 """
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 from ms_crf.errors import OptionError
 from ms_crf.memory import check_memory
 from ms_crf.options import Options, dashed
 
 BYTES = 4                      # of a number
-_DEFAULTS = {entry.name: entry.default for entry in fields(Options)}
+_DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(Options)}
 _LARGE = ('word_dim', 'char_dim', 'char_width', 'char_length', 'hidden', 'encoder_lstm', 'layers', 'batch_size')
 
 
-def layer_weights(width, hidden, layers, tags, head):
+def layer_weights(width: int, hidden: int, layers: int, tags: int, head: str) -> int:
     """How many numbers the weights of `Layers` are."""
     total = 0
     for _ in range(layers):
@@ -24,17 +26,17 @@ def layer_weights(width, hidden, layers, tags, head):
     return total + (width + 1) * tags + (tags * (tags + 2) if head == 'crf' else 0)
 
 
-def copies(options):
+def copies(options: Options) -> int:
     """How often a weight is held: itself, its gradient, the optimizer's moments, the average."""
     return 2 + (1 if options.optimizer == 'sgd' else 2) + (options.average > 0)
 
 
-def values_of_a_token(width, hidden, layers, tags):
+def values_of_a_token(width: int, hidden: int, layers: int, tags: int) -> int:
     """Of each token in a step: vectors and outputs of layers, each with and without dropout and what it is; scores."""
     return 3 * (width + hidden * layers) + tags
 
 
-def check_fits(options, count, otherwise):
+def check_fits(options: Options, count: Callable[[Options], int], otherwise: str) -> None:
     """Raises OptionError if what `count` makes of the options doesn't fit; it names those that make it so large.
 
     They are those that are above their defaults and without which it would be much smaller; `otherwise` stands for them

@@ -3,11 +3,15 @@
 Everything is computed in logarithms, on many sequences at a time. Shapes: L length, B sequences of a batch, S states.
 """
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 from ms_crf.memory import check_memory
-from ms_crf.models.hmm.hmm_input import (
+from ms_crf.models.hmm.baum_welch import Fit, Tables, best_of, random_tables
+from ms_crf.models.hmm.recursions import SequenceBatch, batches, top
+from ms_crf.models.hmm.symbols import Words, count_words
+from ms_crf.models.hmm.validation import (
     check_arrays,
     check_count,
     check_number,
@@ -20,18 +24,8 @@ from ms_crf.models.hmm.hmm_input import (
     join_symbols,
     several,
 )
-from ms_crf.models.hmm.recursions import Batch, batches, top
-from ms_crf.models.hmm.symbols import count_words
 
 import numpy as np
-
-
-class Fit(NamedTuple):
-    """What `HMM.baum_welch` has done."""
-
-    history: list              # log likelihood of the observations before each step, and after the last
-    converged: bool            # whether it stopped by itself, not at the limit of steps
-    histories: list            # of all random starts
 
 
 class HMM:
@@ -64,60 +58,73 @@ class HMM:
         log: whether these are logarithms. Otherwise start and rows have to add up to 1.
     """
 
-    def __init__(self, start=None, transition=None, emission=None, end=None, log=False):
+    states: list | None                # names of the states, of a model that was learned from tags
+    words: Words | None                # what the columns of the emissions stand for there
+    log_start: Any                     # (S,), None as long as the model is empty
+    log_transition: np.ndarray         # (S, S)
+    log_emission: np.ndarray           # (S, V)
+    log_end: np.ndarray                # (S,)
+
+    def __init__(self, start: Any = None, transition: Any = None, emission: Any = None, end: Any = None,
+                 log: bool = False) -> None:
         self.states, self.words = None, None
         self.log_start = None
         if any(array is not None for array in (start, transition, emission, end)):
-            self._set(*check_arrays(start, transition, emission, end, log))
+            self.set_tables(Tables(*check_arrays(start, transition, emission, end, log)))
 
-    def _set(self, log_start, log_transition, log_emission, log_end):
-        self.log_start, self.log_transition = log_start, log_transition
-        self.log_emission, self.log_end = log_emission, log_end
+    def tables(self) -> Tables:
+        """Start, transition, emission and end in logarithms."""
+        return Tables(self.log_start, self.log_transition, self.log_emission, self.log_end)
+
+    def set_tables(self, tables: Tables) -> None:
+        """Gives the model other tables, in logarithms, which are not checked."""
+        self.log_start, self.log_transition, self.log_emission, self.log_end = tables
 
     # What a model says of sequences
 
-    def log_prob(self, states):
+    def log_prob(self, states: Any) -> Any:
         """Log probability of state sequences in the plain Markov chain: start and transitions alone."""
         self._check_learned()
         many, sequences = several(states, name='states')
-        chains = [self._indices(sequence, number) for number, sequence in enumerate(sequences)]
-        found = [self.log_start[chain[0]] + self.log_transition[chain[:-1], chain[1:]].sum() if len(chain) else 0.0
-                 for chain in chains]
-        return np.array(found) if many else float(found[0])
+        paths = [self._state_indices(sequence, index) for index, sequence in enumerate(sequences)]
+        scores = [self.log_start[path[0]] + self.log_transition[path[:-1], path[1:]].sum() if len(path) else 0.0
+                  for path in paths]
+        return np.array(scores) if many else float(scores[0])
 
-    def log_likelihood(self, observations, backward=False):
+    def log_likelihood(self, observations: Any, backward: bool = False) -> Any:
         """Log probability of observations, by the forward recursion or by the backward one, which agree."""
-        many, found = self._each(observations, lambda batch: batch.backward_likelihood() if backward
-                                 else batch.forward_likelihood(), 0.0)
-        return np.array(found) if many else float(found[0])
+        many, values = self._each(observations, lambda batch: batch.backward_likelihood() if backward
+                                  else batch.forward_likelihood(), 0.0)
+        return np.array(values) if many else float(values[0])
 
-    def forward(self, observations):
+    def forward(self, observations: Any) -> Any:
         """Log probability of the observations up to each position and the state there, (L, S)."""
-        many, found = self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
-        return found if many else found[0]
+        many, tables = self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
+        return tables if many else tables[0]
 
-    def backward(self, observations):
+    def backward(self, observations: Any) -> Any:
         """Log probability of the observations behind each position given the state there, (L, S)."""
-        many, found = self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
-        return found if many else found[0]
+        many, tables = self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
+        return tables if many else tables[0]
 
-    def posteriors(self, observations, pairs=True):
+    def posteriors(self, observations: Any, pairs: bool = True) -> Any:
         """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other.
 
         Args:
-            observations: as everywhere; one that is impossible in the model has no posteriors and raises ValueError.
+            observations: a sequence of symbols or tokens, or a list of them; one that is impossible in the model has
+                no posteriors and raises ValueError.
             pairs: False for those of states alone, which takes S times less memory.
         """
-        def work(batch):
-            _check_possible(batch)
+        def work(batch: SequenceBatch) -> Iterable:
+            batch.check_possible()
             singles = batch.split(batch.posteriors())
             return zip(singles, batch.split(batch.pairs(), 1)) if pairs else singles
 
-        many, found = self._each(observations, work, (self._nothing(1), self._nothing(2)) if pairs
-                                 else self._nothing(1), pairs)
-        return found if many else found[0]
+        many, posteriors = self._each(observations, work, (self._nothing(1), self._nothing(2)) if pairs
+                                      else self._nothing(1), pairs)
+        return posteriors if many else posteriors[0]
 
-    def viterbi(self, observations):
+    def viterbi(self, observations: Any) -> Any:
         """(best states, log probability of them and the observations); the lowest state of equals, from the end on.
 
         Where the probability is -inf, no states could have given the observations, and those that are named mean
@@ -125,7 +132,7 @@ class HMM:
         """
         names = None if self.states is None else np.fromiter(self.states, object, len(self.states))
 
-        def work(batch):
+        def work(batch: SequenceBatch) -> Iterable:
             states, scores = batch.viterbi()
             if names is None:
                 return zip(batch.split(states), scores.tolist())
@@ -134,10 +141,10 @@ class HMM:
             begins = ends - batch.lengths
             return zip([joined[begin:end] for begin, end in zip(begins.tolist(), ends.tolist())], scores.tolist())
 
-        many, found = self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
-        return found if many else found[0]
+        many, paths = self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
+        return paths if many else paths[0]
 
-    def sample(self, length, seed=0):
+    def sample(self, length: int, seed: Any = 0) -> tuple[np.ndarray, np.ndarray]:
         """(states, observations), both (length,), drawn from a model that was made from arrays."""
         self._check_learned()
         if self.words is not None:
@@ -149,20 +156,21 @@ class HMM:
             self.log_start, self.log_transition, self.log_emission))
         states, observations = np.zeros((2, length), np.int64)
         row = start
-        for place, (first, second) in enumerate(generator.random((length, 2))):
+        for position, (first, second) in enumerate(generator.random((length, 2))):
             if not row[-1] > 0:
                 raise ValueError('sample needs a model with a way on, got one that ends in a state without any')
-            states[place] = np.searchsorted(row, first * row[-1], 'right')
-            symbols = emission[states[place]]
+            states[position] = np.searchsorted(row, first * row[-1], 'right')
+            symbols = emission[states[position]]
             if not symbols[-1] > 0:
-                raise ValueError(f'sample needs a model with symbols in each state, got none in state {states[place]}')
-            observations[place] = np.searchsorted(symbols, second * symbols[-1], 'right')
-            row = transition[states[place]]
+                raise ValueError('sample needs a model with symbols in each state, got none in state '
+                                 f'{states[position]}')
+            observations[position] = np.searchsorted(symbols, second * symbols[-1], 'right')
+            row = transition[states[position]]
         return states, observations
 
     # Learning
 
-    def fit(self, sentences, tags, add=0.1, states=None):
+    def fit(self, sentences: Any, tags: Any, add: float = 0.1, states: Any = None) -> 'HMM':
         """Counts a model of words: transitions and words of each tag, with `add` added to every count.
 
         A word that was not seen is taken for its shape: endings, capitals, digits; how likely each shape is with
@@ -178,10 +186,9 @@ class HMM:
         if not value > 0:
             raise ValueError(f'add must be above 0, got {add}')
         sentences, tags = check_parallel(sentences, tags)
-        states, numbers = check_states(states, tags)
-        every = [np.array([numbers[tag] for tag in row], np.int64) for row in tags]
-        words = len(set(chain.from_iterable(sentences)))
-        check_tables(len(states), words, 'take fewer tags or words')
+        states, indices = check_states(states, tags)
+        every = [np.array([indices[tag] for tag in row], np.int64) for row in tags]
+        check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
         paths = [path for path in every if len(path)]
         size = len(states)
         start = np.bincount([path[0] for path in paths], minlength=size) + add
@@ -192,15 +199,16 @@ class HMM:
             # From each state the sentence ends or goes on.
             leaving = transition.sum(1) + end
             words, table = count_words(sentences, every, size, add)
-            tables = (np.log(start / start.sum()), np.log(transition / leaving[:, None]), table,
-                      np.log(end / leaving))
+            tables = Tables(np.log(start / start.sum()), np.log(transition / leaving[:, None]), table,
+                            np.log(end / leaving))
         if not all(np.isfinite(array).all() for array in tables):
             raise ValueError(f'add must leave every probability above 0, in 64 bits, got {add}')
         self.states, self.words = states, words
-        self._set(*tables)
+        self.set_tables(tables)
         return self
 
-    def baum_welch(self, observations, states=None, symbols=None, steps=100, tolerance=1e-4, starts=4, seed=0):
+    def baum_welch(self, observations: Any, states: int | None = None, symbols: int | None = None, steps: int = 100,
+                   tolerance: float = 1e-4, starts: int = 4, seed: Any = 0) -> Fit:
         """Finds a model by expectation maximisation: the likelihood never falls.
 
         A model that has arrays already goes on from these, otherwise the best of several random starts is kept.
@@ -230,135 +238,85 @@ class HMM:
                 if value not in (None, known):
                     raise ValueError(f'{name} must be {known} as in the arrays, or None, got {value}')
             symbols = self.log_emission.shape[1]
-        sequences = [check_symbols(sequence, number, symbols) for number, sequence in enumerate(sequences)]
+        sequences = [check_symbols(sequence, index, symbols) for index, sequence in enumerate(sequences)]
         if not sum(map(len, sequences)):
             raise ValueError('observations must hold a symbol, got none')
-        if self.log_start is not None:
-            models = [self]
-        else:
+        models: Iterable[HMM] = [self]
+        if self.log_start is None:
             if states is None:
                 raise ValueError('states must be a number from 1 where there are no arrays, got None')
             symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
             check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
-            models = (_random_model(generator, states, symbols) for _ in range(starts))
-        best, histories = None, []
-        for model in models:
-            history, converged = _climb(model, sequences, steps, tolerance)
-            histories.append(history)
-            if best is None or history[-1] > best[1][-1]:
-                best = model, history, converged
-        chosen = best[0]
-        self._set(chosen.log_start, chosen.log_transition, chosen.log_emission, chosen.log_end)
-        return Fit(*best[1:], histories)
+            models = (HMM._random(generator, states, symbols) for _ in range(starts))
+        tables, fit = best_of(models, sequences, steps, tolerance)
+        self.set_tables(tables)
+        return fit
 
-    # Batches
+    @classmethod
+    def _random(cls, generator: np.random.Generator, states: int, symbols: int) -> 'HMM':
+        model = cls()
+        model.set_tables(random_tables(generator, states, symbols))
+        return model
 
-    def _nothing(self, axes):
+    # Batches of sequences
+
+    def _nothing(self, axes: int) -> np.ndarray:
         """What an empty sequence has instead of (L, S) or (L - 1, S, S)."""
         self._check_learned()
         return np.zeros((0,) + (len(self.log_start),) * axes)
 
-    def _check_learned(self):
+    def _check_learned(self) -> None:
         if self.log_start is None:
             raise ValueError('the model is empty; give it arrays, or call fit or baum_welch first')
 
-    def _indices(self, states, number):
+    def _state_indices(self, states: Any, sequence: int) -> np.ndarray:
         if self.states is None:
-            return check_symbols(states, number, len(self.log_start), 'state')
-        numbers = {state: index for index, state in enumerate(self.states)}
-        for place, state in enumerate(states):
-            if getattr(state, '__hash__', None) is None or state not in numbers:
-                raise ValueError(f'sequence {number} must hold states of the model, got {state!r:.40} at position '
-                                 f'{place}')
-        return np.array([numbers[state] for state in states], np.int64)
+            return check_symbols(states, sequence, len(self.log_start), 'state')
+        indices = {state: index for index, state in enumerate(self.states)}
+        for position, state in enumerate(states):
+            if getattr(state, '__hash__', None) is None or state not in indices:
+                raise ValueError(f'sequence {sequence} must hold states of the model, got {state!r:.40} at position '
+                                 f'{position}')
+        return np.array([indices[state] for state in states], np.int64)
 
-    def columns_of(self, sequences):
+    def columns_of(self, sequences: list) -> np.ndarray:
         """The column of each observation in the table of emissions, of all sequences one after the other."""
         if self.words is not None:
             return self.words.columns(chain.from_iterable(sequences))
         return join_symbols(sequences, self.log_emission.shape[1])
 
-    def batches(self, sequences):
-        """Numbers of sequences of similar lengths and a `Batch` of them; empty sequences are in none."""
+    def batches(self, sequences: list) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
+        """Indices of sequences of similar lengths, a batch of them, and the columns of what is observed there.
+
+        Empty sequences are in no batch.
+        """
         table = np.ascontiguousarray(self.log_emission.T)
         columns, lengths = self.columns_of(sequences), np.array(list(map(len, sequences)), np.int64)
         begins = np.cumsum(lengths) - lengths
-        for numbers in batches(lengths):
-            count = lengths[numbers]
+        for indices in batches(lengths):
+            count = lengths[indices]
             # Where the positions of these sequences are among all.
-            places = np.arange(count.sum()) + np.repeat(begins[numbers] - (np.cumsum(count) - count), count)
-            chosen = columns[places]
-            yield numbers, Batch(self.log_start, self.log_transition, self.log_end, table[chosen], count,
-                                 numbers), chosen
+            offsets = np.arange(count.sum()) + np.repeat(begins[indices] - (np.cumsum(count) - count), count)
+            observed = columns[offsets]
+            yield indices, SequenceBatch(self.log_start, self.log_transition, self.log_end, table[observed], count,
+                                         indices), observed
 
-    def _each(self, observations, work, empty, pairs=False):
-        """Whether there are several sequences, and what `work` gives for a `Batch`, in their order."""
+    def _each(self, observations: Any, work: Callable[[SequenceBatch], Iterable], empty: Any,
+              pairs: bool = False) -> tuple[bool, list]:
+        """Whether there are several sequences, and what `work` gives for a batch of them, in their order."""
         self._check_learned()
         many, sequences = several(observations, self.words is not None)
         if pairs:
             check_pairs(sequences, len(self.log_start))
-        found = [empty] * len(sequences)
+        results = [empty] * len(sequences)
         with np.errstate(over='ignore'):         # a sum of logarithms below the least number is -inf
-            for numbers, batch, _ in self.batches(sequences):
-                for number, result in zip(numbers.tolist(), work(batch)):
-                    found[number] = result
-        return many, found
+            for indices, batch, _ in self.batches(sequences):
+                for index, result in zip(indices.tolist(), work(batch)):
+                    results[index] = result
+        return many, results
 
 
-def _check_possible(batch):
-    """Log likelihoods of the batch's sequences (B,); raises ValueError at one that the model can't give."""
-    found = batch.forward_likelihood()
-    if np.isneginf(found).any():
-        raise ValueError(f'sequence {batch.numbers[int(np.isneginf(found).argmax())]} is impossible in the model')
-    return found
-
-
-def _sums(logs):
+def _sums(logs: np.ndarray) -> np.ndarray:
     """Probabilities added up along the rows, from logarithms of any size."""
     largest = top(logs)
     return np.exp(np.where(np.abs(largest) > 600, logs - largest, logs)).cumsum(-1)
-
-
-# Expectation maximisation
-
-def _random_model(generator, states, symbols):
-    model = HMM()
-    start, *rows = (generator.dirichlet(np.ones(width), count)
-                    for width, count in ((states, 1), (states, states), (symbols, states)))
-    model._set(np.log(start[0]), np.log(rows[0]), np.log(rows[1]), np.zeros(states))
-    return model
-
-
-def _climb(model, sequences, steps, tolerance):
-    """Steps of expectation maximisation on a model, which changes: (history, whether it has converged)."""
-    history = []
-    for _ in range(steps):
-        value, counts = _expect(model, sequences)
-        history.append(value)
-        if len(history) > 1 and history[-1] - history[-2] < tolerance:
-            return history, True
-        start, transition, emission = counts
-        with np.errstate(divide='ignore', invalid='ignore'):
-            rows = [np.log(array / array.sum(-1, keepdims=True)) for array in (start, transition, emission)]
-        # A state that is never there, or never before another, keeps what it had.
-        old = model.log_start, model.log_transition, model.log_emission
-        rows = [np.where(np.isnan(new), before, new) for new, before in zip(rows, old)]
-        model._set(*rows, model.log_end)
-    history.append(_expect(model, sequences)[0])
-    return history, len(history) > 1 and history[-1] - history[-2] < tolerance
-
-
-@np.errstate(over='ignore')
-def _expect(model, sequences):
-    """Log likelihood of all sequences, and expected counts: of first states, of transitions, of symbols."""
-    states, symbols = model.log_emission.shape
-    value, start = 0.0, np.zeros(states)
-    transition, emission = np.zeros((states, states)), np.zeros((states, symbols))
-    for _, batch, seen in model.batches(sequences):
-        value += float(_check_possible(batch).sum())
-        weights = batch.posteriors()
-        start += weights[0].sum(0)
-        transition += batch.pair_counts()
-        flat = weights.swapaxes(0, 1)[batch.live.T]                                 # (positions, S)
-        emission += np.stack([np.bincount(seen, flat[:, state], symbols) for state in range(states)])
-    return value, (start, transition, emission)

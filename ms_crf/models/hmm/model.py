@@ -1,17 +1,20 @@
 """The hidden Markov model as a kind of model: counted from words and tags, saved as tables; without MindSpore."""
 
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.models.base import CONFIDENCES, PATHS, Kind, tags_of
+from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher, tags_of
 from ms_crf.models.hmm.hmm import HMM
-from ms_crf.models.hmm.recursions import top
+from ms_crf.models.hmm.recursions import SequenceBatch, top
 from ms_crf.models.hmm.symbols import Words
 from ms_crf.models.labels import Tags, check_strings, mostly_characters
+from ms_crf.options import Options
 from ms_crf.runs import checksums, records
 from ms_crf.runs.saving import saving
+from ms_crf.text.dataset import Corpora
 from ms_crf.text.readers import check_readable
 
 import numpy as np
@@ -26,11 +29,13 @@ class HMMTags(Tags):
         model: an `HMM` of words.
     """
 
-    def __init__(self, model):
+    def __init__(self, model: HMM) -> None:
+        assert model.states is not None and model.words is not None      # a model of words has both
         super().__init__(model.states, mostly_characters(model.words.words))
         self._words = model.words
 
-    def to_json(self):
+    def to_json(self) -> dict:
+        """Tags, known words and shapes of words: the rows and columns of the tables."""
         return {'tags': self.tags, **self._words.to_json()}
 
 
@@ -42,27 +47,30 @@ class HMMLearner:
         corpora: `Corpora`.
     """
 
-    def __init__(self, options, corpora):
-        sentences = {part: [sentence.tokens for sentence in found] for part, found in corpora.parts.items()}
+    def __init__(self, options: Options, corpora: Corpora) -> None:
+        tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
         tags = [sentence.tags for sentence in corpora.parts['train']]
-        self.model = HMM().fit(sentences['train'], tags, options.add, corpora.tags)
+        self.model = HMM().fit(tokens['train'], tags, options.add, corpora.tags)
         self.vocabulary, self._decoder = HMMTags(self.model), HMMDecoder(self.model)
-        self.encoded = {part: self._decoder.encode(found) for part, found in sentences.items()}
+        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in tokens.items()}
 
-    def record(self):
+    def record(self) -> dict:
         """Nothing of the model stands in config.json."""
         return {}
 
-    def fill(self, folder):
+    def fill(self, folder: Path) -> None:
         """Puts the tables into a new run directory."""
         with saving(folder) as new:
             new.arrays(records.TABLES, {name: getattr(self.model, f'log_{name}') for name in _TABLES})
 
-    def decoder(self, network, compiled):
+    def decoder(self, network: Any, compiled: Any) -> 'HMMDecoder':
+        """What tags with the model; it has no network, and nothing is compiled."""
         return self._decoder
 
 
 class _Encoded(NamedTuple):
+    """Sentences as the model reads them, which is as they are."""
+
     sentences: list
     lengths: np.ndarray
 
@@ -77,22 +85,35 @@ class HMMDecoder:
     tasks = frozenset((PATHS, CONFIDENCES))
     runs_graphs = False
 
-    def __init__(self, model):
+    vocabulary: Tags
+
+    def __init__(self, model: HMM) -> None:
         self.model, self.vocabulary = model, HMMTags(model)
 
-    def encode(self, sentences):
-        """As `Decoder.encode`."""
+    def encode(self, sentences: list) -> _Encoded:
+        """Lists of tokens, none of them empty, as `run` takes them."""
         return _Encoded(sentences, np.array(list(map(len, sentences))))
 
-    def run(self, encoded, task=PATHS, count=1):
-        """As `Decoder.run`, for 'paths' and 'confidences'."""
-        for numbers, batch, _ in self.model.batches(encoded.sentences):
-            states, scores = batch.viterbi()
-            paths = states.T
-            yield numbers, [paths, scores] if task == PATHS else [paths, scores, *self._path_posteriors(batch, paths)]
+    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
+        """Tags sentences, batch by batch.
 
-    def _path_posteriors(self, batch, paths):
-        """As `CRF.path_posteriors`."""
+        Args:
+            encoded: what `encode` gave.
+            task: 'paths' or 'confidences'.
+            count: of best paths, which is always 1.
+
+        Yields:
+            indices of the sentences of a batch, and arrays of these: the best paths (B, L) and their log
+            probabilities with the words (B,); of 'confidences' also the posterior of each tag of the paths (B, L),
+            and that of every tag given the path's tag before it (B, L, S).
+        """
+        for indices, batch, _ in self.model.batches(encoded.sentences):
+            states, scores = batch.viterbi()
+            arrays = [states.T, scores]
+            yield indices, arrays if task == PATHS else [*arrays, *self._path_posteriors(batch, states.T)]
+
+    def _path_posteriors(self, batch: SequenceBatch, paths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior of each tag of paths (B, L), and of every tag given the path's tag before it (B, L, S)."""
         before = self.model.log_transition[paths.T[:-1]]                            # (L - 1, B, S)
         first = np.broadcast_to(self.model.log_start, (1, *before.shape[1:]))
         onward = np.concatenate((first, before)) + batch.emissions + batch.backward()
@@ -101,12 +122,12 @@ class HMMDecoder:
         chosen = np.take_along_axis(batch.posteriors().swapaxes(0, 1), paths[:, :, None], 2)[:, :, 0]
         return chosen, given_before
 
-    def tags(self, encoded):
+    def tags(self, encoded: _Encoded) -> list:
         """Lists of tags for all sentences, in their order."""
         return tags_of(self, encoded)
 
 
-def read_hmm(folder):
+def read_hmm(folder: Any) -> HMM:
     """The `HMM` of a run; raises CorpusError if its files are damaged or don't fit."""
     path = Path(folder) / records.VOCABULARY
     record = records.read_json(path)
@@ -135,7 +156,7 @@ def read_hmm(folder):
     records.check_fit(path, tables, {'start': (tags,), 'transition': (tags, tags), 'emission': (tags, columns),
                                      'end': (tags,)})
     try:
-        model = HMM(*(tables[name] for name in _TABLES), log=True)
+        model = HMM(tables['start'], tables['transition'], tables['emission'], tables['end'], log=True)
     except (ValueError, TypeError) as error:
         raise CorpusError(path, None, str(error)) from None
     model.states, model.words = record['tags'], Words(record['words'], record['shapes'])
@@ -145,14 +166,16 @@ def read_hmm(folder):
 class HMMKind(Kind):
     """A hidden Markov model over words and the shapes of words."""
 
-    name = 'hmm'
+    name: ClassVar[str] = 'hmm'
     uses_mindspore = False
     in_steps = False
 
     @classmethod
-    def learner(cls, options, corpora, watcher, run=None):
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> HMMLearner:
+        """Counts the words and tags of corpora."""
         return HMMLearner(options, corpora)
 
     @classmethod
-    def load(cls, folder, config, compiled=None):
+    def load(cls, folder: Any, config: dict, compiled: Any = None) -> HMMDecoder:
+        """From a run directory; raises CorpusError if something of it is damaged."""
         return HMMDecoder(read_hmm(folder))

@@ -3,27 +3,29 @@
 Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large finite negatives.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 CELLS = 1 << 15            # sequences are worked on together up to so many positions, padding included
 LONG = 1024                # a sequence from this length on is a batch by itself, its pieces worked on together
 
 
-def top(values, axis=-1):
+def top(values: np.ndarray, axis: int = -1) -> np.ndarray:
     """The maximum over an axis, which stays as 1; 0 in place of -inf, so that it can be subtracted."""
     largest = values.max(axis, keepdims=True)
     return np.where(np.isneginf(largest), 0.0, largest)
 
 
-def log_sum(values, axis):
+def log_sum(values: np.ndarray, axis: int) -> np.ndarray:
     """Logarithm of the sum of exponentials over an axis."""
     largest = top(values, axis)
     with np.errstate(divide='ignore'):
         return (np.log(np.exp(values - largest).sum(axis, keepdims=True)) + largest).squeeze(axis)
 
 
-def batches(lengths):
-    """Numbers of sequences of similar lengths, those that are worked on together; empty ones are in none."""
+def batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Indices of sequences of similar lengths, those that are worked on together; empty ones are in none."""
     order = np.argsort(-lengths, kind='stable')
     order = order[lengths[order] > 0]
     while len(order):
@@ -33,7 +35,7 @@ def batches(lengths):
         order = order[count:]
 
 
-class Batch:
+class SequenceBatch:
     """Sequences that are worked on together, the longest first.
 
     Args:
@@ -41,75 +43,86 @@ class Batch:
         emissions: log probability of what was observed in each state, of all positions one after the other
             (positions, S).
         lengths: of the sequences, none 0, falling.
-        numbers: by which messages name the sequences.
+        indices: by which messages name the sequences.
     """
 
-    def __init__(self, log_start, log_transition, log_end, emissions, lengths, numbers):
+    def __init__(self, log_start: np.ndarray, log_transition: np.ndarray, log_end: np.ndarray, emissions: np.ndarray,
+                 lengths: np.ndarray, indices: np.ndarray) -> None:
         self.log_start, self.log_transition, self.log_end = log_start, log_transition, log_end
-        self.lengths, self.numbers = np.asarray(lengths), numbers
+        self.lengths, self.indices = np.asarray(lengths), indices
         self.length, self.size = int(self.lengths[0]), len(log_start)
         self.live = np.arange(self.length)[:, None] < self.lengths                  # (L, B)
         self.active = self.live.sum(1)                                              # sequences that are that long
-        self._observed, self._emissions = emissions, None
-        self._forward = self._backward = None
-        self._pieces = _Pieces(log_transition, self.emissions[:, 0]) if self.length >= LONG else None
+        self._observed = emissions
+        self._emissions: np.ndarray | None = None
+        self._forward: np.ndarray | None = None
+        self._backward: np.ndarray | None = None
+        self._segments = _Segments(log_transition, self.emissions[:, 0]) if self.length >= LONG else None
 
     @property
-    def emissions(self):
+    def emissions(self) -> np.ndarray:
         """(L, B, S), 0 on padding."""
         if self._emissions is None:
             self._emissions = np.zeros((self.length, len(self.lengths), self.size))
             self._emissions.swapaxes(0, 1)[self.live.T] = self._observed
         return self._emissions
 
-    def split(self, values, fewer=0):
+    def split(self, values: np.ndarray, fewer: int = 0) -> list[np.ndarray]:
         """Values (L, B, ...) as one array for each sequence, `fewer` positions shorter."""
         return [values[:length - fewer, row] for row, length in enumerate(self.lengths)]
 
-    def forward(self):
+    def forward(self) -> np.ndarray:
         """(L, B, S): log probability of what was observed up to here, and of the state here."""
         if self._forward is None:
-            self._forward = found = np.empty_like(self.emissions)
-            found[0] = self.log_start + self.emissions[0]
+            self._forward = forward = np.empty_like(self.emissions)
+            forward[0] = self.log_start + self.emissions[0]
             begin = 1
-            if self._pieces is not None:
-                begin = self._pieces.forward(found[:, 0])
+            if self._segments is not None:
+                begin = self._segments.forward(forward[:, 0])
             step = _Step(self.log_transition)
             for t in range(begin, self.length):
-                found[t] = step(found[t - 1]) + self.emissions[t]
+                forward[t] = step(forward[t - 1]) + self.emissions[t]
         return self._forward
 
-    def backward(self):
+    def backward(self) -> np.ndarray:
         """(L, B, S): log probability of what is observed behind here given the state here; on padding the end's."""
         if self._backward is None:
-            self._backward = found = np.empty_like(self.emissions)
-            found[-1] = self.log_end
-            last = 0 if self._pieces is None else self._pieces.covered
+            self._backward = backward = np.empty_like(self.emissions)
+            backward[-1] = self.log_end
+            last = 0 if self._segments is None else self._segments.covered
             step = _Step(self.log_transition.T)
             for t in range(self.length - 2, last - 1, -1):
-                arrived = step(found[t + 1] + self.emissions[t + 1])
-                found[t] = np.where(self.live[t + 1][:, None], arrived, self.log_end)
-            if self._pieces is not None:
-                self._pieces.backward(found[:, 0])
+                arrived = step(backward[t + 1] + self.emissions[t + 1])
+                backward[t] = np.where(self.live[t + 1][:, None], arrived, self.log_end)
+            if self._segments is not None:
+                self._segments.backward(backward[:, 0])
         return self._backward
 
-    def forward_likelihood(self):
-        """(B,)."""
+    def forward_likelihood(self) -> np.ndarray:
+        """Log probability of what is observed in each sequence (B,), by the forward recursion."""
         return log_sum(self.forward()[self.lengths - 1, np.arange(len(self.lengths))] + self.log_end, 1)
 
-    def backward_likelihood(self):
-        """(B,)."""
+    def backward_likelihood(self) -> np.ndarray:
+        """Log probability of what is observed in each sequence (B,), by the backward recursion."""
         return log_sum(self.log_start + self.emissions[0] + self.backward()[0], 1)
 
-    def posteriors(self):
-        """(L, B, S); on padding without meaning."""
+    def check_possible(self) -> np.ndarray:
+        """Log likelihoods of the sequences (B,); raises ValueError at one that the model can't give."""
+        likelihoods = self.forward_likelihood()
+        if np.isneginf(likelihoods).any():
+            index = self.indices[int(np.isneginf(likelihoods).argmax())]
+            raise ValueError(f'sequence {index} is impossible in the model')
+        return likelihoods
+
+    def posteriors(self) -> np.ndarray:
+        """Probability of each state at each position given all that is observed (L, B, S); on padding no meaning."""
         joint = self.forward() + self.backward()
         weights = np.exp(joint - top(joint))
         with np.errstate(invalid='ignore'):      # a sequence that can't be has no posterior: nan
             return weights / weights.sum(-1, keepdims=True)
 
-    def pairs(self):
-        """(L - 1, B, S, S); on padding without meaning."""
+    def pairs(self) -> np.ndarray:
+        """Probability of each two states at neighbouring positions (L - 1, B, S, S); on padding without meaning."""
         onward = self.emissions[1:] + self.backward()[1:]
         joint = self.forward()[:-1, :, :, None] + self.log_transition + onward[:, :, None, :]
         weights = joint.reshape(*joint.shape[:2], self.size ** 2)
@@ -120,7 +133,7 @@ class Batch:
             weights /= weights.sum(-1, keepdims=True)
         return joint
 
-    def pair_counts(self):
+    def pair_counts(self) -> np.ndarray:
         """(S, S): how often each state follows each, expected, in all sequences together."""
         onward = self.emissions[1:] + self.backward()[1:]
         before = self.forward()[:-1]
@@ -142,7 +155,7 @@ class Batch:
             counts += (weights / weights.sum(1, keepdims=True)).sum(0).reshape(counts.shape)
         return counts
 
-    def viterbi(self):
+    def viterbi(self) -> tuple[np.ndarray, np.ndarray]:
         """Best states (L, B), without meaning on padding, and their scores (B,); the lowest state of equals, from
         the end on.
         """
@@ -166,7 +179,7 @@ class Batch:
         states[0] = state
         return states, values
 
-    def _choose(self, scores, emissions, chosen):
+    def _choose(self, scores: np.ndarray, emissions: np.ndarray, chosen: np.ndarray) -> np.ndarray:
         """Of each state the best way to it, (S, B); the state that it comes from goes into `chosen`, zeros (S, B).
 
         The observation is added before the choice: where it is as good as impossible, all ways are equal.
@@ -180,78 +193,81 @@ class Batch:
         return best
 
 
-class _Pieces:
-    """A long sequence in about as many pieces as each is long: all pieces go forward by a step at a time.
+class _Segments:
+    """A long sequence in about as many segments as each is long: all segments go forward by a step at a time.
 
     Args:
         log_transition: (S, S).
         emissions: (L, S).
     """
 
-    def __init__(self, log_transition, emissions):
+    def __init__(self, log_transition: np.ndarray, emissions: np.ndarray) -> None:
         self.log_transition = log_transition
         self.size = int(len(emissions) ** 0.5)
         self.count = (len(emissions) - 1) // self.size
         self.covered = self.count * self.size                                       # steps; what is left goes singly
         self.emissions = emissions[1:1 + self.covered].reshape(self.count, self.size, -1)
-        self.across = self._fast()                                                  # (pieces, S, S)
-        if self.across is None:
-            self.across = self._exact()
+        across = self._fast()
+        self.across = self._exact() if across is None else across                   # (segments, S, S)
 
-    def _fast(self):
-        """Log probability to get from each state before a piece to each at its end; None where products don't hold."""
+    def _fast(self) -> np.ndarray | None:
+        """Log probability to get from each state before a segment to each at its end, by products.
+
+        None where numbers of 64 bits don't hold the products.
+        """
         factors = np.exp(self.log_transition)
-        peaks = top(self.emissions)                                                 # (pieces, C, 1)
+        peaks = top(self.emissions)                                                 # (segments, C, 1)
         potentials = np.exp(self.emissions - peaks)
         smallest = [array[array > 0].min(initial=1.0) for array in (factors, potentials)]
         if smallest[0] * smallest[1] < 1e-50:
             return None
-        found = factors * potentials[:, 0, None]
+        products = factors * potentials[:, 0, None]
         scales = np.zeros((self.count, len(factors), 1))
-        for place in range(1, self.size):
-            found = found @ factors * potentials[:, place, None]
-            if place % 2 == 0 or place == self.size - 1:
-                scale = found.max(2, keepdims=True)
+        for position in range(1, self.size):
+            products = products @ factors * potentials[:, position, None]
+            if position % 2 == 0 or position == self.size - 1:
+                scale = products.max(2, keepdims=True)
                 scale[scale == 0] = 1.0
-                found /= scale
+                products /= scale
                 scales += np.log(scale)
-                if ((found > 0) & (found < 1e-150)).any():
+                if ((products > 0) & (products < 1e-150)).any():
                     return None
         with np.errstate(divide='ignore'):
-            return np.log(found) + scales + peaks.sum(1)[:, None]
+            return np.log(products) + scales + peaks.sum(1)[:, None]
 
-    def _exact(self):
+    def _exact(self) -> np.ndarray:
+        """The same in logarithms."""
         size = len(self.log_transition)
         step = _Step(self.log_transition)
-        found = self.log_transition + self.emissions[:, 0, None]
-        for place in range(1, self.size):
-            found = step(found.reshape(-1, size)).reshape(found.shape) + self.emissions[:, place, None]
-        return found
+        across = self.log_transition + self.emissions[:, 0, None]
+        for position in range(1, self.size):
+            across = step(across.reshape(-1, size)).reshape(across.shape) + self.emissions[:, position, None]
+        return across
 
-    def forward(self, found):
+    def forward(self, values: np.ndarray) -> int:
         """Fills in what follows the first of (L, S); returns the first position that it leaves."""
-        entries = np.empty((self.count, found.shape[1]))
-        state = found[0]
-        for piece, across in enumerate(self.across):
-            entries[piece] = state
+        entries = np.empty((self.count, values.shape[1]))
+        state = values[0]
+        for segment, across in enumerate(self.across):
+            entries[segment] = state
             state = log_sum(state[:, None] + across, 0)
         step = _Step(self.log_transition)
-        inside = found[1:1 + self.covered].reshape(self.emissions.shape)
-        for place in range(self.size):
-            entries = inside[:, place] = step(entries) + self.emissions[:, place]
+        inside = values[1:1 + self.covered].reshape(self.emissions.shape)
+        for position in range(self.size):
+            entries = inside[:, position] = step(entries) + self.emissions[:, position]
         return 1 + self.covered
 
-    def backward(self, found):
+    def backward(self, values: np.ndarray) -> None:
         """Fills in what comes before the last position that is covered."""
-        state = found[self.covered]
-        exits = np.empty((self.count, found.shape[1]))
-        inside = found[:self.covered].reshape(self.emissions.shape)
-        for piece in range(self.count - 1, -1, -1):
-            exits[piece] = state
-            state = inside[piece, 0] = log_sum(self.across[piece] + state, 1)
+        state = values[self.covered]
+        exits = np.empty((self.count, values.shape[1]))
+        inside = values[:self.covered].reshape(self.emissions.shape)
+        for segment in range(self.count - 1, -1, -1):
+            exits[segment] = state
+            state = inside[segment, 0] = log_sum(self.across[segment] + state, 1)
         step = _Step(self.log_transition.T)
-        for place in range(self.size - 1, 0, -1):
-            exits = inside[:, place] = step(exits + self.emissions[:, place])
+        for position in range(self.size - 1, 0, -1):
+            exits = inside[:, position] = step(exits + self.emissions[:, position])
 
 
 class _Step:
@@ -260,16 +276,16 @@ class _Step:
     By a matrix product; what it loses, because it is 700 nats below the best, is computed anew in logarithms.
     """
 
-    def __init__(self, log_transition):
+    def __init__(self, log_transition: np.ndarray) -> None:
         self.log_transition, self.factors = log_transition, np.exp(log_transition)
 
-    def __call__(self, values):
+    def __call__(self, values: np.ndarray) -> np.ndarray:
         largest = top(values)
         sums = np.exp(values - largest) @ self.factors
         lost = sums < 1e-290
         with np.errstate(divide='ignore'):
-            found = np.log(sums) + largest
+            logs = np.log(sums) + largest
         if lost.any():
             rows, states = np.nonzero(lost)
-            found[rows, states] = log_sum(values[rows] + self.log_transition[:, states].T, 1)
-        return found
+            logs[rows, states] = log_sum(values[rows] + self.log_transition[:, states].T, 1)
+        return logs

@@ -1,12 +1,13 @@
 """Words as the symbols of a hidden Markov model; a word that was not seen is taken for its shape."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
 import numpy as np
 
 
-def shape_of(word):
+def shape_of(word: str) -> str:
     """The class of a word: what kind of characters it has, and the end of a longer one."""
     if any(character.isdigit() for character in word):
         kind = 'digits' if all(not character.isalpha() for character in word) else 'letters and digits'
@@ -31,24 +32,34 @@ class Words:
         words, shapes: strings.
     """
 
-    def __init__(self, words, shapes):
+    def __init__(self, words: Iterable[str], shapes: Iterable[str]) -> None:
         self.words, self.shapes = list(words), list(shapes)
-        self._columns = {word: number for number, word in enumerate(self.words)}
-        self._shapes = {shape: number for number, shape in enumerate(self.shapes, len(self.words))}
+        self._columns = {word: column for column, word in enumerate(self.words)}
+        self._shapes = {shape: column for column, shape in enumerate(self.shapes, len(self.words))}
 
-    def columns(self, tokens):
+    def columns(self, tokens: Iterable[str]) -> np.ndarray:
         """The column of each token."""
         tokens, nothing = list(tokens), len(self.words) + len(self.shapes)
-        found = np.fromiter(map(self._columns.get, tokens, repeat(-1)), np.int64, len(tokens))
-        for place in np.flatnonzero(found < 0).tolist():
-            found[place] = self._shapes.get(shape_of(tokens[place]), nothing)
-        return found
+        columns = np.fromiter(map(self._columns.get, tokens, repeat(-1)), np.int64, len(tokens))
+        for position in np.flatnonzero(columns < 0).tolist():
+            columns[position] = self._shapes.get(shape_of(tokens[position]), nothing)
+        return columns
 
-    def to_json(self):
+    def known_columns(self, tokens: Iterable[str]) -> np.ndarray:
+        """The column of each token, all of which are known words."""
+        return np.array([self._columns[token] for token in tokens])
+
+    def shape_indices(self, words: Iterable[str]) -> np.ndarray:
+        """Which of `shapes` each word has, all of which are known."""
+        return np.array([self._shapes[shape_of(word)] - len(self.words) for word in words], np.int64)
+
+    def to_json(self) -> dict:
+        """What vocab.json holds beside the tags."""
         return {'words': self.words, 'shapes': self.shapes}
 
 
-def count_words(sentences, paths, states, add):
+def count_words(sentences: Sequence[list], paths: Sequence[np.ndarray], states: int,
+                add: float) -> tuple[Words, np.ndarray]:
     """`Words` and the table of emissions (states, columns), in logarithms.
 
     A state gives to words that it has not met as much as it gave to words that were met once in all.
@@ -64,12 +75,11 @@ def count_words(sentences, paths, states, add):
     words = Words(counts, sorted({shape_of(word) for word in once}))
     path = np.concatenate(paths)
     known = np.zeros((states, len(counts)))
-    columns = np.array([words._columns[token] for tokens in sentences for token in tokens])
+    columns = words.known_columns(token for tokens in sentences for token in tokens)
     np.add.at(known, (path, columns), 1)
     rare = np.flatnonzero(np.array(list(counts.values())) == 1)
     shapes = np.zeros((states, len(words.shapes) + 1))
-    place = np.array([words._shapes[shape_of(word)] - len(counts) for word in once], np.int64)
-    np.add.at(shapes.T, place, known[:, rare].T)
+    np.add.at(shapes.T, words.shape_indices(once), known[:, rare].T)
     total = known.sum(1, keepdims=True)
     unseen = (known[:, rare].sum(1, keepdims=True) + add) / (total + 2 * add)
     shapes = (shapes + add) / (shapes.sum(1, keepdims=True) + add * shapes.shape[1])

@@ -1,36 +1,39 @@
-"""What a hidden Markov model is given, brought into arrays; and one line about what can't be."""
+"""Arguments of a hidden Markov model, brought into arrays; one line about what can't be."""
 
 import math
+from collections.abc import Sequence
 from itertools import chain
 from numbers import Integral, Number, Real
+from typing import Any
 
 from ms_crf.memory import check_memory
 
 import numpy as np
 
 
-def several(sequences, of_words=False, name='observations'):
+def several(sequences: Any, of_words: bool = False, name: str = 'observations') -> tuple[bool, list]:
     """Whether these are several sequences, and a list of them; each is an array or a list."""
+    separate: list[Any]
     if isinstance(sequences, np.ndarray) and sequences.ndim == 1 and sequences.dtype != object:
-        found = False, [sequences]
+        many, separate = False, [sequences]
     else:
         items = as_list(sequences, name, 'a sequence or a list of them')
         many = not _is_item(items[0]) if items else of_words
-        found = many, [item if isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim)
-                       else as_list(item, f'sequence {number}', 'a list')
-                       for number, item in enumerate(items)] if many else [items]
+        separate = [item if isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim)
+                    else as_list(item, f'sequence {index}', 'a list')
+                    for index, item in enumerate(items)] if many else [items]
     if of_words:
-        for number, sequence in enumerate(found[1]):
-            check_tokens(sequence, f'sequence {number}')
-    return found
+        for index, sequence in enumerate(separate):
+            check_tokens(sequence, f'sequence {index}')
+    return many, separate
 
 
-def _is_item(value):
+def _is_item(value: Any) -> bool:
     """Whether this stands in a sequence and is none itself."""
     return value is None or isinstance(value, (str, bytes, Number, np.generic)) or getattr(value, 'shape', None) == ()
 
 
-def as_list(values, name, expected):
+def as_list(values: Any, name: str, expected: str) -> list:
     """A list of what an iterable gives; raises TypeError for what is none, and for sets, dicts and strings."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f'{name} must be {expected}, got a string; split it')
@@ -42,25 +45,27 @@ def as_list(values, name, expected):
     return list(values)
 
 
-def check_tokens(tokens, name):
+def check_tokens(tokens: Any, name: str) -> None:
+    """Raises TypeError at the first token that is no string."""
     if not set(map(type, tokens)) <= {str}:      # one pass in C for what is right
-        place = next((place for place, token in enumerate(tokens) if not isinstance(token, str)), None)
-        if place is not None:
-            raise TypeError(f'{name} must hold tokens, which are strings, got {type(tokens[place]).__name__} at '
-                            f'position {place}')
+        position = next((position for position, token in enumerate(tokens) if not isinstance(token, str)), None)
+        if position is not None:
+            raise TypeError(f'{name} must hold tokens, which are strings, got {type(tokens[position]).__name__} at '
+                            f'position {position}')
 
 
-def check_count(value, name, least, most=None):
+def check_count(value: Any, name: str, least: int, most: int | None = None) -> int:
     """A whole number as int; raises TypeError or ValueError with the name of the argument."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral):
         raise TypeError(f'{name} must be a whole number, got {type(value).__name__}')
+    value = int(value)
     if value < least or (most is not None and value > most):
         raise ValueError(f'{name} must be {least:,} to {most:,}, got {value:,}' if most is not None
                          else f'{name} must be at least {least}, got {value}')
-    return int(value)
+    return value
 
 
-def check_number(value, name):
+def check_number(value: Any, name: str) -> float:
     """A number as float that is not nan; raises TypeError or ValueError."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(f'{name} must be a number, got {type(value).__name__}')
@@ -73,7 +78,7 @@ def check_number(value, name):
     return value
 
 
-def generator_of(seed):
+def generator_of(seed: Any) -> np.random.Generator:
     """What numpy.random.default_rng makes of a seed; raises ValueError in words of ours."""
     try:
         return np.random.default_rng(seed)
@@ -82,7 +87,7 @@ def generator_of(seed):
                          f'got {seed!r:.40}') from None
 
 
-def check_tables(states, symbols, advice):
+def check_tables(states: int, symbols: int, advice: str) -> None:
     """Raises ValueError where tables of so many states and symbols, and what is made on the way, have no place."""
     try:
         # A table, its counts, what they become, and the table turned: 8 bytes a number.
@@ -91,7 +96,7 @@ def check_tables(states, symbols, advice):
         raise ValueError(f'{error}; {advice}') from None
 
 
-def check_pairs(sequences, states):
+def check_pairs(sequences: list, states: int) -> None:
     """Raises ValueError where posteriors of pairs have no place."""
     count = sum(max(len(sequence) - 1, 0) for sequence in sequences)
     try:
@@ -100,7 +105,7 @@ def check_pairs(sequences, states):
         raise ValueError(f'{error}; ask with pairs=False, or for fewer sequences at a time') from None
 
 
-def join_symbols(sequences, count):
+def join_symbols(sequences: list, count: int) -> np.ndarray:
     """Symbols of all sequences one after the other; raises ValueError at what is no number below `count`."""
     if all(isinstance(sequence, list) for sequence in sequences):
         joined = list(chain.from_iterable(sequences))
@@ -108,28 +113,29 @@ def join_symbols(sequences, count):
             array = np.array(joined)
             if array.dtype == np.int64 and array.min() >= 0 and array.max() < count:
                 return array
-    checked = [check_symbols(sequence, number, count) for number, sequence in enumerate(sequences)]
+    checked = [check_symbols(sequence, index, count) for index, sequence in enumerate(sequences)]
     return np.concatenate(checked) if checked else np.zeros(0, np.int64)
 
 
-def check_symbols(sequence, number, count, name='symbol'):
-    """A sequence as an array of int64; raises ValueError at what is no number below `count`."""
+def check_symbols(sequence: Any, index: int, count: int | None, name: str = 'symbol') -> np.ndarray:
+    """A sequence as an array of int64; raises ValueError at what is no number below `count`, if there is one."""
     try:
         array = np.asarray(sequence)
     except (ValueError, TypeError, RuntimeError):                # lists of different lengths in it
-        raise ValueError(f'sequence {number} must be {name}s, whole numbers in one row, got nested ones') from None
+        raise ValueError(f'sequence {index} must be {name}s, whole numbers in one row, got nested ones') from None
     if array.ndim != 1 or (array.size and array.dtype.kind not in 'iu'):
-        raise ValueError(f'sequence {number} must be {name}s, whole numbers in one row, got '
+        raise ValueError(f'sequence {index} must be {name}s, whole numbers in one row, got '
                          f'{array.dtype} of shape {array.shape}')
     wrong = (array < 0) | (array >= (1 << 62 if count is None else count)) if array.size else np.zeros(0, bool)
     if wrong.any():
-        place = int(wrong.argmax())
+        position = int(wrong.argmax())
         most = '' if count is None else f' to {count - 1}'
-        raise ValueError(f'sequence {number} must hold {name}s from 0{most}, got {array[place]} at position {place}')
+        raise ValueError(f'sequence {index} must hold {name}s from 0{most}, got {array[position]} at position '
+                         f'{position}')
     return array.astype(np.int64)
 
 
-def _floats(values, name):
+def _floats(values: Any, name: str) -> np.ndarray:
     """An array of float64; raises TypeError or ValueError where there are others."""
     if values is None:
         raise ValueError(f'{name} must be an array, got None; start, transition and emission belong together')
@@ -142,7 +148,7 @@ def _floats(values, name):
     return array.astype(np.float64)
 
 
-def check_arrays(start, transition, emission, end, log):
+def check_arrays(start: Any, transition: Any, emission: Any, end: Any, log: Any) -> tuple[np.ndarray, ...]:
     """The four arrays in logarithms; raises ValueError where they don't fit or are no probabilities."""
     if not isinstance(log, (bool, np.bool_)):
         raise TypeError(f'log must be True or False, got {type(log).__name__}')
@@ -152,8 +158,9 @@ def check_arrays(start, transition, emission, end, log):
     end = _floats(end, 'end') if end is not None else np.full(states, 0.0 if log else 1.0)
     if not states:
         raise ValueError(f'start must be (states,), got shape {start.shape}')
-    expected = {'transition': (transition, (states, states)), 'end': (end, (states,)),
-                'emission': (emission, (states, emission.shape[-1] if emission.ndim == 2 else 'symbols'))}
+    expected: dict[str, tuple[np.ndarray, tuple]] = {
+        'transition': (transition, (states, states)), 'end': (end, (states,)),
+        'emission': (emission, (states, emission.shape[-1] if emission.ndim == 2 else 'symbols'))}
     for name, (array, shape) in expected.items():
         if array.shape != shape or not array.size:
             raise ValueError(f'{name} must be {shape} beside start of {states} states, got shape {array.shape}')
@@ -170,31 +177,31 @@ def check_arrays(start, transition, emission, end, log):
         return np.log(start), np.log(transition), np.log(emission), np.log(end)
 
 
-def check_parallel(sentences, tags):
+def check_parallel(sentences: Any, tags: Any) -> tuple[list, list]:
     """Both as lists of lists; raises TypeError or ValueError where they are none or don't belong together."""
-    sentences = [as_list(tokens, f'sentence {number}', 'a list of tokens')
-                 for number, tokens in enumerate(as_list(sentences, 'sentences', 'a list of lists of tokens'))]
-    tags = [as_list(row, f'tags of sentence {number}', 'a list of tags')
-            for number, row in enumerate(as_list(tags, 'tags', 'a list of lists of tags'))]
+    sentences = [as_list(tokens, f'sentence {index}', 'a list of tokens')
+                 for index, tokens in enumerate(as_list(sentences, 'sentences', 'a list of lists of tokens'))]
+    tags = [as_list(row, f'tags of sentence {index}', 'a list of tags')
+            for index, row in enumerate(as_list(tags, 'tags', 'a list of lists of tags'))]
     if len(sentences) != len(tags):
         raise ValueError(f'tags must hold a list for each sentence ({len(sentences)}), got {len(tags)}')
-    for number, (tokens, row) in enumerate(zip(sentences, tags)):
+    for index, (tokens, row) in enumerate(zip(sentences, tags)):
         if len(tokens) != len(row):
-            raise ValueError(f'sentence {number} must have a tag for each token ({len(tokens)}), got {len(row)}')
-        check_tokens(tokens, f'sentence {number}')
+            raise ValueError(f'sentence {index} must have a tag for each token ({len(tokens)}), got {len(row)}')
+        check_tokens(tokens, f'sentence {index}')
     if not any(map(len, tags)):
         raise ValueError('sentences must hold a token, got none')
     return sentences, tags
 
 
-def check_states(states, tags):
-    """The states of a model in their order, and the number of each; those of the tags, sorted, if `states` is None."""
+def check_states(states: Any, tags: Sequence[list]) -> tuple[list, dict]:
+    """The states of a model in their order, and the index of each; those of the tags, sorted, if `states` is None."""
     try:
         present = {tag for row in tags for tag in row}
-        found = sorted(present) if states is None else as_list(states, 'states', 'a list of tags')
-        numbers = {tag: number for number, tag in enumerate(found)}
+        ordered = sorted(present) if states is None else as_list(states, 'states', 'a list of tags')
+        indices = {tag: index for index, tag in enumerate(ordered)}
         # nan is no key to be found again
-        missing = next((tag for row in tags for tag in row if tag not in numbers or tag != tag), None)
+        missing = next((tag for row in tags for tag in row if tag not in indices or tag != tag), None)
     except TypeError as error:
         if 'states must' in str(error):
             raise
@@ -202,6 +209,6 @@ def check_states(states, tags):
         raise TypeError(f'tags must be strings, or others of one kind that have an order, got {kinds}') from None
     if missing is not None:
         raise ValueError(f'states must hold all tags, got none for {missing!r}')
-    if len(numbers) != len(found):
-        raise ValueError(f'states must be distinct, got {len(found)} of which {len(numbers)} are')
-    return found, numbers
+    if len(indices) != len(ordered):
+        raise ValueError(f'states must be distinct, got {len(ordered)} of which {len(indices)} are')
+    return ordered, indices
