@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ms_crf.models.encoder.pretrained import EncoderFiles  # noqa: E402
-from ms_crf.models.encoder.windows import Pieces  # noqa: E402
+from ms_crf.models.encoder.windows import Subwords  # noqa: E402
 from ms_crf.text.readers import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -64,7 +64,7 @@ def serve(name, arguments):
     """Reads 'check FILE' and 'time' lines, answers with a number each."""
     files = EncoderFiles(arguments.encoder)
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
-    encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     read = CONTESTANTS[name](files, encoded)
     for line in sys.stdin:
         order, *words = line.split()

@@ -5,12 +5,12 @@ import random
 from pathlib import Path
 from types import SimpleNamespace
 
-from ms_crf.models.encoder.graph import PieceGraphInput
+from ms_crf.models.encoder.graph import SubwordGraphInput
 from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
-from ms_crf.models.encoder.network import PieceTagger, pool_words
+from ms_crf.models.encoder.network import SubwordTagger, pool_words
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.vectors import Reader
-from ms_crf.models.encoder.windows import Pieces, pack, piece_batch, window_arrays, window_ranges, windows_at_most
+from ms_crf.models.encoder.windows import Subwords, pack, subword_batch, window_arrays, window_ranges, windows_at_most
 from ms_crf.models.labels import Tags
 from ms_crf.nn.transformer import exact_gelu, fast_gelu, gelu_tanh
 from ms_crf.text.readers import read_corpus
@@ -46,7 +46,7 @@ def check_beside_peer(path, sentences, modes, tolerance=2e-5):
     """All vectors of all sentences, which have to fit into one window each."""
     files = EncoderFiles(path)
     encoder = build_encoder(files.sizes, files.weights())
-    encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     assert (np.diff(encoded.windows_of) == 1).all()
     expected = peer_of(path)(sentences)
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
@@ -66,7 +66,7 @@ def test_minilm_is_that_of_transformers(minilm):
     long = [token for sentence in sentences for token in sentence]
     files = EncoderFiles(minilm)
     for room in (510, 300):
-        counts = np.bincount(Pieces([long], files.tokenizer, 10 ** 6).words)
+        counts = np.bincount(Subwords([long], files.tokenizer, 10 ** 6).words)
         sentences[room % 7] = long[:int(np.searchsorted(np.cumsum(counts), room, 'right'))]
     sentences[0] = ['word'] * 510
     encoded = check_beside_peer(minilm, sentences, ('graph', 'pynative'))
@@ -127,7 +127,7 @@ def test_berts_of_other_forms_are_those_of_transformers(tmp_path, options, prefi
                                 path / 'model.safetensors')
     (path / 'tokenizer_config.json').unlink()                    # capitals in the list tell as much
     files = EncoderFiles(path)
-    encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
     encoder = build_encoder(files.sizes, files.weights())
     reader = Reader(encoder)
@@ -202,7 +202,7 @@ def test_pooling_is_the_mean_of_each_words_pieces(compiled):
 
 
 def test_without_layers_scores_are_those_of_the_mean(compiled):
-    tagger = PieceTagger(3, 4, num_layers=0)
+    tagger = SubwordTagger(3, 4, num_layers=0)
     vectors = np.random.default_rng(0).normal(size=(4, 2, 3))
     words, counts = np.array([[0, 0, 2, 3], [0, 1, 1, 1]]).T, np.array([[2, 0, 1], [1, 3, 0]]).T
 
@@ -261,7 +261,7 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
     path = make_folder(tmp_path / 'bert')
     files = EncoderFiles(path)
     sentences = [['to', 'in'], words_of(LETTERS, 12), ['of', '\u200d', 'at']]
-    encoded = Pieces(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     first, count = encoded.firsts[1], encoded.counts[1]
     assert count > 3 * encoded.room and encoded.counts.tolist()[::2] == [2, 2]
     encoder = build_encoder(files.sizes, files.weights())
@@ -276,11 +276,11 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
         close(found[first + supplied:first + to], hidden[supplied - begin:to - begin])
     # The same by way of the arrays that a graph takes which has the encoder in it.
     numbers = np.array([2, 0, 1])
-    batch = piece_batch(encoded, (int(count), 4), numbers)
+    batch = subword_batch(encoded, (int(count), 4), numbers)
     windows = 4 * windows_at_most(int(count), encoded.room)
     ids, lengths, places = window_arrays(encoded, batch, numbers, windows, files.sizes.longest)
     hidden = encoder(int_tensor(ids), int_tensor(lengths)).asnumpy().reshape(-1, 12)
-    close((hidden[places] * (batch.pieces >= 0)[:, :, None]), batch.vectors(found))
+    close((hidden[places] * (batch.subwords >= 0)[:, :, None]), batch.vectors(found))
     assert batch.counts[:3, 0].tolist() == [1, 0, 1] and batch.lengths.tolist() == [3, 2, 12, 0]
 
 
@@ -301,7 +301,7 @@ def test_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
         def __getattr__(self, name):
             return getattr(files.tokenizer, name)
 
-    given = PieceGraphInput(Tags(['O'], False), Watched(), 20)
+    given = SubwordGraphInput(Tags(['O'], False), Watched(), 20)
     decoder = EncoderDecoder(None, given.vocabulary, None, SimpleNamespace(tokenizer=Watched(), sizes=files.sizes))
     for encode in (given.encode, decoder.encode):
         for _ in range(3):

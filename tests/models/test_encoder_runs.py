@@ -11,7 +11,7 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
 from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
-from ms_crf.models.encoder.windows import Pieces
+from ms_crf.models.encoder.windows import Subwords
 from ms_crf.runs import records
 from ms_crf.training import begin
 
@@ -115,7 +115,7 @@ def test_infer_scores_as_training_did(frozen, corpora, capsys):
                                '--device', 'CPU']) == 0
     assert capsys.readouterr().out.splitlines() == records.read_json(folder / 'scores.json')['test']['table']
     words = max((block.split() for block in (corpora / 'test.tsv').read_text().split('\n\n')), key=len)[::2] * 2
-    encoded = Pieces([words], EncoderFiles(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
+    encoded = Subwords([words], EncoderFiles(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
     assert len(encoded.windows) > 1
     assert infer.main(['--run', str(folder), '--text', ' '.join(words), '--format', 'conll',
                                '--device', 'CPU']) == 0
@@ -331,7 +331,7 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
 
 
 def test_half_a_surrogate_pair_is_tagged(frozen, corpora):
-    encoded = Pieces([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
+    encoded = Subwords([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
     assert encoded.lengths.tolist() == [2, 1] and encoded.words.tolist() == [0, 1, 0]
 
 

@@ -3,7 +3,7 @@
 import io
 
 from ms_crf import train
-from ms_crf.models.encoder.network import PieceTagger
+from ms_crf.models.encoder.network import SubwordTagger
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.runs import records
 from ms_crf.training import begin
@@ -28,7 +28,7 @@ def made(compiled, monkeypatch):
 
     def make(reads, scaled, **options):
         ms.set_seed(1)
-        network = TaggerNetwork(5, 3, 2, 4, char='none') if reads == WORDS else PieceTagger(3, 2, 4)
+        network = TaggerNetwork(5, 3, 2, 4, char='none') if reads == WORDS else SubwordTagger(3, 2, 4)
         optimizer = Optimizer(network, **options)
         maker = steps.make_step if reads == WORDS else steps.make_plain_step
         return network, optimizer, maker(network, optimizer, scaled)

@@ -1,16 +1,18 @@
 """An exported graph over an encoder: the cell, and what it is given, from sentences and from its record."""
 
+from typing import Any
+
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
-from ms_crf.models.encoder.windows import Pieces, Specials, piece_batch, window_arrays, windows_at_most
+from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.labels import Tags, check_number, check_tags
-from ms_crf.models.served import Served
+from ms_crf.models.served import Served, Static
 
 import numpy as np
 from mindspore import ops
 
 
-class ServedPieces(Served):
-    """Of pieces of words, by an `EncodedTagger`."""
+class ServedSubwords(Served):
+    """The cell of a graph that is given subwords, with an `EncodedTagger` in it."""
 
     def construct(self, pieces, window_lengths, places, words, counts, lengths):
         """Tags sentences.
@@ -18,9 +20,9 @@ class ServedPieces(Served):
         Args:
             pieces: (windows, window length) int32 ids, the special ones among them.
             window_lengths: (windows,) int32.
-            places: (batch, pieces) int32, where in all windows, one after the other, each piece of a sentence stands.
-            words: (batch, pieces) int32, which word each piece belongs to; `length` behind a sentence's end.
-            counts: (batch, length) int32, how many pieces each word has; 0 behind a sentence's end.
+            places: (batch, subwords) int32, index of each subword of a sentence in all windows, one after the other.
+            words: (batch, subwords) int32, which word each subword belongs to; `length` behind a sentence's end.
+            counts: (batch, length) int32, how many subwords each word has; 0 behind a sentence's end.
             lengths: (batch,) int32.
         """
         vectors = self.network.vectors(pieces, window_lengths, ops.transpose(places, (1, 0)))
@@ -28,70 +30,78 @@ class ServedPieces(Served):
         return self.tag(self.network.tagger.emissions_of(vectors, words, counts), lengths)
 
 
-class PieceGraphInput:
-    """Of a network over an encoder; names and methods as of `GraphInput`.
+class SubwordGraphInput:
+    """What a graph over an encoder is given: the windows of a batch, and which subwords belong to which word.
 
     Args:
-        vocabulary: `Tags`.
+        vocabulary: the tags.
         tokenizer: of the encoder.
-        longest: pieces of a window at most, the special ones among them.
+        longest: subwords of a window at most, the special ones among them.
     """
 
     rows, tokens = 64, 2048
     unit = 'tokens or pieces of them'
 
-    def __init__(self, vocabulary, tokenizer, longest):
+    def __init__(self, vocabulary: Tags, tokenizer: Any, longest: int) -> None:
         self.vocabulary, self.tokenizer, self.longest = vocabulary, tokenizer, longest
-        self.specials = Specials.of(tokenizer)
+        self.specials = specials_of(tokenizer)
 
-    def inputs(self, static=None):
+    def inputs(self, static: Static = None) -> dict[str, tuple]:
+        """Names and shapes of the graph's inputs, all int32, of (batch, length) or, where that is None, of any size."""
         batch, length = static or (None, None)
-        windows, window = self._windows(static) if static else (None, None)
+        windows, window = self._windows(*static) if static else (None, None)
         return {'pieces': (windows, window), 'window_lengths': (windows,), 'places': (batch, length),
                 'words': (batch, length), 'counts': (batch, length), 'lengths': (batch,)}
 
-    def _windows(self, static):
-        batch, length = static
-        room = self.longest - self.specials.count
-        return batch * windows_at_most(length, room), min(length, room) + self.specials.count
+    def _windows(self, batch: int, length: int) -> tuple[int, int]:
+        """How many windows a batch of this shape may need, and how long they are."""
+        room = self.longest - self.specials.size
+        return batch * windows_at_most(length, room), min(length, room) + self.specials.size
 
-    def tables(self):
+    def tables(self) -> list[tuple[str, str, int, bool]]:
+        """The tables of ids and of positions: (end of the parameter's name, what, how many rows at least, exactly)."""
         return [('.pieces', 'pieces', last_id(self.tokenizer) + 1, False),
                 ('.positions', 'positions', self.longest, False)]
 
-    def to_json(self):
+    def to_json(self) -> dict:
+        """What another program needs to make windows of sentences, and tags of what comes out."""
         return {**self.vocabulary.to_json(), 'longest': self.longest, 'before_ids': self.specials.before.tolist(),
                 'behind_ids': self.specials.behind.tolist(), 'tokenizer': self.tokenizer.to_str()}
 
     @classmethod
-    def from_json(cls, record):
+    def from_json(cls, record: dict) -> 'SubwordGraphInput':
+        """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
         check_tags(record)
         check_number(record, 'longest', 8)
         vocabulary = Tags.from_json({key: record.get(key) for key in ('tags', 'of_characters')})
         if not isinstance(record['tokenizer'], str):
             raise ValueError(f'expected tokenizer to be text, got {type(record["tokenizer"]).__name__}')
-        given = cls(vocabulary, tokenizer_of(record['tokenizer']), record['longest'])
-        for key, ids in (('before_ids', given.specials.before), ('behind_ids', given.specials.behind)):
+        graph_input = cls(vocabulary, tokenizer_of(record['tokenizer']), record['longest'])
+        specials = graph_input.specials
+        for key, ids in (('before_ids', specials.before), ('behind_ids', specials.behind)):
             if record.get(key, ids.tolist()) != ids.tolist():
                 raise ValueError(f'expected {key} to be {ids.tolist()}, as the tokenizer has them')
-        return given
+        return graph_input
 
-    def encode(self, sentences):
-        return Pieces(sentences, self.tokenizer, self.longest, specials=self.specials)
+    def encode(self, sentences: list) -> Subwords:
+        """Lists of tokens, none of them empty, as subwords in windows."""
+        return Subwords(sentences, self.tokenizer, self.longest, specials=self.specials)
 
-    def sizes(self, encoded):
+    def sizes(self, encoded: Subwords) -> np.ndarray:
+        """(sentences,): the length that each needs in a batch, of words and of subwords."""
         return encoded.sizes
 
-    def arrays(self, encoded, numbers, static):
-        shape = static or (len(numbers), encoded.sizes[numbers].max())
-        batch = piece_batch(encoded, shape[::-1], numbers)
+    def arrays(self, encoded: Subwords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
+        """The inputs by name, of the sentences of these indices."""
+        rows, length = static or (len(indices), int(encoded.sizes[indices].max()))
+        batch = subword_batch(encoded, (length, rows), indices)
         if static:
-            windows, window = self._windows(static)
+            windows, window = self._windows(*static)
         else:
-            lengths = np.concatenate([encoded.window_lengths[slice(*encoded.windows_of[number:number + 2])]
-                                      for number in numbers])
+            lengths = np.concatenate([encoded.window_lengths[slice(*encoded.windows_of[index:index + 2])]
+                                      for index in indices])
             windows, window = max(len(lengths), 1), lengths.max(initial=1)
-        pieces, lengths, places = window_arrays(encoded, batch, numbers, windows, window)
-        return {'pieces': pieces, 'window_lengths': lengths, 'places': np.ascontiguousarray(places.T),
+        ids, lengths, offsets = window_arrays(encoded, batch, indices, windows, window)
+        return {'pieces': ids, 'window_lengths': lengths, 'places': np.ascontiguousarray(offsets.T),
                 'words': np.ascontiguousarray(batch.words.T), 'counts': np.ascontiguousarray(batch.counts.T),
                 'lengths': batch.lengths}

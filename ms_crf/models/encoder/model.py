@@ -7,24 +7,27 @@ import contextlib
 import hashlib
 import os
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 from ms_crf.errors import CorpusError, brief
-from ms_crf.models.base import Kind, check_head, constraints_of
-from ms_crf.models.bucketing import cut_rows, plan, row_shapes
-from ms_crf.models.encoder.graph import PieceGraphInput, ServedPieces
-from ms_crf.models.encoder.network import EncodedTagger, PieceTagger
-from ms_crf.models.encoder.pretrained import EncoderFiles
-from ms_crf.models.encoder.sizes import check_pieces
+from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
+from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes
+from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
+from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
+from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
+from ms_crf.models.encoder.sizes import check_subwords
 from ms_crf.models.encoder.vectors import Reader
-from ms_crf.models.encoder.windows import Pieces, Specials, piece_batch, window_arrays, windows_at_most
+from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.labels import Tags, mostly_characters
 from ms_crf.nn.transformer import Encoder
+from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
-from ms_crf.text.dataset import digest_of
+from ms_crf.text.dataset import Corpora, digest_of
 from ms_crf.training.step import make_plain_step
 
 import mindspore as ms
@@ -32,33 +35,34 @@ import numpy as np
 
 
 class EncoderLearner:
-    """The corpora of a run as pieces of words.
+    """The corpora of a run as subwords.
 
     Args:
-        options: `Options`.
-        corpora: what `load` gave.
-        files: `EncoderFiles`.
-        watcher: see `Watcher` of the command.
+        options: of the training.
+        corpora: its sentences, in one scheme.
+        files: of the encoder.
+        watcher: is told what is read.
     """
 
-    def __init__(self, options, corpora, files, watcher):
+    def __init__(self, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher) -> None:
         self.options, self.scheme, self.files = options, corpora.scheme, files
         self.tuned = options.encoder_lr > 0
         self._dev_digest = digest_of(corpora.parts['dev'])
         words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
         self.vocabulary = Tags(corpora.tags, mostly_characters(words))
         self.encoded = {
-            part: Pieces([sentence.tokens for sentence in sentences], files.tokenizer, files.sizes.longest,
+            part: Subwords([sentence.tokens for sentence in sentences], files.tokenizer, files.sizes.longest,
                          [self.vocabulary.tag_ids(sentence.tags) for sentence in sentences]
                          if part == 'train' else None)
             for part, sentences in corpora.parts.items()}
-        pieces, tokens = (sum(int(values.sum()) for values in found) for found in zip(
-            *((encoded.counts, encoded.lengths) for encoded in self.encoded.values())))
-        watcher.say(f'{pieces / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
+        subwords = sum(int(encoded.counts.sum()) for encoded in self.encoded.values())
+        tokens = sum(int(encoded.lengths.sum()) for encoded in self.encoded.values())
+        watcher.say(f'{subwords / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
         self._shapes = row_shapes(self.encoded['train'].sizes, options.batch_size)
-        check_pieces(options, files.sizes, len(corpora.tags), self._shapes, pieces)
-        self.checksum, self._weights = checksum(files.paths()), files.weights()
+        check_subwords(options, files.sizes, len(corpora.tags), self._shapes, subwords)
+        self.checksum = checksum(files.paths())
+        self._weights: dict[str, np.ndarray] | None = files.weights()
         self._reading = watcher.reading
         if not self.tuned:
             encoder, self._weights = build_encoder(files.sizes, self._weights), None
@@ -69,7 +73,7 @@ class EncoderLearner:
                     encoded.vectors = self._reader.vectors(encoded, done)
                 watcher.say(f'encoded {part}: {len(encoded.windows):,} windows in {time.perf_counter() - began:.1f} s')
 
-    def record(self):
+    def record(self) -> dict:
         """What config.json says of the encoder, and of the text, that of training as ids."""
         folder = str(self.files.path.absolute()) if self.options.encoder_link else records.ENCODER
         text, encoded = hashlib.sha256(), self.encoded['train']
@@ -78,40 +82,41 @@ class EncoderLearner:
         return {'encoder': {'folder': folder, 'sha256': self.checksum},
                 'text_sha256': text.hexdigest(), 'dev_sha256': self._dev_digest}
 
-    def fill(self, folder):
+    def fill(self, folder: Path) -> None:
         """Puts the encoder into a new run directory, unless it is linked to."""
         if not self.options.encoder_link:
             self.files.copy(folder / records.ENCODER)
 
-    def network(self):
-        """A new network with its first weights: a `PieceTagger`, or an `EncodedTagger` if the encoder is tuned."""
-        tagger = build_piece_network(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
+    def network(self) -> SubwordTagger | EncodedTagger:
+        """A new network with its first weights: a `SubwordTagger`, or an `EncodedTagger` if the encoder is tuned."""
+        tagger = build_tagger(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
         return EncodedTagger(build_encoder(self.files.sizes, self._weights), tagger) if self.tuned else tagger
 
-    def step(self, network, optimizer, loss_scale):
-        """As of every `StepLearner`."""
+    def step(self, network: Any, optimizer: Any, loss_scale: bool) -> Callable:
+        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients)."""
         return make_plain_step(network, optimizer, loss_scale)
 
-    def decoder(self, network, compiled):
+    def decoder(self, network: Any, compiled: Any) -> 'EncoderDecoder':
+        """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled."""
         reader, tagger = (Reader(network.encoder), network.tagger) if self.tuned else (self._reader, network)
         return EncoderDecoder(tagger, self.vocabulary, reader, self.files, compiled, self._reading)
 
-    def plan(self, generator):
-        """(shape, sentence numbers) of the batches of an epoch."""
+    def plan(self, generator: np.random.Generator) -> list:
+        """(shape, indices of sentences) of the batches of an epoch."""
         return plan(self._shapes, self.encoded['train'].sizes, cut_rows, generator)
 
-    def batch(self, shape, numbers):
-        """The arrays of a step."""
+    def batch(self, shape: RowShape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The arrays of a step, of the sentences of these indices."""
         encoded = self.encoded['train']
-        batch = piece_batch(encoded, shape, numbers)
-        if not self.tuned:
-            return batch.vectors(encoded.vectors), *batch[1:]
+        batch = subword_batch(encoded, shape, indices)
+        if encoded.vectors is not None:
+            return batch.vectors(encoded.vectors), *batch.words_and_tags
         windows = shape.rows * windows_at_most(shape.length, encoded.room)
-        length = min(shape.length, encoded.room) + encoded.specials.count
-        return *window_arrays(encoded, batch, numbers, windows, length), *batch[1:]
+        length = min(shape.length, encoded.room) + encoded.specials.size
+        return *window_arrays(encoded, batch, indices, windows, length), *batch.words_and_tags
 
 
-def _unseen(_):
+def _unseen(_: int) -> Any:
     return contextlib.nullcontext()
 
 
@@ -119,74 +124,76 @@ class EncoderDecoder(GraphDecoder):
     """Tags with a network over an encoder.
 
     Args:
-        network: a `PieceTagger`.
-        vocabulary: its `Tags`.
-        reader: a `Reader` of its encoder.
-        files: `EncoderFiles` of the encoder.
-        compiled: as in `GraphDecoder`.
-        reading: `Watcher.reading` of the command, or None.
+        network: above the encoder.
+        vocabulary: its tags.
+        reader: computes the vectors of subwords with the encoder.
+        files: of the encoder.
+        compiled: is called with length, rows and seconds after a graph was compiled.
+        reading: `Watcher.reading`, to be told how far the encoder is; None for no one.
     """
 
-    def __init__(self, network, vocabulary, reader, files, compiled=None, reading=None):
+    def __init__(self, network: SubwordTagger, vocabulary: Tags, reader: Reader, files: EncoderFiles,
+                 compiled: Any = None, reading: Any = None) -> None:
         super().__init__(network, vocabulary, compiled)
         self.reader, self.files, self.reading = reader, files, reading or _unseen
-        self._specials = Specials.of(files.tokenizer)
+        self._specials = specials_of(files.tokenizer)
 
-    def encode(self, sentences):
+    def encode(self, sentences: list) -> Subwords:
         """Lists of tokens, none of them empty, as `run` takes them."""
-        return Pieces(sentences, self.files.tokenizer, self.files.sizes.longest, specials=self._specials)
+        return Subwords(sentences, self.files.tokenizer, self.files.sizes.longest, specials=self._specials)
 
-    def inputs(self, encoded, at_most):
-        """As `Decoder.inputs`."""
+    def inputs(self, encoded: Subwords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
+        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
         vectors = encoded.vectors
         if vectors is None:
             with self.reading(len(encoded.windows)) as done:
                 vectors = self.reader.vectors(encoded, done)
-        for shape, numbers in self.plan(encoded.sizes, at_most):
-            batch = piece_batch(encoded, shape, numbers)
-            yield shape, numbers, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)
+        for shape, indices in self.plan(encoded.sizes, at_most):
+            batch = subword_batch(encoded, shape, indices)
+            yield shape, indices, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)
 
 
-def build_piece_network(options, vocabulary, width, scheme):
+def build_tagger(options: Options, vocabulary: Tags, width: int, scheme: str) -> SubwordTagger:
     """The network of a run over an encoder whose vectors have this width; its weights are random."""
     layers = options.layers if options.encoder_lstm else 0
-    network = PieceTagger(width, len(vocabulary.tags), options.encoder_lstm, layers, options.head,
+    network = SubwordTagger(width, len(vocabulary.tags), options.encoder_lstm, layers, options.head,
                           constraints_of(options, scheme, vocabulary.tags))
     if options.precision == 'mixed':
         network.layers.to_float(ms.float16)
     return network
 
 
-def build_encoder(sizes, weights=None):
-    """The `Encoder` of `Sizes`, with what `EncoderFiles.weights` gave, if anything."""
+def build_encoder(sizes: Sizes, weights: dict[str, np.ndarray] | None = None) -> Encoder:
+    """The encoder of these sizes, with what `EncoderFiles.weights` gave, if anything."""
     encoder = Encoder(**sizes._asdict())
-    for parameter in encoder.get_parameters() if weights else ():
-        parameter.set_data(ms.Tensor(weights[parameter.name]))
+    if weights is not None:
+        for parameter in encoder.get_parameters():
+            parameter.set_data(ms.Tensor(weights[parameter.name]))
     return encoder
 
 
-def read_encoder(folder, config):
-    """The `EncoderFiles` of a run; raises CorpusError unless they are those that it was trained with."""
+def read_encoder(folder: Any, config: dict) -> EncoderFiles:
+    """The encoder of a run; raises CorpusError unless they are those that it was trained with."""
     path = Path(folder) / config['encoder']['folder']            # which may be one elsewhere
     if not os.path.isdir(path):
         raise CorpusError(path, None, f'no such folder; {folder}/{records.CONFIG} names it as the encoder of the run; '
                                       'put it back, or name it there anew')
-    found = EncoderFiles(path)
-    if checksum(found.paths()) != config['encoder']['sha256']:
+    files = EncoderFiles(path)
+    if checksum(files.paths()) != config['encoder']['sha256']:
         raise CorpusError(path, None, f'expected the encoder that {folder} was trained with, got another or a damaged '
                                       'one; restore it or train again')
-    return found
+    return files
 
 
-def load_network(folder, config):
-    """`Tags` and `EncoderFiles` of a run, and its `EncodedTagger` with the weights of the best epoch, in 32 bits.
+def load_network(folder: Any, config: dict) -> tuple[Tags, EncoderFiles, EncodedTagger]:
+    """The tags and the encoder's files of a run, and its network with the weights of the best epoch, in 32 bits.
 
     Raises:
         CorpusError: something of the run is damaged or doesn't fit.
     """
     options = replace(records.read_options(folder, config), precision='float32')
     vocabulary, files = records.read_vocabulary(folder, Tags), read_encoder(folder, config)
-    tagger = build_piece_network(options, vocabulary, files.sizes.width, config['scheme'])
+    tagger = build_tagger(options, vocabulary, files.sizes.width, config['scheme'])
     if options.encoder_lr > 0:
         network = EncodedTagger(build_encoder(files.sizes), tagger)
         load_weights(folder, network)
@@ -199,15 +206,17 @@ def load_network(folder, config):
 class EncoderKind(Kind):
     """A pretrained encoder under BiLSTM layers."""
 
-    name = 'encoder'
+    name: ClassVar[str] = 'encoder'
 
     @classmethod
-    def learner(cls, options, corpora, watcher, run=None):
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> EncoderLearner:
+        """What a training begins with, or goes on with."""
         files = EncoderFiles(options.encoder) if run is None else read_encoder(*run)
         return EncoderLearner(options, corpora, files, watcher)
 
     @classmethod
-    def check_config(cls, config):
+    def check_config(cls, config: dict) -> None:
+        """Raises ValueError unless config.json names the encoder, and the text by its checksum."""
         encoder = config.get('encoder')
         if not (isinstance(encoder, dict) and sorted(encoder) == ['folder', 'sha256']
                 and all(isinstance(value, str) for value in encoder.values())):
@@ -216,16 +225,19 @@ class EncoderKind(Kind):
             raise ValueError(f'expected "text_sha256" to be text, got {brief(config.get("text_sha256"))}')
 
     @classmethod
-    def load(cls, folder, config, compiled=None):
+    def load(cls, folder: Any, config: dict, compiled: Any = None) -> EncoderDecoder:
+        """From a run directory and what its config.json holds; raises CorpusError if something of it is damaged."""
         vocabulary, files, network = load_network(folder, config)
         return EncoderDecoder(network.tagger, vocabulary, Reader(network.encoder), files, compiled)
 
     @classmethod
-    def exported(cls, folder, config, output):
+    def exported(cls, folder: Any, config: dict, output: str) -> tuple[SubwordGraphInput, ServedSubwords]:
+        """What the graph of a run is given, and the cell to export."""
         check_head(output, records.read_options(folder, config))
         vocabulary, files, network = load_network(folder, config)
-        return PieceGraphInput(vocabulary, files.tokenizer, files.sizes.longest), ServedPieces(network, output)
+        return SubwordGraphInput(vocabulary, files.tokenizer, files.sizes.longest), ServedSubwords(network, output)
 
     @classmethod
-    def graph_input(cls, record):
-        return PieceGraphInput.from_json(record)
+    def graph_input(cls, record: dict) -> SubwordGraphInput:
+        """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
+        return SubwordGraphInput.from_json(record)

@@ -1,21 +1,28 @@
-"""The network over a pretrained encoder: pieces of words, BiLSTM, mean of each word's pieces, projection, head."""
+"""The network over a pretrained encoder: subwords, BiLSTM, mean of each word's subwords, projection, head."""
 
+from typing import Any
+
+from ms_crf.nn.head import Head
 from ms_crf.nn.layers import Layers
 
 import mindspore as ms
 from mindspore import nn, ops
 
 
-class PieceTagger(Layers):
-    """Scores of tags for words, from the vectors of their pieces; length first.
+class SubwordTagger(Layers):
+    """Scores of tags for words, from the vectors of their subwords; length first.
 
     Args:
-        width: of a piece's vector.
-        num_tags, hidden_dim, num_layers, head, constraints: as in `TaggerNetwork`; without layers the encoder's
-            vectors themselves are averaged.
+        width: of a subword's vector.
+        num_tags: number of tags.
+        hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
+        num_layers: number of BiLSTM layers; without any the encoder's vectors themselves are averaged.
+        head: 'crf' or 'softmax'.
+        constraints: what `allowed_transitions` returns; for the CRF.
     """
 
-    def __init__(self, width, num_tags, hidden_dim=200, num_layers=1, head='crf', constraints=None):
+    def __init__(self, width: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1, head: str = 'crf',
+                 constraints: Any = None) -> None:
         super().__init__()
         self.add_layers(width, num_tags, hidden_dim, num_layers, head, constraints)
 
@@ -23,10 +30,11 @@ class PieceTagger(Layers):
         """Scores of each tag at each word.
 
         Args:
-            vectors: (pieces, batch, width), of a sentence's pieces one after the other.
-            words: (pieces, batch) int32, which word each belongs to; `length` behind a sentence's end.
-            counts: (length, batch) int32, how many pieces each word has; 0 behind a sentence's end.
-            keep: as in `TaggerNetwork.emissions`, (pieces, batch, width) for each of `widths`.
+            vectors: (subwords, batch, width), of a sentence's subwords one after the other.
+            words: (subwords, batch) int32, which word each belongs to; `length` behind a sentence's end.
+            counts: (length, batch) int32, how many subwords each word has; 0 behind a sentence's end.
+            keep: for training, a tensor (subwords, batch, width) for each of `widths` that the values there are
+                multiplied with: 0 for what is dropped, 1 / (1 - rate) for the rest.
 
         Returns:
             (length, batch, num_tags).
@@ -40,52 +48,57 @@ class PieceTagger(Layers):
 
 
 class EncodedTagger(nn.Cell):
-    """The same from the ids of pieces: an encoder, and what is above it.
+    """Scores of tags for words, from the ids of their subwords: an encoder, and what is above it.
 
     Args:
         encoder: an `Encoder`.
-        tagger: a `PieceTagger`.
+        tagger: a `SubwordTagger`.
     """
 
-    def __init__(self, encoder, tagger):
+    def __init__(self, encoder: Any, tagger: SubwordTagger) -> None:
         super().__init__()
         self.encoder, self.tagger = encoder, tagger
         self.widths = tagger.widths
 
     @property
-    def head(self):
+    def head(self) -> Head:
+        """That of the tagger."""
         return self.tagger.head
 
+    def pretrained_params(self) -> list:
+        """Those of the encoder, which learn at a rate of their own."""
+        return self.encoder.trainable_params()
+
     def vectors(self, pieces, window_lengths, places):
-        """What `PieceTagger` takes.
+        """What `SubwordTagger` takes.
 
         Args:
             pieces: (windows, window length) int32 ids.
             window_lengths: (windows,).
-            places: (pieces, batch) int32, where in all windows, one after the other, each piece of a sentence stands.
+            places: (subwords, batch) int32, index of each subword of a sentence in all windows, one after the other.
 
         Returns:
-            (pieces, batch, width).
+            (subwords, batch, width).
         """
-        found = self.encoder(pieces, window_lengths)                                # (windows, window length, width)
-        windows, length, width = found.shape
-        return ops.gather(ops.reshape(found, (windows * length, width)), places, 0)
+        read = self.encoder(pieces, window_lengths)                                 # (windows, window length, width)
+        windows, length, width = read.shape
+        return ops.gather(ops.reshape(read, (windows * length, width)), places, 0)
 
     def construct(self, pieces, window_lengths, places, words, counts, seq_length, tags, keep=None):
-        """The loss of training, mean of the sentences: see `vectors` and `PieceTagger`."""
+        """The loss of training, mean of the sentences: see `vectors` and `SubwordTagger`."""
         return self.tagger(self.vectors(pieces, window_lengths, places), words, counts, seq_length, tags, keep)
 
 
 def pool_words(vectors, words, counts):
-    """The mean of each word's pieces.
+    """The mean of each word's subwords.
 
     Args:
-        vectors: (pieces, batch, width).
-        words: (pieces, batch) int32, to which word of its row a piece belongs; `length` for those that belong to none.
-        counts: (length, batch) int32, how many pieces each word has.
+        vectors: (subwords, batch, width).
+        words: (subwords, batch) int32, which word of its row each belongs to; `length` for those that belong to none.
+        counts: (length, batch) int32, how many subwords each word has.
 
     Returns:
-        (length, batch, width); zeros for a word without pieces.
+        (length, batch, width); zeros for a word without subwords.
     """
     pieces, batch, width = vectors.shape
     length = counts.shape[0]

@@ -8,15 +8,16 @@ import importlib
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.models.encoder.windows import Specials
+from ms_crf.models.encoder.windows import specials_of
 
 import numpy as np
 
-CONFIG, WEIGHTS, TOKENIZER, PIECES, TOKENIZER_CONFIG = (
+CONFIG, WEIGHTS, TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = (
     'config.json', 'model.safetensors', 'tokenizer.json', 'vocab.txt', 'tokenizer_config.json')
 _BERT, _ROBERTA = ('bert',), ('roberta', 'xlm-roberta', 'camembert')
 _ACTIVATIONS = {'gelu': 'gelu', 'gelu_new': 'gelu_tanh', 'gelu_pytorch_tanh': 'gelu_tanh', 'relu': 'relu'}
@@ -39,8 +40,8 @@ class Sizes(NamedTuple):
     epsilon: float
 
     @property
-    def longest(self):
-        """How many pieces it takes at most, the special ones among them."""
+    def longest(self) -> int:
+        """How many subwords it takes at most, the special ones among them."""
         return self.positions - self.first_position
 
 
@@ -54,14 +55,14 @@ class EncoderFiles:
         CorpusError: something is missing, damaged or of another form.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: Any) -> None:
         self.path = Path(path)
         if os.path.exists(path) and not os.path.isdir(path):
             raise CorpusError(path, None, f'expected a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}, got a file')
         if not os.path.isdir(path):
-            raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or {PIECES}) '
-                                          'of a BERT or RoBERTa model from the Hugging Face hub into a folder, and '
-                                          'name that folder')
+            raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or '
+                                          f'{VOCABULARY}) of a BERT or RoBERTa model from the Hugging Face hub into a '
+                                          'folder, and name that folder')
         self.sizes = _sizes(self.path / CONFIG)
         self.tokenizer = _tokenizer(self.path)
         known = 1 + last_id(self.tokenizer)
@@ -72,16 +73,16 @@ class EncoderFiles:
             raise CorpusError(self.path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
                                                          '(not .bin, not in several parts)')
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         """The tensors as float32, in the names of `Encoder`'s parameters."""
         return _weights(self.path / WEIGHTS, self.sizes)
 
-    def paths(self):
+    def paths(self) -> list[Path]:
         """Of the files that vectors depend on."""
-        names = [TOKENIZER] if os.path.isfile(self.path / TOKENIZER) else [PIECES, TOKENIZER_CONFIG]
+        names = [TOKENIZER] if os.path.isfile(self.path / TOKENIZER) else [VOCABULARY, TOKENIZER_CONFIG]
         return [self.path / name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(self.path / name)]
 
-    def copy(self, path):
+    def copy(self, path: Any) -> None:
         """Makes a folder of that name that holds the same files; may raise OSError."""
         path = Path(path)
         path.mkdir()
@@ -89,7 +90,8 @@ class EncoderFiles:
             shutil.copyfile(file, path / file.name)
 
 
-def _object(path):
+def _object(path: Path) -> dict:
+    """The JSON object in a file."""
     try:
         record = json.loads(path.read_text(encoding='utf-8'))
     except FileNotFoundError:
@@ -103,13 +105,14 @@ def _object(path):
     return record
 
 
-def _sizes(path):
+def _sizes(path: Path) -> Sizes:
+    """What config.json says; raises CorpusError at the first thing in it that this encoder can't be."""
     record = _object(path)
 
-    def fault(key, expected):
+    def fault(key: str, expected: str) -> CorpusError:
         return CorpusError(path, None, f'expected "{key}" to be {expected}, got {record.get(key)!r}')
 
-    def number(key, least=1):
+    def number(key: str, least: int = 1) -> int:
         value = record.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise fault(key, f'a whole number of at least {least}')
@@ -138,12 +141,12 @@ def _sizes(path):
                  _ACTIVATIONS[record['hidden_act']], epsilon)
 
 
-def _tokenizer(folder):
+def _tokenizer(folder: Path) -> Any:
     """A tokenizer of the library, without what cuts or fills sentences."""
     path = folder / TOKENIZER
     if path.is_file():
         record = _object(path)
-        # Words come one by one; where blanks are part of the pieces, each word has one before it, as in running text.
+        # Words come one by one; where blanks are part of the subwords, each word has one before it, as in running text.
         steps = [record.get('pre_tokenizer')]
         for step in steps:
             if isinstance(step, dict):
@@ -151,11 +154,11 @@ def _tokenizer(folder):
                 if step.get('type') == 'ByteLevel':
                     step['add_prefix_space'] = True
         text = json.dumps(record)
-    elif (folder / PIECES).is_file():
-        path = folder / PIECES
-        text = _of_pieces(path, folder / TOKENIZER_CONFIG)
+    elif (folder / VOCABULARY).is_file():
+        path = folder / VOCABULARY
+        text = _of_vocabulary(path, folder / TOKENIZER_CONFIG)
     else:
-        raise CorpusError(path, None, f'no such file; expected it, or {PIECES}')
+        raise CorpusError(path, None, f'no such file; expected it, or {VOCABULARY}')
     try:
         return tokenizer_of(text)
     except CorpusError:                          # which is a ValueError too
@@ -164,7 +167,7 @@ def _tokenizer(folder):
         raise CorpusError(path, None, str(error)) from None
 
 
-def tokenizer_of(text):
+def tokenizer_of(text: str) -> Any:
     """A tokenizer of the library from its JSON; raises ValueError if it is none, or none that serves an encoder."""
     library = _library('tokenizers')
     try:
@@ -179,19 +182,18 @@ def tokenizer_of(text):
         raise ValueError(f'expected {unknown}, which stands for unknown pieces, to be one of the pieces')
     if model.get('type') == 'Unigram' and model.get('unk_id') is None:
         raise ValueError('expected "unk_id", the piece that stands for unknown ones, got none')
-    if Specials.of(tokenizer) is None:
-        raise ValueError('expected a tokenizer that puts special pieces such as [CLS] and [SEP] around a sentence, '
-                         'by its "post_processor", got none')
+    specials_of(tokenizer)
     return tokenizer
 
 
-def last_id(tokenizer):
+def last_id(tokenizer: Any) -> int:
     """The greatest id that a tokenizer gives."""
-    before, behind = Specials.of(tokenizer)
+    before, behind = specials_of(tokenizer)
     return max(*tokenizer.get_vocab().values(), *before.tolist(), *behind.tolist(), 0)
 
 
-def _library(name):
+def _library(name: str) -> Any:
+    """A library that only encoders need."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -199,17 +201,17 @@ def _library(name):
                                       'pip install -r requirements-encoder.txt') from None
 
 
-def _of_pieces(path, config):
-    """The text of a WordPiece tokenizer, from a list of pieces."""
+def _of_vocabulary(path: Path, config: Path) -> str:
+    """The text of a WordPiece tokenizer, from a list of subwords."""
     try:
-        pieces = path.read_text(encoding='utf-8').split('\n')
+        subwords = path.read_text(encoding='utf-8').split('\n')
     except (ValueError, OSError) as error:
         raise CorpusError(path, None, f'expected a piece a line, in UTF-8: {error}') from None
-    for piece in _SPECIAL:
-        if piece not in pieces:
-            raise CorpusError(path, None, f'expected a line {piece}, got none')
+    for subword in _SPECIAL:
+        if subword not in subwords:
+            raise CorpusError(path, None, f'expected a line {subword}, got none')
     # Without its configuration, a list without capitals is one of lower case.
-    lower = not any(piece != piece.lower() for piece in pieces if not piece.startswith('['))
+    lower = not any(subword != subword.lower() for subword in subwords if not subword.startswith('['))
     options = {'do_lower_case': lower, 'strip_accents': None, 'tokenize_chinese_chars': True}
     for key, value in (_object(config) if config.is_file() else {}).items():
         if key in options and value is not None:
@@ -217,20 +219,20 @@ def _of_pieces(path, config):
                 raise CorpusError(config, None, f'expected "{key}" to be true or false, got {value!r}')
             options[key] = value
     made = _library('tokenizers').BertWordPieceTokenizer(
-        {piece: number for number, piece in enumerate(pieces) if piece}, lowercase=options['do_lower_case'],
+        {subword: index for index, subword in enumerate(subwords) if subword}, lowercase=options['do_lower_case'],
         strip_accents=options['strip_accents'], handle_chinese_chars=options['tokenize_chinese_chars'])
     return made.to_str()
 
 
-def _names(sizes):
+def _names(sizes: Sizes) -> Iterator[tuple[str, list[str], tuple]]:
     """For each parameter of `Encoder`, the tensors that are put together for it, and their shape."""
     width, inner = sizes.width, sizes.inner
 
-    def norm(ours, theirs):
+    def norm(ours: str, theirs: str) -> Iterator[tuple[str, list[str], tuple]]:
         yield f'{ours}.gamma', [f'{theirs}.weight'], (width,)
         yield f'{ours}.beta', [f'{theirs}.bias'], (width,)
 
-    def product(ours, theirs, shape):
+    def product(ours: str, theirs: list[str], shape: tuple) -> Iterator[tuple[str, list[str], tuple]]:
         yield f'{ours}.weight', [f'{name}.weight' for name in theirs], shape
         yield f'{ours}.bias', [f'{name}.bias' for name in theirs], shape[:1]
 
@@ -238,8 +240,8 @@ def _names(sizes):
     yield 'positions', ['embeddings.position_embeddings.weight'], (sizes.positions, width)
     yield 'kinds', ['embeddings.token_type_embeddings.weight'], (sizes.kinds, width)
     yield from norm('norm', 'embeddings.LayerNorm')
-    for number in range(sizes.layers):
-        ours, theirs = f'layers.{number}', f'encoder.layer.{number}'
+    for layer in range(sizes.layers):
+        ours, theirs = f'layers.{layer}', f'encoder.layer.{layer}'
         looks = [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')]
         yield from product(f'{ours}.attention.inputs', looks, (width, width))
         yield from product(f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], (width, width))
@@ -249,7 +251,8 @@ def _names(sizes):
         yield from norm(f'{ours}.norm', f'{theirs}.output.LayerNorm')
 
 
-def _weights(path, sizes):
+def _weights(path: Path, sizes: Sizes) -> dict[str, np.ndarray]:
+    """The tensors of a file, in the names of `Encoder`'s parameters."""
     safetensors = _library('safetensors')
     try:
         with safetensors.safe_open(path, 'numpy') as file:
@@ -262,20 +265,21 @@ def _weights(path, sizes):
         raise CorpusError(path, None, f'expected tensors in the format safetensors: {error}') from None
 
 
-def _tensor(file, path, present, name, shape):
+def _tensor(file: Any, path: Path, present: set[str], name: str, shape: tuple) -> np.ndarray:
+    """A tensor of a file as float32; raises CorpusError unless it is there, and of this shape."""
     # Weights that came from TensorFlow call those of a norm gamma and beta.
     older = name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace('LayerNorm.bias', 'LayerNorm.beta')
-    found = next((known for known in (name, older) if known in present), None)
-    if found is None:
+    stored = next((known for known in (name, older) if known in present), None)
+    if stored is None:
         raise CorpusError(path, None, f'expected a tensor {name}, got none')
-    tensor = file.get_slice(found)
+    tensor = file.get_slice(stored)
     if tuple(tensor.get_shape()) != shape:
-        raise CorpusError(path, None, f'expected {found} of shape {shape}, as config.json says, '
+        raise CorpusError(path, None, f'expected {stored} of shape {shape}, as config.json says, '
                                       f'got {tuple(tensor.get_shape())}')
     if tensor.get_dtype() not in _FLOATS:
-        raise CorpusError(path, None, f'expected {found} of type {" or ".join(_FLOATS)}, got {tensor.get_dtype()}; '
+        raise CorpusError(path, None, f'expected {stored} of type {" or ".join(_FLOATS)}, got {tensor.get_dtype()}; '
                                       'save the model in 32 bits')
-    array = file.get_tensor(found).astype(np.float32)
+    array = file.get_tensor(stored).astype(np.float32)
     if not np.isfinite(array).all():
-        raise CorpusError(path, None, f'expected {found} to be finite numbers, got others among them')
+        raise CorpusError(path, None, f'expected {stored} to be finite numbers, got others among them')
     return array

@@ -1,21 +1,23 @@
-"""The vectors of pieces, by an encoder in compiled graphs of fixed shapes; kept in a folder, if one is named."""
+"""The vectors of subwords, by an encoder in compiled graphs of fixed shapes; kept in a folder, if one is named."""
 
 import contextlib
 import hashlib
 import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ms_crf.environment import VERSION
 from ms_crf.errors import CorpusError
-from ms_crf.models.encoder.windows import pack
+from ms_crf.models.encoder.windows import Subwords, pack
 from ms_crf.models.graph_calls import graph_call
 
 import mindspore as ms
 import numpy as np
 
 SHORTEST = 64              # row; the next lengths are twice as long, four times, ...
-PIECES = 512               # of a batch; 1,024 would be some 4 % faster and take twice the memory
-WORTH = 20_000             # pieces: so many are worth a graph of shorter rows, 1 s against 20 to 50 µs a piece
+SUBWORDS = 512             # of a batch; 1,024 would be some 4 % faster and take twice the memory
+WORTH = 20_000             # subwords: so many are worth a graph of shorter rows, 1 s against 20 to 50 µs a subword
 
 
 class Reader:
@@ -27,9 +29,10 @@ class Reader:
         folder: where vectors are kept; None for nowhere.
     """
 
-    def __init__(self, encoder, checksum='', folder=None):
-        self.encoder, self.checksum, self.folder = encoder, checksum, folder and Path(folder)
-        self._lengths = set()
+    def __init__(self, encoder: Any, checksum: str = '', folder: Any = None) -> None:
+        self.encoder, self.checksum = encoder, checksum
+        self.folder = None if folder is None else Path(folder)
+        self._lengths: set[int] = set()
         if self.folder is not None:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -42,11 +45,11 @@ class Reader:
 
         self._read = read
 
-    def vectors(self, encoded, done=None):
-        """(pieces, width) of all pieces of a corpus.
+    def vectors(self, encoded: Subwords, done: Callable[[int], Any] | None = None) -> np.ndarray:
+        """(subwords, width) of all subwords of a corpus.
 
         Args:
-            encoded: `Pieces`.
+            encoded: the corpus.
             done: is called with the number of windows that were read, after each batch.
         """
         shape = len(encoded.ids), self.encoder.width
@@ -60,63 +63,66 @@ class Reader:
             key.update(array.tobytes())
         path = self.folder / f'{key.hexdigest()[:32]}.npy'
         if not os.path.exists(path):
-            self._keep(path, shape, self._read_windows(encoded, done))
-        return _kept(path, shape)
+            _save(path, shape, self._read_windows(encoded, done))
+        return _load(path, shape)
 
-    def _read_windows(self, encoded, done):
-        """(place of the first of them, vectors) of the pieces that each window supplies."""
-        for length, numbers in self._plan(encoded.window_lengths):
-            packed = pack(encoded.window_lengths[numbers], length)
-            rows = 1 if len(packed) == 1 else max(PIECES // length, 1)           # a sentence alone should not wait
+    def _read_windows(self, encoded: Subwords, done: Callable[[int], Any] | None) -> Iterator[tuple[int, np.ndarray]]:
+        """(index of the first of them, vectors) of the subwords that each window supplies."""
+        for length, indices in self._plan(encoded.window_lengths):
+            packed = pack(encoded.window_lengths[indices], length)
+            rows = 1 if len(packed) == 1 else max(SUBWORDS // length, 1)         # a sentence alone should not wait
             for start in range(0, len(packed), rows):
-                some = [numbers[row] for row in packed[start:start + rows]]
-                *arrays, begins = encoded.packed_batch(some, (rows, length))
+                batch = [indices[row].tolist() for row in packed[start:start + rows]]
+                *arrays, begins = encoded.packed_batch(batch, (rows, length))
                 with graph_call():
-                    found = self._read(*map(ms.Tensor, arrays)).asnumpy()
-                for number, row, place in begins:
-                    begin, _, first, last = encoded.windows[number].tolist()
-                    yield first, found[row, place + first - begin:place + last - begin]
+                    vectors = self._read(*map(ms.Tensor, arrays)).asnumpy()
+                for index, row, offset in begins:
+                    begin, _, first, last = encoded.windows[index].tolist()
+                    yield first, vectors[row, offset + first - begin:offset + last - begin]
                 if done is not None:
                     done(len(begins))
 
-    def _plan(self, lengths):
-        """(length of rows, numbers of the windows that go into such), the shortest first."""
+    def _plan(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(length of rows, indices of the windows that go into such), the shortest first."""
         if not len(lengths):
             return
         sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
-        numbers = np.zeros(0, np.int64)
+        indices = np.zeros(0, np.int64)
         for size in np.unique(sizes):
-            numbers = np.concatenate((numbers, np.flatnonzero(sizes == size)))
-            if size in self._lengths or size == sizes.max() or lengths[numbers].sum() >= WORTH:
+            indices = np.concatenate((indices, np.flatnonzero(sizes == size)))
+            if size in self._lengths or size == sizes.max() or lengths[indices].sum() >= WORTH:
                 self._lengths.add(size)
-                yield int(size), numbers
-                numbers = numbers[:0]
-
-    def _keep(self, path, shape, parts):
-        draft = path.with_name(f'.{path.name}.{os.getpid()}')
-        try:
-            with open(draft, 'wb') as file:
-                np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
-                begin = file.tell()
-                for first, vectors in parts:
-                    file.seek(begin + 4 * first * shape[1])
-                    file.write(np.ascontiguousarray(vectors, '<f4'))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        except OSError as error:
-            raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
-        finally:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
+                yield int(size), indices
+                indices = indices[:0]
 
 
-def _kept(path, shape):
+def _save(path: Path, shape: tuple[int, int], parts: Iterable[tuple[int, np.ndarray]]) -> None:
+    """Writes vectors of this shape as a whole file, from (index of the first, vectors) of its parts."""
+    draft = path.with_name(f'.{path.name}.{os.getpid()}')
     try:
-        found = np.load(path, mmap_mode='r' if shape[0] else None, allow_pickle=False)
+        with open(draft, 'wb') as file:
+            np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
+            begin = file.tell()
+            for first, vectors in parts:
+                file.seek(begin + 4 * first * shape[1])
+                file.write(np.ascontiguousarray(vectors, '<f4').data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _load(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    """The vectors in a file; raises CorpusError unless they have this shape."""
+    try:
+        vectors = np.load(path, mmap_mode='r' if shape[0] else None, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise CorpusError(path, None, f'expected vectors as train.py keeps them: {error}; delete the file') from None
-    if found.shape != shape or found.dtype != np.float32:
-        raise CorpusError(path, None, f'expected vectors {shape} of float32, got {found.shape} of {found.dtype}; '
+    if vectors.shape != shape or vectors.dtype != np.float32:
+        raise CorpusError(path, None, f'expected vectors {shape} of float32, got {vectors.shape} of {vectors.dtype}; '
                                       'delete the file')
-    return found
+    return vectors

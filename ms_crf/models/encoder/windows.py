@@ -1,107 +1,116 @@
-"""Sentences as pieces of words, in windows that an encoder can take, and in batches of fixed shapes."""
+"""Sentences as subwords, in windows that an encoder can take, and in batches of fixed shapes."""
 
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ms_crf.models.bucketing import spread
 
 import numpy as np
 
-CHUNK = 2048               # sentences that are cut into pieces at a time
+CHUNK = 2048               # sentences that are cut into subwords at a time
 
 
 class Specials(NamedTuple):
-    """Ids of what stands before and behind the pieces of a window."""
+    """Ids of what stands before and behind the subwords of a window."""
 
     before: np.ndarray
     behind: np.ndarray
 
     @property
-    def count(self):
+    def size(self) -> int:
+        """How many there are around each window."""
         return len(self.before) + len(self.behind)
 
-    @classmethod
-    def of(cls, tokenizer):
-        """Those that a tokenizer puts there; None if it puts none."""
-        # Some word that has pieces; a copy of the whole vocabulary takes 11 ms, and hardly any tokenizer needs it.
-        for word in chain(('a', '中'), _words_of(tokenizer)):
-            encoding = tokenizer.encode([word], is_pretokenized=True)
-            real = np.flatnonzero([place is not None for place in encoding.word_ids])
-            if len(real):
-                ids = np.array(encoding.ids, np.int32)
-                found = cls(ids[:real[0]], ids[real[-1] + 1:])
-                return found if found.count else None
-        return None
+
+def specials_of(tokenizer: Any) -> Specials:
+    """Those that a tokenizer puts there; raises ValueError if it puts none."""
+    # Some word that has subwords; a copy of the whole vocabulary takes 11 ms, and hardly any tokenizer needs it.
+    for word in chain(('a', '中'), _words_of(tokenizer)):
+        encoding = tokenizer.encode([word], is_pretokenized=True)
+        real = np.flatnonzero([word_id is not None for word_id in encoding.word_ids])
+        if len(real):
+            ids = np.array(encoding.ids, np.int32)
+            specials = Specials(ids[:real[0]], ids[real[-1] + 1:])
+            if specials.size:
+                return specials
+            break
+    raise ValueError('expected a tokenizer that puts special pieces such as [CLS] and [SEP] around a sentence, '
+                     'by its "post_processor", got none')
 
 
-def _words_of(tokenizer):
+def _words_of(tokenizer: Any) -> Iterator[str]:
     yield from tokenizer.get_vocab()
 
 
-class Pieces:
-    """A corpus as pieces of words.
+class Subwords:
+    """A corpus as subwords.
 
     Args:
         sentences: lists of tokens.
         tokenizer: of the library tokenizers, without what cuts or fills sentences.
-        longest: pieces of a window at most, the special ones among them.
+        longest: subwords of a window at most, the special ones among them.
         tags: for each sentence the ids of its tags; None where there are none.
-        specials: `Specials.of` the tokenizer, where it is known.
+        specials: those of the tokenizer, where they are known.
     """
 
-    def __init__(self, sentences, tokenizer, longest, tags=None, specials=None):
-        self.specials = specials or Specials.of(tokenizer)
-        self.room = longest - self.specials.count
+    def __init__(self, sentences: Sequence[list], tokenizer: Any, longest: int, tags: list | None = None,
+                 specials: Specials | None = None) -> None:
+        self.specials = specials or specials_of(tokenizer)
+        self.room = longest - self.specials.size
         self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
-        ids, words, counts = [], [], []
+        ids: list[int] = []
+        words: list[int] = []
+        counts: list[int] = []
         for first in range(0, len(sentences), CHUNK):
             for encoding in _encode(tokenizer, sentences[first:first + CHUNK]):
                 ids += encoding.ids
                 words += encoding.word_ids
                 counts.append(len(encoding.ids))
-        #: ids of all pieces, one sentence after the other, and the word that each belongs to
+        #: ids of all subwords, one sentence after the other, and the word that each belongs to
         self.ids, self.words = np.array(ids, np.int32), np.array(words, np.int32)
-        self.counts = np.array(counts, np.int64)         # pieces of each sentence
+        self.counts = np.array(counts, np.int64)         # subwords of each sentence
         self.firsts = np.cumsum(self.counts) - self.counts
         self.sizes = np.maximum(self.lengths, self.counts)
         self.tags = tags
-        #: vectors of all pieces (pieces, width), where they have been computed
-        self.vectors = None
+        #: vectors of all subwords (subwords, width), where they have been computed
+        self.vectors: np.ndarray | None = None
         self.windows, self.windows_of = self._cut()
-        #: pieces of every window, the special ones among them
-        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.count
+        #: subwords of every window, the special ones among them
+        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.size
 
-    def packed_batch(self, rows, shape):
+    def packed_batch(self, rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> tuple:
         """What `Encoder.packed` takes, and where each window begins.
 
         Args:
-            rows: for each row the numbers of its windows.
+            rows: for each row the indices of its windows.
             shape: (rows, length).
 
         Returns:
-            ids, windows and positions, all of the shape; and a list of (window, row, place of its first real piece).
+            ids, windows and positions, all of the shape; and a list of (window, row, offset of its first real subword).
         """
         before, behind = self.specials
         ids, windows, positions = np.zeros(shape, np.int32), np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         begins = []
-        for row, numbers in enumerate(rows):
-            place = 0
-            for count, number in enumerate(numbers, 1):
-                begin, end = self.windows[number, :2].tolist()
-                to = place + end - begin + self.specials.count
-                ids[row, place:to] = np.concatenate((before, self.ids[begin:end], behind))
-                windows[row, place:to], positions[row, place:to] = count, np.arange(to - place)
-                begins.append((number, row, place + len(before)))
-                place = to
+        for row, indices in enumerate(rows):
+            offset = 0
+            for count, index in enumerate(indices, 1):
+                begin, end = self.windows[index, :2].tolist()
+                to = offset + end - begin + self.specials.size
+                ids[row, offset:to] = np.concatenate((before, self.ids[begin:end], behind))
+                windows[row, offset:to], positions[row, offset:to] = count, np.arange(to - offset)
+                begins.append((index, row, offset + len(before)))
+                offset = to
         return ids, windows, positions, begins
 
-    def _cut(self):
-        """(begin, end, first, last) of every window, and for each sentence the number of its first window, and the end.
+    def _cut(self) -> tuple[np.ndarray, np.ndarray]:
+        """(begin, end, first, last) of every window, and for each sentence the index of its first window, and the end.
 
         A window is what the encoder sees, begin to end; from it come the vectors of first to last, those words whose
-        context is widest there. Numbers are places in `ids`.
+        context is widest there. All four are indices into `ids`.
         """
-        windows, starts = [], [0]
+        windows: list = []
+        starts = [0]
         for first, count in zip(self.firsts.tolist(), self.counts.tolist()):
             if 0 < count <= self.room:
                 windows.append((first, first + count, first, first + count))
@@ -110,22 +119,23 @@ class Pieces:
             starts.append(len(windows))
         return np.array(windows, np.int64).reshape(-1, 4), np.array(starts, np.int64)
 
-    def window_batch(self, numbers, rows, length):
-        """What an encoder takes: ids (rows, length) and lengths (rows,) of these windows, special pieces among them."""
+    def window_batch(self, indices: np.ndarray, rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """What an encoder takes: ids (rows, length) and lengths (rows,) of these windows, special tokens among them."""
         before, behind = self.specials
-        begins = self.windows[numbers, 0]
+        begins = self.windows[indices, 0]
         ids, lengths = np.zeros((rows, length), np.int32), np.zeros(rows, np.int32)
-        lengths[:len(numbers)] = self.window_lengths[numbers]
-        row, position = spread(self.window_lengths[numbers] - self.specials.count)
+        lengths[:len(indices)] = self.window_lengths[indices]
+        row, position = spread(self.window_lengths[indices] - self.specials.size)
         ids[row, len(before) + position] = self.ids[begins[row] + position]
-        ids[:len(numbers), :len(before)] = before
+        ids[:len(indices), :len(before)] = before
         if len(behind):
-            tail = (lengths[:len(numbers)] - len(behind))[:, None] + np.arange(len(behind))
-            ids[np.arange(len(numbers))[:, None], tail] = behind
+            tail = (lengths[:len(indices)] - len(behind))[:, None] + np.arange(len(behind))
+            ids[np.arange(len(indices))[:, None], tail] = behind
         return ids, lengths
 
 
-def _encode(tokenizer, sentences):
+def _encode(tokenizer: Any, sentences: Sequence[list]) -> list:
+    """What a tokenizer makes of each sentence, without special tokens."""
     try:
         return tokenizer.encode_batch(sentences, is_pretokenized=True, add_special_tokens=False)
     except TypeError:                            # the library takes no half of a surrogate pair
@@ -133,7 +143,7 @@ def _encode(tokenizer, sentences):
         return tokenizer.encode_batch(clean, is_pretokenized=True, add_special_tokens=False)
 
 
-def pack(lengths, room):
+def pack(lengths: np.ndarray, room: int) -> list[list[int]]:
     """Puts windows into as few rows as a simple rule makes: the longest first, each where least room is left.
 
     Args:
@@ -141,32 +151,33 @@ def pack(lengths, room):
         room: of a row.
 
     Returns:
-        For each row the numbers of its windows.
+        For each row the indices of its windows.
     """
-    rows, by_room = [], [[] for _ in range(room + 1)]            # rows by what is left of their room
-    for number in np.argsort(-lengths, kind='stable').tolist():
-        length = int(lengths[number])
+    rows: list[list[int]] = []
+    by_room: list[list[int]] = [[] for _ in range(room + 1)]     # rows by what is left of their room
+    for index in np.argsort(-lengths, kind='stable').tolist():
+        length = int(lengths[index])
         left = next((left for left in range(length, room + 1) if by_room[left]), None)
         if left is None:
             row, left = len(rows), room
             rows.append([])
         else:
             row = by_room[left].pop()
-        rows[row].append(number)
+        rows[row].append(index)
         by_room[left - length].append(row)
     return rows
 
 
-def window_ranges(words, room):
-    """Windows of a long sentence: (windows, 4), begin, end, first and last as in `Pieces`.
+def window_ranges(words: np.ndarray, room: int) -> np.ndarray:
+    """Windows of a long sentence: (windows, 4), begin, end, first and last as in `Subwords`.
 
     Windows overlap by half or more. A word belongs to the window whose edges are farthest from it, an end of the
     sentence counting as none: to that between the middles of whose overlaps its own middle is. A word so long that
-    its window cuts it is shared out piece by piece.
+    its window cuts it is shared out subword by subword.
 
     Args:
-        words: (pieces,), the word of each piece.
-        room: pieces of a window.
+        words: (subwords,), the word of each subword.
+        room: subwords of a window.
     """
     count = len(words)
     windows = windows_at_most(count, room)
@@ -182,69 +193,75 @@ def window_ranges(words, room):
     return np.stack((begins, begins + room, firsts, np.append(firsts[1:], count)), 1)
 
 
-def windows_at_most(count, room):
-    """How many windows a sentence of so many pieces may need."""
+def windows_at_most(count: int, room: int) -> int:
+    """How many windows a sentence of so many subwords may need."""
     return 1 if count <= room else -(-(count - room) // max(room // 2, 1)) + 1
 
 
-class PieceBatch(NamedTuple):
-    """Arrays of one step; pieces and words are both padded to the shape's length."""
+class SubwordBatch(NamedTuple):
+    """Arrays of one step; subwords and words are both padded to the shape's length."""
 
-    pieces: np.ndarray         # (length, rows) places in `Pieces.ids`, -1 where there is none
-    words: np.ndarray          # (length, rows) word of each piece, `length` where there is none
-    counts: np.ndarray         # (length, rows) pieces of each word
+    subwords: np.ndarray       # (length, rows) indices into `Subwords.ids`, -1 where there is none
+    words: np.ndarray          # (length, rows) word of each subword, `length` where there is none
+    counts: np.ndarray         # (length, rows) subwords of each word
     lengths: np.ndarray        # (rows,)
     tags: np.ndarray           # (length, rows)
 
-    def vectors(self, table):
-        """(length, rows, width) of the vectors of all pieces, zeros where there is none."""
-        found = np.zeros((*self.pieces.shape, table.shape[1]), np.float32)
-        real = self.pieces >= 0
-        found[real] = table[self.pieces[real]]
-        return found
+    @property
+    def words_and_tags(self) -> tuple[np.ndarray, ...]:
+        """What a network takes behind the vectors or ids of subwords: words, counts, lengths and tags."""
+        return self.words, self.counts, self.lengths, self.tags
+
+    def vectors(self, table: np.ndarray) -> np.ndarray:
+        """(length, rows, width) of the vectors of all subwords, zeros where there is none."""
+        vectors = np.zeros((*self.subwords.shape, table.shape[1]), np.float32)
+        real = self.subwords >= 0
+        vectors[real] = table[self.subwords[real]]
+        return vectors
 
 
-def piece_batch(encoded, shape, numbers):
-    """The `PieceBatch` of these sentences.
+def subword_batch(encoded: Subwords, shape: tuple[int, int], indices: np.ndarray) -> SubwordBatch:
+    """The batch of some sentences.
 
     Args:
-        encoded: `Pieces`.
+        encoded: the corpus.
         shape: (length, rows) that they fit into.
-        numbers: of the sentences.
+        indices: of the sentences.
     """
     length, rows = shape
-    batch = PieceBatch(np.full((length, rows), -1, np.int64), np.full((length, rows), length, np.int32),
+    batch = SubwordBatch(np.full((length, rows), -1, np.int64), np.full((length, rows), length, np.int32),
                        np.zeros((length, rows), np.int32), np.zeros(rows, np.int32), np.zeros((length, rows), np.int32))
-    row, position = spread(encoded.counts[numbers])
-    pieces = encoded.firsts[numbers][row] + position
-    batch.pieces[position, row], batch.words[position, row] = pieces, encoded.words[pieces]
-    batch.counts[:] = np.bincount(encoded.words[pieces] * rows + row, minlength=length * rows).reshape(length, rows)
-    batch.lengths[:len(numbers)] = encoded.lengths[numbers]
+    row, position = spread(encoded.counts[indices])
+    subwords = encoded.firsts[indices][row] + position
+    batch.subwords[position, row], batch.words[position, row] = subwords, encoded.words[subwords]
+    batch.counts[:] = np.bincount(encoded.words[subwords] * rows + row, minlength=length * rows).reshape(length, rows)
+    batch.lengths[:len(indices)] = encoded.lengths[indices]
     if encoded.tags is not None:
-        row, position = spread(encoded.lengths[numbers])
-        batch.tags[position, row] = np.concatenate([encoded.tags[number] for number in numbers])
+        row, position = spread(encoded.lengths[indices])
+        batch.tags[position, row] = np.concatenate([encoded.tags[index] for index in indices])
     return batch
 
 
-def window_arrays(encoded, batch, numbers, windows, length):
+def window_arrays(encoded: Subwords, batch: SubwordBatch, indices: np.ndarray, windows: int,
+                  length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The windows of a batch's sentences, for an encoder in the same graph.
 
     Args:
-        encoded: `Pieces`.
-        batch: what `piece_batch` gave for these sentences.
-        numbers: of the sentences.
+        encoded: the corpus.
+        batch: what `subword_batch` gave for these sentences.
+        indices: of the sentences.
         windows, length: the shape that their windows fit into.
 
     Returns:
-        ids (windows, length), lengths (windows,), and (batch.pieces.shape) places of the pieces in all windows, one
-        after the other; 0 where there is none.
+        ids (windows, length), lengths (windows,), and of the shape of `batch.subwords` the index of each subword in
+        all windows, one after the other; 0 where there is none.
     """
-    own = np.concatenate([np.arange(*encoded.windows_of[number:number + 2]) for number in numbers])
+    own = np.concatenate([np.arange(*encoded.windows_of[index:index + 2]) for index in indices])
     ids, lengths = encoded.window_batch(own, windows, length)
     begins, firsts, lasts = encoded.windows[own][:, [0, 2, 3]].T
-    # Windows supply their pieces in the order of the batch: sentence by sentence, from first to last.
+    # Windows supply their subwords in the order of the batch: sentence by sentence, from first to last.
     row, position = spread(lasts - firsts)
-    place = row * length + len(encoded.specials.before) + (firsts - begins)[row] + position
-    places = np.zeros(batch.pieces.shape, np.int32)
-    places.T[batch.pieces.T >= 0] = place
-    return ids, lengths, places
+    offsets = np.zeros(batch.subwords.shape, np.int32)
+    offsets.T[batch.subwords.T >= 0] = (row * length + len(encoded.specials.before) + (firsts - begins)[row]
+                                        + position)
+    return ids, lengths, offsets
