@@ -1,15 +1,18 @@
-"""Files that are written whole or not at all: what they replace, what they leave, what they write through."""
+"""Files that are written whole or not at all: what they replace, what they leave, what they write through; JSON."""
 
 import gzip
+import json
 import os
 import stat
 import subprocess
 import sys
 
 from ms_crf.errors import CorpusError
-from ms_crf.files import check_writable, temporary, text_writer, whole, write_text
+from ms_crf.files import JSONFault, check_writable, json_of, temporary, text_writer, whole, write_text
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 
 def names(folder):
@@ -117,3 +120,32 @@ def test_temporary_files_go_at_the_end_of_their_block(tmp_path):
             with open(name, 'w') as file:
                 file.write('text')
     assert names(tmp_path) == ['b']
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4), max_leaves=12)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(value=VALUES)
+def test_json_comes_back(value):
+    text = json.dumps(value)
+    assert json_of(text, None) == json_of(text.encode(), None) == value
+
+
+@pytest.mark.parametrize('text,message,line', [
+    ('{"a": 1,\n "b" 2}', "Expecting ':' delimiter at column 6", 2), ('', 'Expecting value at column 1', 1),
+    (b'"\xff"', 'expected UTF-8, got byte 0xff', None), ('[1, -1e999]', '-1e999 is too large for a number', None),
+    ('[NaN]', 'NaN is no finite number', None), ('1' * 5000, 'Exceeds the limit', None),
+    ('{"a": {"b": 1, "c": 2, "b": 1}}', "'b' is given twice, expected it once", None),
+    ('[' * 100_000, 'it is nested too deeply', None), ('[' * 22 + ']' * 22, 'it is nested too deeply', None)])
+def test_json_that_is_not_read_and_why(text, message, line):
+    with pytest.raises(JSONFault) as raised:
+        json_of(text)
+    assert str(raised.value).startswith(message) and raised.value.line == line
+
+
+def test_json_of_any_depth_is_read_where_it_is_a_users():
+    text = '[' * 200 + ']' * 200
+    assert json.dumps(json_of(text, None)) == text and json_of('[' * 20 + ']' * 20)

@@ -156,11 +156,16 @@ def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, c
     assert both[0][0] == 0 and both[0] == both[1]
 
 
-def test_a_sentence_that_a_static_graph_does_not_take_is_named_by_its_line(infer_py, run, tmp_path, capsys):
+def test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option(infer_py, run, tmp_path, capsys):
     graph = tmp_path / 'model.mindir'
     assert export.main(['--run', run, '--output', str(graph), '--static', '2', '4']) == 0
     capsys.readouterr()
     path = write(tmp_path, 'on\n\nof Xan Yel\nto to to of Xan\non\n', 'in.txt')
+    for options, reason in ((['--confidence'], '--confidence: this graph gives no confidences; export one with '
+                                               '--confidence, or use the run itself'),
+                            (['--format', 'json', '--nbest', '2'], '--nbest: the n best taggings come from the run of '
+                             'a network only, not from an exported graph or a hidden Markov model')):
+        assert infer_py('--mindir', graph, '--input', path, *options) == (2, '', f'infer.py: {reason}\n')
     status, out, errors = infer_py('--mindir', graph, '--input', path)
     assert status == 2 and [PIECES.sub(r'\1', line) for line in out.splitlines()] == ['on', '', 'of Xan Yel']
     reason = 'the graph takes sentences of up to 4 tokens, got one of 5; export one without --static, or with a greater'
