@@ -112,6 +112,18 @@ def test_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path):
 
 # What is taken
 
+def test_conllu_is_read_as_in_training(infer_py, run, tmp_path):
+    """Forms are tokens; numbers of words, ranges of words, empty nodes and comments are not."""
+    rows = ['# text = Vamonos hoy', '1-2\tVamonos', '1\tVamos\tir\tVERB', '2\tnos\tnos\tPRON', '2.1\tyo',
+            '3\thoy\thoy\tADV']
+    rows = [row if row.startswith('#') else '\t'.join([*row.split('\t'), *['_'] * 9][:10]) for row in rows]
+    path = write(tmp_path, '\n'.join(rows) + '\n\n', 'in.conllu')
+    status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
+    assert (status, json.loads(out.splitlines()[0])['tokens'], errors) == (0, ['Vamos', 'nos', 'hoy'], '')
+    _, out, _ = infer_py('--run', run, '--input', path, '--format', 'conll')
+    assert [len(line.split('\t')) for line in out.splitlines() if line] == [1, 10, 11, 11, 10, 11]
+
+
 def test_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_path):
     """Tabs and blanks do; any other white space of Unicode belongs to its token, as it does in training."""
     def tokens(*arguments):

@@ -1,6 +1,6 @@
 """The network as another program runs it: what it is given for a batch, tags out."""
 
-from typing import Any, Optional, Protocol
+from typing import Any, Protocol
 
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.models.base import EMISSIONS, PATHS, Encoded
@@ -10,7 +10,7 @@ import numpy as np
 from mindspore import nn
 
 # (batch, length) of a graph for that shape alone; None for one of any shape.
-Static = Optional[tuple[int, int]]
+Static = tuple[int, int] | None
 
 
 class GraphInput(Protocol):

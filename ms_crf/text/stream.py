@@ -14,8 +14,10 @@ from ms_crf.text.readers import (
     blocks,
     byte_lines,
     cells_of,
+    columns_of,
     cut,
     decode,
+    is_conllu,
     json_object,
     tokens_and_tags,
     unreadable,
@@ -126,7 +128,7 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
             there are counts.
     """
     if kind == CONLL:
-        yield from _of_columns(blocks(lines), name, columns)
+        yield from _of_columns(blocks(lines, is_conllu(name)), name, columns_of(name, columns))
         return
     for line in lines:
         if line is None:
