@@ -95,7 +95,7 @@ def test_tokens_that_columns_can_not_hold(infer_py, run, tmp_path, token, name):
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'conll')
     assert (status, out) == (2, 'on\tO\n\n')
     assert errors == (f'infer.py: {path}:2: expected tokens that columns can hold, got {name} in {token!r}; '
-                      'take --format json\n')
+                      'JSON lines can hold it\n')
     assert infer_py('--run', run, '--input', path, '--format', 'json')[0] == 0
 
 

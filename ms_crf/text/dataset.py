@@ -61,7 +61,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     target = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, target) and target != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
-                                                f'got {file_scheme} tags; leave --scheme away')
+                                                f'got {file_scheme} tags, which have no other scheme')
     repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
     if file_scheme == PLAIN:
         tags = sorted({tag for sentence in files['train'] for tag in sentence.tags})

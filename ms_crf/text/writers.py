@@ -39,7 +39,7 @@ def _check_tokens(item: Item, name: str) -> None:
         if not {'\t', '\r', '\n'}.isdisjoint(token):
             raise CorpusError(name, item.line, f'expected tokens that columns can hold, got a '
                                                f'{"tab" if chr(9) in token else "line end"} in {brief(token)}; '
-                                               'take --format json')
+                                               'JSON lines can hold it')
 
 
 class Writer:
