@@ -37,7 +37,7 @@ def ours(path, sentences, confidence):
 
 
 def peer(run, sentences, plain):
-    from ms_crf.models.words.batches import Encoded
+    from ms_crf.models.words.batches import EncodedWords
     from ms_crf.models.words.vocabulary import Vocabulary
     from ms_crf.runs import records
 
@@ -46,8 +46,8 @@ def peer(run, sentences, plain):
     vocabulary = records.read_vocabulary(run, Vocabulary)
     model = peer_tagger.from_run(run)
     if plain:
-        return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags, 32, by_length=False)
-    return lambda: peer_tagger.tag(model, Encoded(sentences, vocabulary), vocabulary.tags)
+        return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags, 32, by_length=False)
+    return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags)
 
 
 def contestant(name, arguments):

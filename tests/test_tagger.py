@@ -8,7 +8,7 @@ import shutil
 from ms_crf import Tagger
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
-from ms_crf.models.words.batches import Encoded
+from ms_crf.models.words.batches import EncodedWords
 from ms_crf.models.words.model import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import Options
@@ -78,7 +78,7 @@ def rows_of(run, scheme):
         if not tokens:
             yield None
             continue
-        encoded = Encoded([tokens], vocabulary)
+        encoded = EncodedWords([tokens], vocabulary)
         forms, places = np.unique(encoded.tokens[0], return_inverse=True)
         ids = [encoded.word_of[forms], [*range(len(forms)), 0], encoded.spelling_of[forms],
                encoded.spelling_of[forms[:1]], places[:, None], [len(tokens)]]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ms_crf.models.base import CONFIDENCES, NBEST, PATHS, Encoded, tags_of
+from ms_crf.models.base import CONFIDENCES, NBEST, PATHS
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.labels import Tags
@@ -108,10 +108,6 @@ class GraphDecoder:
     def plan(self, lengths: np.ndarray, rows: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """((length, rows), indices of sentences) of batches of at most so many rows, the shortest sentences first."""
         return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
-
-    def tags(self, encoded: Encoded) -> list:
-        """Lists of tags for all sentences, in their order."""
-        return tags_of(self, encoded)
 
 
 def load_weights(folder: Any, network: Any) -> None:

@@ -2,22 +2,51 @@
 
 import time
 from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ms_crf.errors import CorpusError, OptionError
-from ms_crf.models.base import kind_of, read_run
+from ms_crf.models.base import Learner, kind_of, read_run
+from ms_crf.models.base import Watcher as LearnerWatcher
+from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.place import Place, new_beside
 from ms_crf.runs.saving import settle
-from ms_crf.text.dataset import load
+from ms_crf.text.dataset import Corpora, load
 from ms_crf.training.at_once import AtOnce
 
+if TYPE_CHECKING:                                # at run time it would start MindSpore
+    from ms_crf.training.trainer import Training
 
-def start(options, watcher, overwrite=False):
-    """A new run in `options.save`, a `Training` or an `AtOnce`; nothing is written before all input has been read.
+
+class Watcher(LearnerWatcher, Protocol):
+    """Is told how a training goes on, and says when it shall stop; the command shows it."""
+
+    def corpora(self, corpora: Corpora) -> None:
+        """The files have been read."""
+
+    def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
+        """A graph was compiled, for 'training' or 'tagging'."""
+
+    def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
+        """An epoch begins, or goes on behind so many sentences that are done."""
+
+    def step(self, sentences: int, loss: float) -> None:
+        """A step on so many sentences is done."""
+
+    def epoch_ends(self, record: dict) -> None:
+        """An epoch is scored and saved; the record is its line in metrics.jsonl."""
+
+    def stopping(self) -> bool:
+        """Whether the training shall stop after this step."""
+
+
+def start(options: Options, watcher: Watcher, overwrite: bool = False) -> 'Training | AtOnce':
+    """A new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
-        options: `Options`, checked.
-        watcher: is told what happens; see `Watcher` of the command.
+        options: of the run, checked.
+        watcher: is told what happens.
         overwrite: whether a run may be there already.
     """
     kind = kind_of(options)
@@ -30,15 +59,13 @@ def start(options, watcher, overwrite=False):
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.found}
         place.create(config, learner.vocabulary.to_json(), learner.fill)
-        if kind.in_steps:
-            made = _training(options, place, corpora, learner, watcher)
-        else:
-            made = AtOnce(place, corpora, learner, seconds)
+        run = (_training(options, place, corpora, learner, watcher) if kind.in_steps
+               else AtOnce(place, corpora, learner, seconds))
         fault.pop_all()
-    return made
+    return run
 
 
-def resume(folder, options, watcher):
+def resume(folder: Any, options: Options, watcher: Watcher) -> 'Training':
     """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
     with ExitStack() as fault:
         place = Place.resumed(folder)
@@ -52,25 +79,26 @@ def resume(folder, options, watcher):
         corpora = _read(options, watcher)
         learner = kind.learner(options, corpora, watcher, (place.folder, config))
         check_input(place.folder, config, options, learner)
-        made = _training(options, place, corpora, learner, watcher)
-        keep_options(made.folder, options)
+        run = _training(options, place, corpora, learner, watcher)
+        keep_options(run.folder, options)
         fault.pop_all()
-    return made
+    return run
 
 
-def _read(options, watcher):
+def _read(options: Options, watcher: Watcher) -> Corpora:
+    """The sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair())
     watcher.corpora(corpora)
     return corpora
 
 
-def _training(options, place, corpora, learner, watcher):
+def _training(options: Options, place: Place, corpora: Corpora, learner: Any, watcher: Watcher) -> 'Training':
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
     return Training(options, place, corpora, learner, watcher)
 
 
-def check_run(folder, watcher):
+def check_run(folder: Path, watcher: Watcher) -> None:
     """Raises CorpusError if a run can't go on."""
     state, weights = folder / records.STATE, folder / records.WEIGHTS
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
@@ -83,14 +111,14 @@ def check_run(folder, watcher):
                     f'that by --resume {other}')
 
 
-def check_input(folder, config, options, learner):
+def check_input(folder: Path, config: dict, options: Options, learner: Learner) -> None:
     """Raises CorpusError unless a training reads what it read when the run began.
 
     Args:
         folder: the run directory.
         config: what is in config.json; of earlier versions, less than today.
-        options: `Options`.
-        learner: a `StepLearner`.
+        options: of the training.
+        learner: what has been read.
     """
     record = {name: value for name, value in learner.record().items() if name in config}
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
@@ -104,7 +132,7 @@ def check_input(folder, config, options, learner):
                                         'restore them or begin a new run')
 
 
-def keep_options(folder, options):
+def keep_options(folder: Path, options: Options) -> None:
     """Puts the options of a resumption into config.json, so that the next one needs not name them again."""
     config = records.read_config(folder)
     before = records.read_options(folder, config).to_json()

@@ -1,6 +1,7 @@
 """Which epoch of a training is the best, and how long ago there was any progress."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import chain
 
 NEAR_ZERO = 0.1      # F1 that says nothing by itself: untrained networks reach 0.01 to 0.04 on 5 to 9 tags
@@ -18,15 +19,16 @@ class Best:
         plain: whether these are plain tags, not those of spans.
     """
 
-    def __init__(self, gold, plain):
-        counts = Counter(chain.from_iterable(gold))
+    def __init__(self, gold: Sequence[Sequence[str]], plain: bool) -> None:
+        counts: Counter[str] = Counter(chain.from_iterable(gold))
         self.common, count = counts.most_common(1)[0]
         self.common_share = count / sum(counts.values())     # accuracy of the most frequent tag alone
         self.plain = plain
         self.epoch = self.moved = 0                          # moved: the last epoch that was better in any way
-        self.highest, self.key = -1.0, (-1.0, 0.0, 0.0)
+        self.highest = -1.0
+        self.key: tuple[float, ...] = (-1.0, 0.0, 0.0)
 
-    def take(self, epoch, score, accuracy, loss):
+    def take(self, epoch: int, score: float, accuracy: float, loss: float) -> bool:
         """Whether an epoch is the best so far.
 
         Args:
@@ -46,7 +48,7 @@ class Best:
         self.highest = max(self.highest, score)
         return best
 
-    def nothing_learned(self):
+    def nothing_learned(self) -> str | None:
         """One line if the best epoch is worth no more than the most frequent tag, otherwise None."""
         score, accuracy, _ = self.key
         if self.common_share == 1 or score > (self.common_share if self.plain else 0):
@@ -55,16 +57,17 @@ class Best:
                 f'(accuracy {accuracy:.2%}, of that tag {self.common_share:.2%}); it needs more sentences, or more '
                 '--epochs')
 
-    def state(self):
+    def state(self) -> list[float]:
         """Numbers for `load`."""
         return [self.epoch, self.moved, self.highest, *self.key]
 
-    def load(self, state):
+    def load(self, state: Sequence[float]) -> None:
+        """Goes on from what `state` gave."""
         epoch, moved, self.highest, *key = state
         self.epoch, self.moved, self.key = int(epoch), int(moved), tuple(key)
 
-    def load_score(self, epoch, score):
-        """From the state of an earlier version, which knew no more."""
+    def load_score(self, epoch: int, score: float) -> None:
+        """Goes on from what an earlier version saved, which was the best epoch and its score."""
         self.epoch = self.moved = epoch
         self.highest, self.key = score, (score, 1.0, 0.0)
 

@@ -4,13 +4,15 @@ Of the word table only the rows of the batch are read and written: with tens of 
 the step costs less than touching them all would.
 """
 
+from typing import Any
+
 import mindspore as ms
 from mindspore import Parameter, nn, ops
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 
-def _zeros_like(parameter, prefix):
+def _zeros_like(parameter: Any, prefix: str) -> Any:
     return Parameter(ops.zeros(parameter.shape, ms.float32), name=f'{prefix}.{parameter.name}', requires_grad=False)
 
 
@@ -18,33 +20,34 @@ class Optimizer(nn.Cell):
     """Updates a network.
 
     Args:
-        network: whose weights are updated: a `TaggerNetwork`, a `PieceTagger` or an `EncodedTagger`.
+        network: whose weights are updated, with a `head`; its `word_table`, if it has one, is updated row by row, and
+            what `pretrained_params()` gives, if it has that, learns at a rate of its own.
         kind: 'adam', 'adamw' or 'sgd'.
         momentum: of SGD.
         weight_decay: AdamW takes it from the weights, SGD adds it to the gradients; matrices and word rows only.
         clip: the norm that all gradients together are cut down to; 0 for no limit.
         crf_rate: multiplies the learning rate of the head's own weights.
         word_rate: multiplies the learning rate of the word table; 0 leaves it as it is, and it needs no gradient.
-        encoder_rate: multiplies the learning rate of the encoder.
+        encoder_rate: multiplies the learning rate of the pretrained weights.
     """
 
-    def __init__(self, network, kind='adam', momentum=0.9, weight_decay=0.0, clip=5.0, crf_rate=1.0, word_rate=1.0,
-                 encoder_rate=1.0):
+    def __init__(self, network: Any, kind: str = 'adam', momentum: float = 0.9, weight_decay: float = 0.0,
+                 clip: float = 5.0, crf_rate: float = 1.0, word_rate: float = 1.0, encoder_rate: float = 1.0) -> None:
         super().__init__()
         self.kind, self.clip, self.momentum, self.weight_decay = kind, clip, momentum, weight_decay
         self.table = getattr(network, 'word_table', None)
         weights = [parameter for parameter in network.trainable_params() if parameter is not self.table]
-        encoder = {parameter.name for parameter in network.encoder.trainable_params()} if hasattr(
-            network, 'encoder') else set()
+        pretrained = {parameter.name for parameter in network.pretrained_params()} if hasattr(
+            network, 'pretrained_params') else set()
         head = {parameter.name for parameter in network.head.trainable_params()}
-        self.rates = [crf_rate if parameter.name in head else encoder_rate if parameter.name in encoder else 1.0
+        self.rates = [crf_rate if parameter.name in head else encoder_rate if parameter.name in pretrained else 1.0
                       for parameter in weights]
         self.decays = [weight_decay if parameter.ndim > 1 and parameter.name not in head else 0.0
                        for parameter in weights]
         self.word_rate = 0 if self.table is None else word_rate
         self.weights = ms.ParameterTuple(weights)
         self.first = ms.ParameterTuple([_zeros_like(weight, 'first') for weight in weights])
-        self.row_state = []
+        self.row_state: list = []
         if self.table is not None:
             self.first_rows = _zeros_like(self.table, 'first')
             self.row_state.append(self.first_rows)
@@ -56,7 +59,7 @@ class Optimizer(nn.Cell):
         self.adam = ops.Adam()
         self.apply_momentum = ops.ApplyMomentum()
 
-    def state(self):
+    def state(self) -> list:
         """All Parameters that a resumed run needs beside the network's."""
         return [*self.first, *([] if self.kind == 'sgd' else self.second), *self.row_state]
 
@@ -88,7 +91,7 @@ class Optimizer(nn.Cell):
         return done
 
     def norm_of(self, row_gradients, gradients):
-        """Of all gradients together; as of `construct`."""
+        """The Euclidean norm of all gradients together, those of rows (or None) and those of `weights`."""
         norm = ops.zeros((), ms.float32) if row_gradients is None else (row_gradients * row_gradients).sum()
         for gradient in gradients:
             norm = norm + (gradient * gradient).sum()

@@ -1,6 +1,7 @@
 """Learning rates over time, and the noise of a step: all of it follows from the seed and the position alone."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,8 @@ class Course(NamedTuple):
     average_every: int     # steps from which to which the average of the weights moves
 
 
-def course_of(steps, epochs=None, patience=None, warmup=None, decay=None):
+def course_of(steps: int, epochs: int | None = None, patience: int | None = None, warmup: float | None = None,
+              decay: float | None = None) -> Course:
     """The `Course` of a training whose epochs have that many steps.
 
     What is None follows from the steps: 24 epochs, 8 of patience, 0.5 of warm-up, decay by 0.05 an epoch; stretched,
@@ -40,7 +42,7 @@ def course_of(steps, epochs=None, patience=None, warmup=None, decay=None):
                   average_every=AVERAGE_EVERY if stretch == 1 else 1)
 
 
-def rate_at(kind, rate, time, epochs, warmup=0.0, decay=0.0):
+def rate_at(kind: str, rate: float, time: float, epochs: int, warmup: float = 0.0, decay: float = 0.0) -> float:
     """The learning rate.
 
     Args:
@@ -61,7 +63,8 @@ def rate_at(kind, rate, time, epochs, warmup=0.0, decay=0.0):
     return rate
 
 
-def dropout(seed, epoch, step, shape, widths, rates, locked):
+def dropout(seed: int, epoch: int, step: int, shape: tuple[int, int], widths: Sequence[int], rates: Sequence[float],
+            locked: bool) -> list[np.ndarray]:
     """What values are multiplied with in training: for each width an array (length, rows, width).
 
     Args:
@@ -72,15 +75,16 @@ def dropout(seed, epoch, step, shape, widths, rates, locked):
     """
     generator = np.random.default_rng([seed, epoch, step])
     length, rows = shape
-    found = []
+    factors = []
     for width, rate in zip(widths, rates):
         drawn = generator.random((1 if locked else length, rows, width), np.float32)
         kept = (drawn >= rate).astype(np.float32) * np.float32(1 / (1 - rate))
-        found.append(np.ascontiguousarray(np.broadcast_to(kept, (length, rows, width))))
-    return found
+        factors.append(np.ascontiguousarray(np.broadcast_to(kept, (length, rows, width))))
+    return factors
 
 
-def replaced(generator, sentences, counts, strength):
+def replaced(generator: np.random.Generator, sentences: Sequence[np.ndarray], counts: np.ndarray,
+             strength: float) -> list[np.ndarray]:
     """For each sentence which of its tokens become the unknown word.
 
     Args:
@@ -102,10 +106,10 @@ GROWS_AFTER = 2000           # steps without an overflow
 class LossScale:
     """What the loss is multiplied with before its gradients are taken: half as much after a step that overflows."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.scale, self.good = FIRST, 0         # steps without an overflow since it was changed
 
-    def take(self, finite):
+    def take(self, finite: bool) -> None:
         """Takes whether the loss and the gradients of a step were finite."""
         self.good = self.good + 1 if finite else 0
         if not finite:
@@ -113,13 +117,14 @@ class LossScale:
         elif self.good == GROWS_AFTER:
             self.scale, self.good = min(2 * self.scale, MOST), 0
 
-    def exhausted(self):
+    def exhausted(self) -> bool:
         """Whether even the least scale has overflowed: the numbers themselves are too large, or none."""
         return self.scale < LEAST
 
-    def state(self):
+    def state(self) -> list[float]:
         """All there is to it, as two numbers."""
         return [self.scale, float(self.good)]
 
-    def load(self, state):
+    def load(self, state: Sequence[float]) -> None:
+        """Goes on from what `state` gave."""
         self.scale, self.good = float(state[0]), int(state[1])

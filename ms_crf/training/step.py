@@ -1,5 +1,10 @@
 """The compiled graphs of training: a step, and the running average of the weights."""
 
+from collections.abc import Callable
+from typing import Any
+
+from ms_crf.training.optimizer import Optimizer
+
 import mindspore as ms
 from mindspore import nn, ops
 
@@ -12,13 +17,13 @@ class Average(nn.Cell):
         average: of the same architecture; its weights follow.
     """
 
-    def __init__(self, network, average):
+    def __init__(self, network: nn.Cell, average: nn.Cell) -> None:
         super().__init__()
         self.source = ms.ParameterTuple(network.trainable_params())
         self.target = ms.ParameterTuple(average.trainable_params())
 
     def construct(self, share):
-        """share: how much of the way, 0 to 1."""
+        """Moves them by a share of the way, 0 to 1; returns when all have moved."""
         done = share
         for index in range(len(self.source)):
             target = self.target[index]
@@ -26,19 +31,21 @@ class Average(nn.Cell):
         return done
 
 
-def make_step(network, optimizer, loss_scale=False):
-    """The compiled function of one step.
+def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> Callable:
+    """The compiled function of one step of a network with a word table, of which only the rows of a batch are read.
 
     Args:
-        network: a `TaggerNetwork`.
-        optimizer: an `Optimizer` of it.
+        network: gives the rows of word ids by `rows`, and the loss from rows, `form_words`, two arrays of spellings,
+            `places`, lengths, tags and what values are multiplied with.
+        optimizer: updates the network.
         loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
             `now`; for 16-bit floats. Where loss or gradients are not finite then, the step changes nothing.
 
     Returns:
-        step(now, *batch, *keep) to (loss, norm of the gradients). `batch` is what `TaggerNetwork` takes,
-        word ids in place of rows, and the rest what `Optimizer` and `TaggerNetwork.emissions` take.
-        `keep` comes last and apart, for MindSpore compiles anew for each tuple that it is given.
+        step(now, *batch, *keep) to (loss, norm of the gradients). `now` is the array that the optimizer takes; `batch`
+        what the network takes, with word ids in place of rows; `keep` one array for each of the network's `widths`,
+        that the values there are multiplied with. It comes last and apart, for MindSpore compiles anew for each tuple
+        that it is given.
     """
     network.set_train()                                          # for what is fast in one graph and not in the other
     finish = _finish(optimizer, loss_scale)
@@ -52,24 +59,27 @@ def make_step(network, optimizer, loss_scale=False):
 
     @ms.jit
     def step(now, words, form_words, long_spellings, short_spellings, places, lengths, tags, *keep):
-        loss, found = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
-                                     places, lengths, tags, keep, now)
-        rows, weights = found if table_moves else (None, found)
+        loss, gradients = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
+                                         places, lengths, tags, keep, now)
+        rows, weights = gradients if table_moves else (None, gradients)
         return finish(now, words, loss, rows, weights)
 
     return step
 
 
-def make_plain_step(network, optimizer, loss_scale=False):
+def make_plain_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> Callable:
     """The compiled function of one step of a network without word table.
 
     Args:
-        network: a `PieceTagger` or an `EncodedTagger`.
-        optimizer: an `Optimizer` of it.
-        loss_scale: as in `make_step`.
+        network: gives the loss from the arrays of a batch and a tuple of what values are multiplied with.
+        optimizer: updates the network.
+        loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
+            `now`; where loss or gradients are not finite then, the step changes nothing.
 
     Returns:
-        step(now, *batch, *keep) as of `make_step`; `batch` is what the network takes.
+        step(now, *batch, *keep) to (loss, norm of the gradients). `now` is the array that the optimizer takes; `batch`
+        what the network takes; `keep` one array for each of the network's `widths`, that the values there are
+        multiplied with.
     """
     network.set_train()
     kept = len(network.widths)
@@ -89,7 +99,7 @@ def make_plain_step(network, optimizer, loss_scale=False):
     return step
 
 
-def _finish(optimizer, loss_scale):
+def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
     """The end of a step: from the loss and its gradients, of rows and weights, to (loss, norm of the gradients)."""
 
     def update(now, words, loss, rows, weights):
@@ -107,8 +117,8 @@ def _finish(optimizer, loss_scale):
     return update_if_finite if loss_scale else update
 
 
-def make_average(network, average):
-    """The compiled function that moves weights towards those of `network`: average(share) as `Average`."""
+def make_average(network: nn.Cell, average: nn.Cell) -> Callable:
+    """The compiled function that moves the weights of `average` by a share of the way to those of `network`, 0 to 1."""
     cell = Average(network, average)
 
     @ms.jit

@@ -5,14 +5,20 @@ Nothing that is random has a state of its own: order, dropout and replaced words
 
 import json
 import time
+from collections.abc import Iterable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
+from ms_crf.models.base import StepLearner, tags_of
+from ms_crf.options import Options
 from ms_crf.runs import records
+from ms_crf.runs.place import Place
 from ms_crf.runs.saving import saving
-from ms_crf.text.dataset import score_in
-from ms_crf.text.metrics import as_record, table
+from ms_crf.text.dataset import Corpora, score_in
+from ms_crf.text.metrics import Score, as_record, table
 from ms_crf.text.schemes import PLAIN
-from ms_crf.training.begin import NotFinite, Stopped
+from ms_crf.training.begin import NotFinite, Stopped, Watcher
 from ms_crf.training.best import Best
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, LossScale, course_of, dropout, rate_at
@@ -28,16 +34,17 @@ class Training:
     """One run.
 
     Args:
-        options: `Options`, checked.
-        place: the `Place` of the run directory, which exists; training goes on from the state in it, if there is one.
-        corpora: `Corpora` of its files.
-        learner: a `StepLearner` of them.
-        watcher: is told what happens; see `Watcher` of the command.
+        options: of the run, checked.
+        place: of the run directory, which exists; training goes on from the state in it, if there is one.
+        corpora: its sentences, in one scheme.
+        learner: makes networks, steps and batches of them.
+        watcher: is told what happens.
     """
 
     stoppable = True           # within its steps, so that it is saved
 
-    def __init__(self, options, place, corpora, learner, watcher):
+    def __init__(self, options: Options, place: Place, corpora: Corpora, learner: StepLearner,
+                 watcher: Watcher) -> None:
         self.options, self.place, self.corpora, self.watcher = options, place, corpora, watcher
         ms.set_seed(options.seed)
         self.learner = learner
@@ -56,15 +63,15 @@ class Training:
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
         self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.found == PLAIN), 0.0
-        self.metrics = []
+        self.metrics: list[dict] = []
         self.scaling = LossScale() if options.precision == 'mixed' else None
         if (self.folder / records.STATE).exists():
             self._load_state()
-        self.shapes = set()
+        self.shapes: set = set()
         self.step = self.learner.step(self.network, self.optimizer, self.scaling is not None)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
-    def _count_steps(self):
+    def _count_steps(self) -> int:
         """Of an epoch: those of the first, or, where there are many, as many as there are at least."""
         least = -(-len(self.corpora.parts['train']) // self.options.batch_size)
         return least if least >= FEW_STEPS else len(self.learner.plan(np.random.default_rng([self.options.seed, 1])))
@@ -72,15 +79,16 @@ class Training:
     # What is saved and loaded
 
     @property
-    def folder(self):
+    def folder(self) -> Path:
         """The run directory; another one than options say until its first epoch is saved, if it overwrites a run."""
         return self.place.folder
 
-    def _parameters(self):
+    def _parameters(self) -> list:
+        """All Parameters that are saved with the state."""
         average = self.scored.trainable_params() if self.scored is not self.network else []
         return [*self.network.trainable_params(), *self.optimizer.state(), *average]
 
-    def save(self, best=None):
+    def save(self, best: bool | None = None) -> None:
         """Saves the state; after an epoch, with whether it is the best so far, its weights and its metrics as well."""
         with saving(self.folder) as new:
             if best:
@@ -98,20 +106,22 @@ class Training:
         if self.epoch:
             self.place.take()
 
-    def _load_state(self):
+    def _load_state(self) -> None:
+        """Goes on from the state in the run directory."""
         path = self.folder / records.STATE
         arrays = records.read_tensors(path)
         parameters = self._parameters()
         shapes = {parameter.name: parameter.shape for parameter in parameters}
         best = {'best': (len(self.best.state()),)} if 'best' in arrays else {}       # which earlier versions lack
-        scale = {'loss_scale': (2,)} if self.scaling is not None and 'loss_scale' in arrays else {}      # likewise
+        scaling = self.scaling if 'loss_scale' in arrays else None                                   # likewise
+        scale = {} if scaling is None else {'loss_scale': (2,)}
         records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best, **scale})
         for parameter in parameters:
             parameter.set_data(ms.Tensor(arrays[parameter.name]))
         self.epoch, self.step_in_epoch, self.steps, best_epoch = arrays['position'].tolist()
         best_score, self.loss_sum = arrays['progress'].tolist()
-        if scale:
-            self.scaling.load(arrays['loss_scale'].tolist())
+        if scaling is not None:
+            scaling.load(arrays['loss_scale'].tolist())
         if best:
             self.best.load(arrays['best'].tolist())
         else:
@@ -122,7 +132,7 @@ class Training:
         if self.epoch:
             self.place.take()
 
-    def load_best(self):
+    def load_best(self) -> None:
         """Puts the weights of the best epoch into the network that is scored."""
         path = self.folder / records.WEIGHTS
         arrays = records.read_tensors(path)
@@ -133,14 +143,14 @@ class Training:
 
     # Epochs
 
-    def run(self):
+    def run(self) -> dict:
         """Trains to the end and scores the best epoch; returns what scores.json holds. Then the place is free."""
         try:
             return self._run()
         finally:
             self.place.release()
 
-    def _run(self):
+    def _run(self) -> dict:
         self._announce()
         while self.epoch < self.course.epochs and not self._out_of_patience():
             self.run_epoch()
@@ -149,53 +159,54 @@ class Training:
         self.load_best()
         parts = [part for part in ('dev', 'test') if part in self.learner.encoded]
         results = {part: self.score(part) for part in parts}
-        if self.best.nothing_learned():
-            self.watcher.say(self.best.nothing_learned())
+        if warning := self.best.nothing_learned():
+            self.watcher.say(warning)
         scores = {'best_epoch': self.best.epoch, 'epochs': self.epoch,
                   **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
         records.write_json(self.folder / records.SCORES, scores)
         return scores
 
-    def _out_of_patience(self):
+    def _out_of_patience(self) -> bool:
         return 0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0
 
-    def _announce(self):
+    def _announce(self) -> None:
         """Says what follows from short epochs, unless the options say all of it."""
         if self.steps_an_epoch < FEW_STEPS and None in (self.options.epochs, self.options.patience):
             end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
             self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
                              f'them{end}')
 
-    def _main(self, result):
-        """What decides of a `Score`."""
+    def _main(self, result: Score) -> float:
+        """What of a score decides which epoch is the best."""
         return result.accuracy if self.best.plain else result.spans.f1
 
-    def score(self, part):
-        """`Score` of the network that is scored on 'dev' or 'test'."""
+    def score(self, part: str) -> Score:
+        """The score, on 'dev' or 'test', of the network that is scored."""
         corpora = self.corpora
-        predicted = self.decoder.tags(self.learner.encoded[part])
+        predicted = tags_of(self.decoder, self.learner.encoded[part])
         return score_in(corpora.found, corpora.gold[part], predicted, corpora.scheme)
 
-    def run_epoch(self):
+    def run_epoch(self) -> None:
+        """Trains to the end of an epoch, from its beginning or from where it was stopped, scores and saves."""
         options, sentences = self.options, len(self.corpora.parts['train'])
         batches = self.learner.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
         began = saved = time.perf_counter()
         compiling = 0.0
         self.watcher.epoch_begins(self.epoch + 1, self.course.epochs, sentences,
-                                  sum(len(numbers) for _, numbers in batches[:self.step_in_epoch]))
-        for shape, numbers in batches[self.step_in_epoch:]:
+                                  sum(len(indices) for _, indices in batches[:self.step_in_epoch]))
+        for shape, indices in batches[self.step_in_epoch:]:
             step_began = time.perf_counter()
-            batch = self.learner.batch(shape, numbers)
+            batch = self.learner.batch(shape, indices)
             loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
             if not self._can_go_on(loss, norm):
-                raise NotFinite(self._describe(loss, norm, numbers))
+                raise NotFinite(self._describe(loss, norm, indices))
             if shape not in self.shapes:
                 self.shapes.add(shape)
                 compiling += time.perf_counter() - step_began
                 self.watcher.compiled('training', shape.length, shape.rows, time.perf_counter() - step_began)
-            self.loss_sum += loss * len(numbers) if np.isfinite(loss) else 0.0
+            self.loss_sum += loss * len(indices) if np.isfinite(loss) else 0.0
             self.step_in_epoch += 1
-            self.watcher.step(len(numbers), loss)
+            self.watcher.step(len(indices), loss)
             if self.watcher.stopping():
                 self.save()
                 raise Stopped
@@ -205,17 +216,18 @@ class Training:
         seconds = time.perf_counter() - began - compiling
         self._end_epoch(seconds, compiling, sentences)
 
-    def _run_step(self, batch, shape, time_in_epochs):
+    def _run_step(self, batch: Iterable[np.ndarray], shape: Any, time_in_epochs: float) -> tuple[float, float]:
+        """Makes a step on a batch: (loss, norm of the gradients)."""
         options = self.options
         rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
-        keep = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
-                       options.dropout_kind == 'locked')
+        factors = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
+                          options.dropout_kind == 'locked')
         count = self.steps + 1
         rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, self.course.epochs, self.course.warmup,
                        self.course.decay)
         scale = [] if self.scaling is None else [self.scaling.scale]
         now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale], np.float32)
-        loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.Tensor, (now, *batch, *keep))))
+        loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.Tensor, (now, *batch, *factors))))
         if not np.isfinite([loss, norm]).all():                  # which has changed nothing if the loss is scaled
             return loss, norm
         self.steps = count
@@ -227,7 +239,7 @@ class Training:
             self.average(ms.Tensor(1 - decay, ms.float32))
         return loss, norm
 
-    def _can_go_on(self, loss, norm):
+    def _can_go_on(self, loss: float, norm: float) -> bool:
         """Whether a step was right, or one that overflowed and a smaller scale of the loss may help the next ones."""
         finite = bool(np.isfinite([loss, norm]).all())
         if self.scaling is None:
@@ -235,14 +247,16 @@ class Training:
         self.scaling.take(finite)
         return not self.scaling.exhausted()
 
-    def _describe(self, loss, norm, numbers):
-        lines = [self.corpora.parts['train'][number].line for number in sorted(numbers)]
+    def _describe(self, loss: float, norm: float, indices: np.ndarray) -> str:
+        """A step that failed, and the sentences of its batch, in one line."""
+        lines = [self.corpora.parts['train'][index].line for index in sorted(indices)]
         scale = '' if self.scaling is None else f' at a loss scale of {2 * self.scaling.scale:g}'
         return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}'
                 f'{scale}; the sentences of the batch begin at {self.options.train} lines '
                 f'{", ".join(map(str, lines))}')
 
-    def _end_epoch(self, seconds, compiling, sentences):
+    def _end_epoch(self, seconds: float, compiling: float, sentences: int) -> None:
+        """Scores and saves an epoch."""
         began = time.perf_counter()
         result = self.score('dev')
         self.epoch += 1

@@ -6,7 +6,7 @@ from functools import partial
 
 from ms_crf.errors import CorpusError
 from ms_crf.models.bucketing import BUCKET_COST, TaggingShapes, bucket_lengths, buckets, plan
-from ms_crf.models.words.batches import Batcher, Encoded, cut_by_forms, make_batch
+from ms_crf.models.words.batches import Batcher, EncodedWords, cut_by_forms, make_batch
 from ms_crf.models.words.vectors import read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.text.dataset import load, score_in
@@ -73,7 +73,7 @@ def test_vocabulary():
 
 @pytest.mark.parametrize('change,message', [
     ({'words': 'x'}, 'words to be a list of strings'), ({'tags': ['O', 'O']}, 'tags to be distinct'),
-    ({'char_length': 0}, 'char_length to be a positive number'), ({'more': 1}, 'the keys words, characters, tags')])
+    ({'char_length': 0}, 'char_length to be from 1 to 1000, got 0'), ({'more': 1}, 'the keys words, characters, tags')])
 def test_faults_of_vocabularies(change, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary.from_json({'words': [], 'characters': [], 'tags': ['O'], 'char_length': 4, **change})
@@ -130,10 +130,10 @@ def test_every_sentence_comes_back_from_its_batch(shuffled):
     generator = np.random.default_rng(0)
     tokens, tags = random_corpus(generator, 200, 30)
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8)
-    batcher = Batcher(Encoded(tokens[:150], vocabulary), 16)
+    batcher = Batcher(EncodedWords(tokens[:150], vocabulary), 16)
     tokens[7] = tokens[7] * 100                                  # far longer than what the shapes were made for
     tags[7] = tags[7] * 100
-    encoded = Encoded(tokens, vocabulary, tags)
+    encoded = EncodedWords(tokens, vocabulary, tags)
     unknown = None
     if shuffled:
         unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)

@@ -77,7 +77,7 @@ class EncoderLearner:
         """What config.json says of the encoder, and of the text, that of training as ids."""
         folder = str(self.files.path.absolute()) if self.options.encoder_link else records.ENCODER
         text, encoded = hashlib.sha256(), self.encoded['train']
-        for array in (encoded.ids, encoded.words, encoded.lengths, *encoded.tags):
+        for array in (encoded.ids, encoded.words, encoded.lengths, *(encoded.tags or ())):
             text.update(np.asarray(array, np.int32).tobytes())
         return {'encoder': {'folder': folder, 'sha256': self.checksum},
                 'text_sha256': text.hexdigest(), 'dev_sha256': self._dev_digest}

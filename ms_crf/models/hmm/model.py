@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher, tags_of
+from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.hmm.recursions import SequenceBatch, top
 from ms_crf.models.hmm.symbols import Words
@@ -121,10 +121,6 @@ class HMMDecoder:
         given_before = (weights / weights.sum(-1, keepdims=True)).swapaxes(0, 1)    # (B, L, S)
         chosen = np.take_along_axis(batch.posteriors().swapaxes(0, 1), paths[:, :, None], 2)[:, :, 0]
         return chosen, given_before
-
-    def tags(self, encoded: _Encoded) -> list:
-        """Lists of tags for all sentences, in their order."""
-        return tags_of(self, encoded)
 
 
 def read_hmm(folder: Any) -> HMM:

@@ -1,8 +1,8 @@
 """An exported graph over words: the cell, and what it is given, from sentences and from its record."""
 
 from ms_crf.models.labels import check_number, check_tags
-from ms_crf.models.served import Served
-from ms_crf.models.words.batches import Encoded
+from ms_crf.models.served import Served, Static
+from ms_crf.models.words.batches import EncodedWords
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 import numpy as np
@@ -10,7 +10,7 @@ from mindspore import ops
 
 
 class ServedWords(Served):
-    """Of words and characters."""
+    """The cell of a graph that is given words and their characters."""
 
     def construct(self, words, spellings, places, lengths):
         """Tags sentences.
@@ -18,97 +18,98 @@ class ServedWords(Served):
         Args:
             words: (words,) int32 ids of the distinct words of the batch; more than once does no harm.
             spellings: (words, characters) int32 ids of their characters, 0 behind a word's end.
-            places: (batch, length) int32, which of the words stands there.
+            places: (batch, length) int32, index of the word that stands there.
             lengths: (batch,) int32.
         """
-        return self._tag_places(self.network.form_vectors(words, spellings), places, lengths)
+        return self._tag_words(self.network.form_vectors(words, spellings), places, lengths)
 
-    def _tag_places(self, vectors, places, lengths):
+    def _tag_words(self, vectors, places, lengths):
         hidden = ops.gather(vectors, ops.transpose(places, (1, 0)), 0)
         return self.tag(self.network.emissions_of(hidden, lengths), lengths)
 
 
 class ServedWithoutCharacters(ServedWords):
-    """The same for a network that reads no characters: `construct` takes no spellings."""
+    """The cell of a graph whose network reads no characters: `construct` takes no spellings."""
 
-    def construct(self, words, places, lengths):
-        return self._tag_places(self.network.form_vectors(words), places, lengths)
+    def construct(self, words, places, lengths):  # type: ignore[override]
+        return self._tag_words(self.network.form_vectors(words), places, lengths)
 
 
 class WordGraphInput:
-    """Of a network over words.
+    """What a graph over words is given: the distinct words of a batch, and which of them stands where.
 
     Args:
-        vocabulary: a `Vocabulary`.
+        vocabulary: the tags, and the ids of words and characters.
         with_characters: whether the network reads characters.
     """
 
     rows, tokens = 512, 16384      # of a batch at most, where the graph takes any number
     unit = 'tokens'
 
-    def __init__(self, vocabulary, with_characters):
+    def __init__(self, vocabulary: Vocabulary, with_characters: bool) -> None:
         self.vocabulary, self.with_characters = vocabulary, with_characters
 
-    def inputs(self, static=None):
+    def inputs(self, static: Static = None) -> dict[str, tuple]:
         """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
 
         Args:
             static: (batch, length), or None for any.
         """
         batch, length = static or (None, None)
-        words = batch * length if static else None
-        inputs = {'words': (words,), 'spellings': (words, self.vocabulary.char_length), 'places': (batch, length),
-                  'lengths': (batch,)}
+        words = static[0] * static[1] if static else None
+        inputs: dict[str, tuple] = {
+            'words': (words,), 'spellings': (words, self.vocabulary.char_length), 'places': (batch, length),
+            'lengths': (batch,)}
         if not self.with_characters:
             del inputs['spellings']
         return inputs
 
-    def tables(self):
+    def tables(self) -> list[tuple[str, str, int, bool]]:
         """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly)."""
         tables = [('.word_table', 'ids of words', self.vocabulary.num_words, True)]
         if self.with_characters:
             tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
         return tables
 
-    def to_json(self):
+    def to_json(self) -> dict:
         """What another program needs to make ids of words, and tags of what comes out."""
         return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, record):
+    def from_json(cls, record: dict) -> 'WordGraphInput':
         """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
         keys = ('words', 'characters', 'tags', 'char_length')
         check_tags(record)
         check_number(record, 'char_length', 1)
-        for key, number in (('padding_id', PADDING), ('unknown_id', UNKNOWN), ('first_id', FIRST)):
-            if record.get(key, number) != number:
-                raise ValueError(f'expected {key} to be {number}, got {record[key]!r:.40}')
+        for key, value in (('padding_id', PADDING), ('unknown_id', UNKNOWN), ('first_id', FIRST)):
+            if record.get(key, value) != value:
+                raise ValueError(f'expected {key} to be {value}, got {record[key]!r:.40}')
         vocabulary = Vocabulary.from_json({key: record.get(key) for key in keys})
         inputs = record.get('inputs')
         names = [entry.get('name') for entry in inputs if isinstance(entry, dict)] if isinstance(inputs, list) else []
         return cls(vocabulary, 'spellings' in names)
 
-    def encode(self, sentences):
-        """As `Decoder.encode`."""
-        return Encoded(sentences, self.vocabulary)
+    def encode(self, sentences: list) -> EncodedWords:
+        """Lists of tokens, none of them empty, as ids of words and characters."""
+        return EncodedWords(sentences, self.vocabulary)
 
-    def sizes(self, encoded):
-        """By which sentences are put into batches."""
+    def sizes(self, encoded: EncodedWords) -> np.ndarray:
+        """(sentences,): the length that each needs in a batch."""
         return encoded.lengths
 
-    def arrays(self, encoded, numbers, static):
+    def arrays(self, encoded: EncodedWords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name.
 
         Args:
             encoded: what `encode` gave.
-            numbers: of the sentences of a batch.
-            static: as in `inputs`.
+            indices: of the sentences of a batch.
+            static: (batch, length) of the graph, or None for any.
         """
-        forms, flat = np.unique(np.concatenate([encoded.tokens[number] for number in numbers]), return_inverse=True)
-        rows, length = static or (len(numbers), encoded.lengths[numbers].max())
+        forms, flat = np.unique(np.concatenate([encoded.tokens[index] for index in indices]), return_inverse=True)
+        rows, length = static or (len(indices), encoded.lengths[indices].max())
         words = rows * length if static else len(forms)
         lengths = np.zeros(rows, np.int32)
-        lengths[:len(numbers)] = encoded.lengths[numbers]
+        lengths[:len(indices)] = encoded.lengths[indices]
         arrays = {'words': np.full(words, PADDING, np.int32), 'places': np.zeros((rows, length), np.int32),
                   'spellings': np.full((words, encoded.spelling_of.shape[1]), PADDING, np.int32), 'lengths': lengths}
         arrays['words'][:len(forms)] = encoded.word_of[forms]

@@ -1,23 +1,26 @@
 """The tagger over word vectors and characters as a kind of model: what it learns from, how it tags, its graph."""
 
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 from ms_crf.errors import brief
-from ms_crf.models.base import Kind, check_head, constraints_of
+from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import plan
 from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
-from ms_crf.models.words.batches import Batcher, Encoded, cut_by_forms, make_batch
+from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, make_batch
 from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, WordGraphInput
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.vectors import WAYS, read_vectors
 from ms_crf.models.words.vocabulary import PADDING, Vocabulary
-from ms_crf.options import WIDEST
+from ms_crf.options import WIDEST, Options
 from ms_crf.runs import records
-from ms_crf.text.dataset import digest_of
+from ms_crf.text.dataset import Corpora, digest_of
 from ms_crf.training.schedules import replaced
 from ms_crf.training.step import make_step
 
@@ -31,28 +34,29 @@ class WordLearner:
     """The corpora of a run as ids, and the vocabulary and vectors that follow from them.
 
     Args:
-        options: `Options`.
-        corpora: what `load` gave.
-        watcher: see `Watcher` of the command.
+        options: of the training.
+        corpora: its sentences, in one scheme.
+        watcher: is told what is read.
     """
 
-    def __init__(self, options, corpora, watcher):
+    def __init__(self, options: Options, corpora: Corpora, watcher: Watcher) -> None:
         self.options, self.scheme = options, corpora.scheme
         tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
-        vectors, self.word_dim = {}, options.word_dim
+        vectors: dict[str, np.ndarray] = {}
+        self.word_dim = options.word_dim
         others = [sentence for part in ('dev', 'test') for sentence in tokens.get(part, [])]
         if options.embeddings:
             distinct = list(dict.fromkeys(token for part in tokens.values() for sentence in part for token in sentence))
             watcher.say(f'reading {options.embeddings}')
             vectors, self.word_dim, ways = read_vectors(options.embeddings, distinct)
-            counts = ', '.join(f'{sum(way == found for found in ways.values()):,} {way}' for way in WAYS)
+            counts = ', '.join(f'{list(ways.values()).count(way):,} {way}' for way in WAYS)
             watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} distinct words are known '
                         f'({len(ways) / len(distinct):.1%}): {counts}')
         self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], corpora.tags, vectors,
                                         options.char_length)
         self.encoded = {
-            part: Encoded(tokens[part], self.vocabulary,
-                          [sentence.tags for sentence in sentences] if part == 'train' else None)
+            part: EncodedWords(tokens[part], self.vocabulary,
+                               [sentence.tags for sentence in sentences] if part == 'train' else None)
             for part, sentences in corpora.parts.items()}
         self._batcher = Batcher(self.encoded['train'], options.batch_size)
         check_words(options, self.vocabulary, self.word_dim, self._batcher.shapes)
@@ -62,30 +66,31 @@ class WordLearner:
         if options.embeddings:
             self._digests['vectors_sha256'] = _digest_of_vectors(vectors)
         self._counts = self.encoded['train'].word_counts()
-        self._codes = None
+        self._codes: list[np.ndarray] = []
 
-    def fill(self, folder):
+    def fill(self, folder: Path) -> None:
         """A new run directory needs nothing further."""
 
-    def record(self):
+    def record(self) -> dict:
         """What config.json says of the model, and of the files it is made from, the vectors of words that occur."""
         return {'word_dim': self.word_dim, **self._digests}
 
-    def network(self):
+    def network(self) -> TaggerNetwork:
         """A new network with its first weights."""
         network = build_network(self.options, self.vocabulary, self.word_dim, self.scheme)
         network.word_table.set_data(ms.Tensor(self.rows))
         return network
 
-    def step(self, network, optimizer, loss_scale):
-        """The compiled function of a step, of an array of `Optimizer`, what `batch` gives, and `keep`."""
+    def step(self, network: TaggerNetwork, optimizer: Any, loss_scale: bool) -> Callable:
+        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients)."""
         return make_step(network, optimizer, loss_scale)
 
-    def decoder(self, network, compiled):
+    def decoder(self, network: TaggerNetwork, compiled: Any) -> 'WordDecoder':
+        """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled."""
         return WordDecoder(network, self.vocabulary, compiled)
 
-    def plan(self, generator):
-        """(shape, sentence numbers) of the batches of an epoch; `batch` makes those of the last one planned."""
+    def plan(self, generator: np.random.Generator) -> list:
+        """(shape, indices of sentences) of the batches of an epoch; `batch` makes those of the last one planned."""
         encoded, unknown = self.encoded['train'], None
         if self.options.unknown > 0:
             unknown = replaced(generator, encoded.tokens, self._counts, self.options.unknown)
@@ -93,13 +98,13 @@ class WordLearner:
         return plan(self._batcher.shapes_for(encoded), encoded.lengths, partial(cut_by_forms, encoded, self._codes),
                     generator)
 
-    def batch(self, shape, numbers):
-        """The arrays of a step."""
-        batch = make_batch(self.encoded['train'], shape, numbers, self._codes)
+    def batch(self, shape: Shape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The arrays of a step, of the sentences of these indices."""
+        batch = make_batch(self.encoded['train'], shape, indices, self._codes)
         return *batch.inputs, batch.tags
 
 
-def _digest_of_vectors(vectors):
+def _digest_of_vectors(vectors: dict[str, np.ndarray]) -> str:
     """SHA-256 of a dict of words to vectors."""
     digest = hashlib.sha256()
     for word in sorted(vectors):
@@ -111,12 +116,12 @@ class WordDecoder(GraphDecoder):
     """Tags with a network over words.
 
     Args:
-        network: a `TaggerNetwork`.
-        vocabulary: its `Vocabulary`.
-        compiled: as in `GraphDecoder`.
+        network: the network.
+        vocabulary: the tags, and the ids of words and characters.
+        compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
-    def __init__(self, network, vocabulary, compiled=None):
+    def __init__(self, network: TaggerNetwork, vocabulary: Vocabulary, compiled: Any = None) -> None:
         super().__init__(network, vocabulary, compiled)
 
         @ms.jit
@@ -125,30 +130,29 @@ class WordDecoder(GraphDecoder):
 
         self._read = read
 
-    def encode(self, sentences):
+    def encode(self, sentences: list) -> EncodedWords:
         """Lists of tokens, none of them empty, as `run` takes them."""
-        return Encoded(sentences, self.vocabulary)
+        return EncodedWords(sentences, self.vocabulary)
 
-    def inputs(self, encoded, at_most):
-        """(length, rows), numbers of the sentences, and arrays of each batch: lengths, what `emissions_of` takes.
+    def inputs(self, encoded: EncodedWords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
+        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes.
 
         Args:
             encoded: what `encode` gave.
             at_most: sentences of a batch.
         """
         vectors = self._vectors(encoded)
-        for (length, rows), numbers in self.plan(encoded.lengths, at_most):
+        for (length, rows), indices in self.plan(encoded.lengths, at_most):
             lengths = np.zeros(rows, np.int32)
-            lengths[:len(numbers)] = encoded.lengths[numbers]
-            tokens = np.concatenate([encoded.tokens[number] for number in numbers])
-            places = np.full((rows, length), len(vectors) - 1)
-            places[np.arange(length) < lengths[:, None]] = tokens
-            hidden = vectors.take(places.T, 0)
-            yield (length, rows), numbers, (lengths, hidden, lengths)
+            lengths[:len(indices)] = encoded.lengths[indices]
+            forms = np.full((rows, length), len(vectors) - 1)
+            forms[np.arange(length) < lengths[:, None]] = np.concatenate([encoded.tokens[index] for index in indices])
+            hidden = vectors.take(forms.T, 0)
+            yield (length, rows), indices, (lengths, hidden, lengths)
 
-    def _vectors(self, encoded):
+    def _vectors(self, encoded: EncodedWords) -> np.ndarray:
         """(forms + 1, width): a vector for each form, and zeros."""
-        found = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)
+        table = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)
         is_long = encoded.is_long[:encoded.num_forms]
         for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
                               (np.flatnonzero(~is_long), encoded.half)):
@@ -159,11 +163,11 @@ class WordDecoder(GraphDecoder):
                 spellings[:len(forms)] = encoded.spelling_of[forms, :width]
                 with graph_call():
                     vectors = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()
-                found[forms] = vectors[:len(forms)]
-        return found
+                table[forms] = vectors[:len(forms)]
+        return table
 
 
-def build_network(options, vocabulary, word_dim, scheme):
+def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, scheme: str) -> TaggerNetwork:
     """The network of a run over words; its weights are random until they are loaded."""
     network = TaggerNetwork(vocabulary.num_words, word_dim, len(vocabulary.tags), options.hidden, options.layers,
                             options.char, vocabulary.num_characters, options.char_dim, options.char_width,
@@ -174,8 +178,8 @@ def build_network(options, vocabulary, word_dim, scheme):
     return network
 
 
-def load_network(folder, config):
-    """The `Vocabulary` of a run, and its network with the weights of the best epoch, in 32 bits however it was trained.
+def load_network(folder: Any, config: dict) -> tuple[Vocabulary, TaggerNetwork]:
+    """The vocabulary of a run, and its network with the weights of the best epoch, in 32 bits however it was trained.
 
     Raises:
         CorpusError: something of the run is damaged or doesn't fit.
@@ -190,47 +194,52 @@ def load_network(folder, config):
 class WordKind(Kind):
     """Word vectors and characters under BiLSTM layers."""
 
-    name = 'bilstm'
+    name: ClassVar[str] = 'bilstm'
 
     @classmethod
-    def learner(cls, options, corpora, watcher, run=None):
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> WordLearner:
+        """What a training begins with, or goes on with."""
         return WordLearner(options, corpora, watcher)
 
     @classmethod
-    def check_config(cls, config):
+    def check_config(cls, config: dict) -> None:
+        """Raises ValueError unless config.json has the width of the word vectors."""
         width = config.get('word_dim')
         if not (type(width) is int and 0 < width <= WIDEST):
             raise ValueError(f'expected "word_dim" to be from 1 to {WIDEST:,}, got {brief(width)}')
 
     @classmethod
-    def load(cls, folder, config, compiled=None):
+    def load(cls, folder: Any, config: dict, compiled: Any = None) -> WordDecoder:
+        """From a run directory and what its config.json holds; raises CorpusError if something of it is damaged."""
         vocabulary, network = load_network(folder, config)
         return WordDecoder(network, vocabulary, compiled)
 
     @classmethod
-    def exported(cls, folder, config, output):
+    def exported(cls, folder: Any, config: dict, output: str) -> tuple[WordGraphInput, ServedWords]:
+        """What the graph of a run is given, and the cell to export."""
         check_head(output, records.read_options(folder, config))
         vocabulary, network = load_network(folder, config)
         kind = ServedWords if network.with_characters else ServedWithoutCharacters
         return WordGraphInput(vocabulary, network.with_characters), kind(network, output)
 
     @classmethod
-    def graph_input(cls, record):
+    def graph_input(cls, record: dict) -> WordGraphInput:
+        """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
         return WordGraphInput.from_json(record)
 
 
-def check_words(options, vocabulary, word_dim, shapes):
+def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes: Sequence[Shape]) -> None:
     """Raises OptionError if a training over words can't fit into the memory that is there.
 
     Args:
-        options: `Options`.
-        vocabulary: a `Vocabulary`.
+        options: of the training.
+        vocabulary: its tags, words and characters.
         word_dim: width of a word's vector.
-        shapes: `Shape` of the batches.
+        shapes: of the batches.
     """
     tags = len(vocabulary.tags)
 
-    def count(changed):
+    def count(changed: Options) -> int:
         dim, share = word_dim if options.embeddings else changed.word_dim, changed.batch_size / options.batch_size
         weights, step, width = vocabulary.num_words * dim, 0, dim
         if changed.char != 'none':
@@ -248,7 +257,7 @@ def check_words(options, vocabulary, word_dim, shapes):
     check_fits(options, count, f'--embeddings {options.embeddings}' if options.embeddings else 'these files')
 
 
-def character_weights(options, num_characters):
+def character_weights(options: Options, num_characters: int) -> int:
     """How many numbers the weights of a `CharacterCNN` or a `CharacterLSTM` are."""
     dim, width = options.char_dim, options.char_width
     read = 3 * dim * width if options.char == 'cnn' else 2 * 4 * (width // 2) * (dim + width // 2 + 2)

@@ -4,6 +4,8 @@ It works on the distinct words of a batch and on where they stand, so that a wor
 and only the vectors of words in the batch are touched.
 """
 
+from typing import Any
+
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
 from ms_crf.nn.layers import Layers
 
@@ -29,15 +31,16 @@ class TaggerNetwork(Layers):
         constraints: what `allowed_transitions` returns; for the CRF.
     """
 
-    def __init__(self, num_words, word_dim, num_tags, hidden_dim=200, num_layers=1, char='cnn', num_characters=1,
-                 char_dim=30, char_width=50, head='crf', constraints=None):
+    def __init__(self, num_words: int, word_dim: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1,
+                 char: str = 'cnn', num_characters: int = 1, char_dim: int = 30, char_width: int = 50,
+                 head: str = 'crf', constraints: Any = None) -> None:
         super().__init__()
         self.word_table = Parameter(initializer(Uniform((3 / word_dim) ** 0.5), (num_words, word_dim)),
                                     name='word_table')
         self.with_characters = char != 'none'
         if self.with_characters:
-            kind = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
-            self.characters = kind(num_characters, char_dim, char_width)
+            reader: Any = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
+            self.characters = reader(num_characters, char_dim, char_width)
         self.add_layers(word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
                         constraints)
 
@@ -53,7 +56,7 @@ class TaggerNetwork(Layers):
             form_words: (forms,), which of the words each form has; a form is a word with its spelling.
             long_spellings, short_spellings: (some forms, characters) and (the other forms, fewer characters) ids,
                 0 after a word's end; in two parts because few words are long.
-            places: (length, batch), which of the forms stands there.
+            places: (length, batch), index of the form that stands there.
             seq_length: (batch,).
             keep: for training, a tensor (length, batch, width) for each of `widths` that the values there are
                 multiplied with: 0 for what is dropped, 1 / (1 - rate) for the rest.
@@ -75,7 +78,13 @@ class TaggerNetwork(Layers):
         return vectors
 
     def emissions_of(self, hidden, seq_length, keep=None):
-        """As `emissions`, from the vectors of the tokens (length, batch, widths[0])."""
+        """Scores of each tag at each position (length, batch, num_tags), from vectors of the tokens.
+
+        Args:
+            hidden: (length, batch, widths[0]).
+            seq_length: (batch,).
+            keep: for training, what values are multiplied with; see `emissions`.
+        """
         return self.scores_of(self.hidden_of(hidden, seq_length, keep))
 
     def construct(self, rows, form_words, long_spellings, short_spellings, places, seq_length, tags, keep=None):

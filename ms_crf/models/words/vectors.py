@@ -1,5 +1,8 @@
 """Word vectors from a text file in the format of word2vec or GloVe."""
 
+from collections.abc import Collection, Iterator
+from typing import Any
+
 from ms_crf.errors import CorpusError
 from ms_crf.text.readers import numbered_lines
 
@@ -8,7 +11,7 @@ import numpy as np
 WAYS = ('exact', 'lower case', 'digits as 0')
 
 
-def forms_of(word):
+def forms_of(word: str) -> Iterator[str]:
     """The forms under which a word is looked up, in this order: as it is, in lower case, its digits as 0."""
     yield word
     lower = word.lower()
@@ -16,26 +19,27 @@ def forms_of(word):
     yield ''.join('0' if character.isdigit() else character for character in lower)
 
 
-def _header(text):
+def _header(text: str) -> int | None:
     """Width of the vectors, if the line is a word2vec header: number of words and width."""
     fields = text.split()
     return int(fields[1]) if len(fields) == 2 and all(field.isdecimal() for field in fields) else None
 
 
-def _numbers(path, number, word, fields, width):
+def _vector(path: Any, line: int, word: str, fields: list[str], width: int) -> np.ndarray:
+    """The numbers behind a word; raises CorpusError at what is none."""
     try:
         vector = np.array(fields, np.float32)
     except ValueError:
-        raise CorpusError(path, number,
+        raise CorpusError(path, line,
                           f'expected {width} numbers after {word!r}, got {" ".join(fields)[:40]!r}') from None
     if not np.isfinite(vector).all():
-        place = int(np.argmin(np.isfinite(vector)))
-        raise CorpusError(path, number,
-                          f'expected finite numbers, got {fields[place]} as number {place + 1} of {word!r}')
+        index = int(np.argmin(np.isfinite(vector)))
+        raise CorpusError(path, line,
+                          f'expected finite numbers, got {fields[index]} as number {index + 1} of {word!r}')
     return vector
 
 
-def _is_number(field):
+def _is_number(field: str) -> bool:
     try:
         float(field)
     except ValueError:
@@ -43,7 +47,7 @@ def _is_number(field):
     return True
 
 
-def read_vectors(path, wanted):
+def read_vectors(path: Any, wanted: Collection[str]) -> tuple[dict[str, np.ndarray], int, dict[str, str]]:
     """Vectors of the wanted words, each under the form that the file knows first (see `forms_of`).
 
     Args:
@@ -58,11 +62,12 @@ def read_vectors(path, wanted):
     Raises:
         CorpusError: at the first fault.
     """
-    kept = {form for word in wanted for form in forms_of(word)}
-    vectors, width = {}, None
-    for number, text in numbered_lines(path):
+    looked_up = {form for word in wanted for form in forms_of(word)}
+    vectors: dict[str, np.ndarray] = {}
+    width: int | None = None
+    for line, text in numbered_lines(path):
         text = text.rstrip(' \t')
-        if number == 1:
+        if line == 1:
             width = _header(text)
             if width is not None:
                 continue
@@ -72,13 +77,13 @@ def read_vectors(path, wanted):
         if width is None:
             width = len(fields) - 1
             if width < 1:
-                raise CorpusError(path, number, f'expected a word and its vector, got {text[:40]!r}')
-        found = len(fields) - 1
-        if found != width and (found < width or _is_number(fields[-width - 1])):    # a word may contain blanks
-            raise CorpusError(path, number, f'expected {width} numbers after {fields[0]!r}, as before, got {found}')
+                raise CorpusError(path, line, f'expected a word and its vector, got {text[:40]!r}')
+        count = len(fields) - 1
+        if count != width and (count < width or _is_number(fields[-width - 1])):    # a word may contain blanks
+            raise CorpusError(path, line, f'expected {width} numbers after {fields[0]!r}, as before, got {count}')
         word = ' '.join(fields[:-width])
-        if word in kept and word not in vectors:
-            vectors[word] = _numbers(path, number, word, fields[-width:], width)
+        if word in looked_up and word not in vectors:
+            vectors[word] = _vector(path, line, word, fields[-width:], width)
     if width is None:
         raise CorpusError(path, None, 'expected word vectors, got an empty file')
     ways = {}
@@ -90,6 +95,6 @@ def read_vectors(path, wanted):
     return {form: vector for form, vector in vectors.items() if form in used}, width, ways
 
 
-def form_in(known, word):
+def form_in(known: Any, word: str) -> str | None:
     """The first form of a word that is known, or None."""
     return next((form for form in forms_of(word) if form in known), None)

@@ -1,6 +1,8 @@
 """Ids of words, characters and tags."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ms_crf.errors import brief
 from ms_crf.models.labels import Tags, check_strings, mostly_characters
@@ -13,8 +15,8 @@ FIRST = 2                                                # id of the first word 
 MOST_CHARACTERS = 1000                                   # of a word that are read
 
 
-
-def _codes(text):
+def _codes(text: str) -> np.ndarray:
+    """The code point of each character."""
     return np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
 
 
@@ -27,16 +29,18 @@ class Vocabulary(Tags):
         char_length: how many characters of a word are read: of a longer one the first and the last half.
     """
 
-    def __init__(self, words, characters, tags, char_length):
+    def __init__(self, words: Iterable[str], characters: Iterable[str], tags: Iterable[str],
+                 char_length: int) -> None:
         self.words, self.characters, self.char_length = list(words), list(characters), char_length
         super().__init__(tags, mostly_characters(self.words))
-        self._word_ids = {word: number for number, word in enumerate(self.words, FIRST)}
+        self._word_ids = {word: word_id for word_id, word in enumerate(self.words, FIRST)}
         codes = _codes(''.join(self.characters)).astype(np.int64)
         order = np.argsort(codes)
         self._codes, self._ids = np.append(codes[order], 1 << 32), np.append(order + FIRST, UNKNOWN)
 
     @classmethod
-    def of(cls, training, others, tags, vectors, char_length):
+    def of(cls, training: Sequence[Iterable[str]], others: Iterable[Iterable[str]], tags: Iterable[str],
+           vectors: dict[str, np.ndarray], char_length: int) -> 'Vocabulary':
         """The vocabulary of corpora.
 
         Args:
@@ -44,7 +48,7 @@ class Vocabulary(Tags):
             others: token lists; their words are known where there are vectors for them.
             tags: all tags.
             vectors: what forms have vectors; may be empty.
-            char_length: as above.
+            char_length: how many characters of a word are read.
         """
         counts = Counter(token for tokens in training for token in tokens)
         words = dict.fromkeys(form_in(vectors, word) or word for word in counts)
@@ -53,46 +57,51 @@ class Vocabulary(Tags):
         characters = dict.fromkeys(sorted({character for word in counts for character in word}))
         return cls(words, characters, tags, char_length)
 
-    def word_id(self, word):
+    def word_id(self, word: str) -> int:
+        """The id of the first form of a word that is known, UNKNOWN if none is."""
         form = form_in(self._word_ids, word)
         return UNKNOWN if form is None else self._word_ids[form]
 
-    def spellings(self, words):
+    def spellings(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
         head = (self.char_length + 1) // 2
         tail = self.char_length - head
         read = [word if len(word) <= self.char_length else word[:head] + word[len(word) - tail:] for word in words]
-        found = np.full((len(words), self.char_length), PADDING, np.int32)
+        spellings = np.full((len(words), self.char_length), PADDING, np.int32)
         lengths = np.array([len(word) for word in read], np.int64)
         codes = _codes(''.join(read))
-        places = np.searchsorted(self._codes, codes)             # behind the last there is one that is no character
-        ids = np.where(self._codes[places] == codes, self._ids[places], UNKNOWN)
-        found[np.arange(self.char_length) < lengths[:, None]] = ids
-        return found
+        indices = np.searchsorted(self._codes, codes)            # behind the last there is one that is no character
+        ids = np.where(self._codes[indices] == codes, self._ids[indices], UNKNOWN)
+        spellings[np.arange(self.char_length) < lengths[:, None]] = ids
+        return spellings
 
     @property
-    def num_words(self):
+    def num_words(self) -> int:
+        """How many ids of words there are."""
         return FIRST + len(self.words)
 
     @property
-    def num_characters(self):
+    def num_characters(self) -> int:
+        """How many ids of characters there are."""
         return FIRST + len(self.characters)
 
-    def initial_rows(self, vectors, width, generator):
+    def initial_rows(self, vectors: dict[str, np.ndarray], width: int,
+                     generator: np.random.Generator) -> np.ndarray:
         """(num_words, width): vectors where there are some, random numbers of the same spread elsewhere."""
-        spread = np.std(list(vectors.values())) if vectors else 1 / width ** 0.5
+        spread: Any = np.std(list(vectors.values())) if vectors else 1 / width ** 0.5
         rows = generator.normal(0, spread, (self.num_words, width)).astype(np.float32)
         rows[PADDING] = 0
-        for word, number in self._word_ids.items():
+        for word, word_id in self._word_ids.items():
             if word in vectors:
-                rows[number] = vectors[word]
+                rows[word_id] = vectors[word]
         return rows
 
-    def to_json(self):
+    def to_json(self) -> dict:
+        """What vocab.json holds."""
         return {'words': self.words, 'characters': self.characters, 'tags': self.tags, 'char_length': self.char_length}
 
     @classmethod
-    def from_json(cls, record):
+    def from_json(cls, record: Any) -> 'Vocabulary':
         """Raises ValueError if the record is not what `to_json` gave."""
         lists = ('words', 'characters', 'tags')
         if not isinstance(record, dict) or sorted(record) != sorted([*lists, 'char_length']):
