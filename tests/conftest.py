@@ -16,6 +16,56 @@ SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', 
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
+#: Tests that take more than about four seconds on one core, marked slow here: whole files, tests, or tests with one of
+#: their parameters. What a change in between should be checked by stays out of it.
+SLOW = """
+    crf/test_any_length.py::test_one_graph_serves_all_shapes
+    crf/test_crf.py::test_agrees_with_all_paths[graph-plain]
+    crf/test_crf.py::test_agrees_with_all_paths[graph-constrained]
+    crf/test_crf.py::test_agrees_with_all_paths[graph-large scores]
+    crf/test_crf.py::test_agrees_with_all_paths[graph-single tokens]
+    crf/test_crf.py::test_agrees_with_all_paths[graph-unknown tags]
+    crf/test_crf.py::test_agrees_with_all_paths[graph-wide batch]
+    crf/test_crf.py::test_best_paths_can_serve_as_tags[graph]
+    crf/test_crf.py::test_methods_compile_one_by_one
+    crf/test_crf.py::test_reductions_and_layouts[graph]
+    crf/test_forbidden.py::test_long_sentences
+    crf/test_numbers.py::test_long_sentences
+    crf/test_second_derivatives.py
+    crf/test_transformations.py
+    crf/test_tutorial.py::test_two_sentences
+    models/test_encoder.py::test_minilm_is_that_of_transformers
+    models/test_encoder_runs.py
+    models/test_own_model.py
+    test_compare.py::test_a_comparison
+    test_compare.py::test_a_run_that_fails_leaves_what_was_done_before
+    test_compare.py::test_a_signal_ends_the_training_and_leaves_what_was_done_before
+    test_compare.py::test_a_signal_while_a_run_is_measured
+    test_console.py::test_training_goes_on_when_its_output_is_full_or_closed
+    test_console.py::test_training_goes_on_when_nobody_reads_what_it_says
+    test_examples.py
+    test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
+    test_sharing.py
+    test_tagger.py::test_run_and_graphs_give_the_same_tags
+    training/test_course.py::test_a_small_corpus_is_averaged_from_its_first_step
+    training/test_loss_scale.py::test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit
+    training/test_train.py::test_a_disk_that_is_full
+    training/test_train.py::test_a_loss_that_is_no_number
+    training/test_train.py::test_a_signal_saves_and_says_how_to_go_on
+    training/test_train.py::test_killed_and_resumed_is_the_same_to_the_bit
+    training/test_train.py::test_stopped_and_resumed_is_the_same_to_the_bit
+    training/test_train.py::test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved
+"""
+SLOW = {line.strip() for line in SLOW.splitlines() if line.strip()}
+
+
+def pytest_collection_modifyitems(items):
+    """Marks what `SLOW` names."""
+    for item in items:
+        name = item.nodeid.removeprefix('tests/')
+        if SLOW & {name, name.partition('[')[0], name.partition('::')[0]}:
+            item.add_marker('slow')
+
 
 def float_tensor(values):
     return ms.Tensor(np.asarray(values, np.float32))

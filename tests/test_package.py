@@ -9,6 +9,8 @@ import ms_crf
 
 import pytest
 
+from conftest import SLOW
+
 PACKAGE = Path(ms_crf.__file__).parent
 
 def run(program, **environment):
@@ -61,3 +63,10 @@ def test_installed_package_needs_what_the_project_needs():
     required = (PACKAGE.parent / 'requirements.txt').read_text().split()
     assert set(required) - set(project['dependencies']) == {name for name in required if name.startswith('pytest')}
     assert set(project['dependencies']) <= set(required)
+
+
+def test_what_is_marked_slow_is_there():
+    for name in SLOW:
+        file, _, test = name.partition('[')[0].partition('::')
+        text = (PACKAGE.parent / 'tests' / file).read_text(encoding='utf-8')
+        assert not test or f'def {test}(' in text, name
