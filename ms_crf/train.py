@@ -231,6 +231,7 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
 def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> int:
     from ms_crf.training import begin
     began = time.perf_counter()
+    run: Any
     if parsed.resume is not None:
         run = begin.resume(parsed.resume, options, watcher)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
