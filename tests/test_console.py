@@ -125,7 +125,7 @@ def test_interrupted_when_all_is_done(library):
                'from ms_crf import console\n'
                'sys.argv = ["infer.py", "--help"]\n'
                f'import {library}\n'
-               'sys.exit(console.enter("infer.py"))\n')
+               'sys.exit(console.enter("infer"))\n')
     process = start(['-c', program])
     assert process.communicate(timeout=60)[1] == ''
     assert process.returncode == 0
