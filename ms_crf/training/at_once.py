@@ -25,6 +25,7 @@ class AtOnce:
     """
 
     stoppable = False
+    epoch = step_in_epoch = 0
 
     def __init__(self, place: Place, corpora: Corpora, learner: Learner, seconds: float) -> None:
         self.place, self.corpora, self.learner, self.seconds = place, corpora, learner, seconds

@@ -3,7 +3,7 @@
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models.base import Learner, kind_of, read_run
@@ -14,9 +14,6 @@ from ms_crf.runs.place import Place, new_beside
 from ms_crf.runs.saving import settle
 from ms_crf.text.dataset import Corpora, load
 from ms_crf.training.at_once import AtOnce
-
-if TYPE_CHECKING:                                # at run time it would start MindSpore
-    from ms_crf.training.trainer import Training
 
 
 class Watcher(LearnerWatcher, Protocol):
@@ -41,7 +38,26 @@ class Watcher(LearnerWatcher, Protocol):
         """Whether the training shall stop after this step."""
 
 
-def start(options: Options, watcher: Watcher, overwrite: bool = False) -> 'Training | AtOnce':
+class Run(Protocol):
+    """A run that has begun."""
+
+    epoch: int                 # epochs that are done
+    step_in_epoch: int         # steps of the next
+    stoppable: bool            # whether the watcher can stop it, so that it is saved
+
+    @property
+    def place(self) -> Place:
+        """Of the run directory."""
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+
+    def run(self) -> dict:
+        """Goes on to the end; returns what scores.json holds. Raises Stopped or NotFinite."""
+
+
+def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
     """A new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
@@ -65,7 +81,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> 'Train
     return run
 
 
-def resume(folder: Any, options: Options, watcher: Watcher) -> 'Training':
+def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
     """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
     with ExitStack() as fault:
         place = Place.resumed(folder)
@@ -93,7 +109,7 @@ def _read(options: Options, watcher: Watcher) -> Corpora:
     return corpora
 
 
-def _training(options: Options, place: Place, corpora: Corpora, learner: Any, watcher: Watcher) -> 'Training':
+def _training(options: Options, place: Place, corpora: Corpora, learner: Any, watcher: Watcher) -> Run:
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
     return Training(options, place, corpora, learner, watcher)
 

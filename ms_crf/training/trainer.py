@@ -113,7 +113,7 @@ class Training:
         parameters = self._parameters()
         shapes = {parameter.name: parameter.shape for parameter in parameters}
         best = {'best': (len(self.best.state()),)} if 'best' in arrays else {}       # which earlier versions lack
-        scaling = self.scaling if 'loss_scale' in arrays else None                                   # likewise
+        scaling = self.scaling if 'loss_scale' in arrays else None                   # which they lack as well
         scale = {} if scaling is None else {'loss_scale': (2,)}
         records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best, **scale})
         for parameter in parameters:

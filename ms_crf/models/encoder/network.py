@@ -85,7 +85,7 @@ class EncodedTagger(nn.Cell):
         return ops.gather(ops.reshape(read, (windows * length, width)), places, 0)
 
     def construct(self, pieces, window_lengths, places, words, counts, seq_length, tags, keep=None):
-        """The loss of training, mean of the sentences: see `vectors` and `SubwordTagger`."""
+        """The loss of training, mean of the sentences; see `vectors`, and `SubwordTagger.emissions_of` for the rest."""
         return self.tagger(self.vectors(pieces, window_lengths, places), words, counts, seq_length, tags, keep)
 
 

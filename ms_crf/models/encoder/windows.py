@@ -169,7 +169,7 @@ def pack(lengths: np.ndarray, room: int) -> list[list[int]]:
 
 
 def window_ranges(words: np.ndarray, room: int) -> np.ndarray:
-    """Windows of a long sentence: (windows, 4), begin, end, first and last as in `Subwords`.
+    """Windows of a long sentence: (windows, 4), begin and end of what is read, first and last of what comes from it.
 
     Windows overlap by half or more. A word belongs to the window whose edges are farthest from it, an end of the
     sentence counting as none: to that between the middles of whose overlaps its own middle is. A word so long that

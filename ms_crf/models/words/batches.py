@@ -35,7 +35,7 @@ class WordBatch(NamedTuple):
     form_words: np.ndarray     # (forms,) index into `words` of each form's word
     long_spellings: np.ndarray     # (long_forms, characters) ids
     short_spellings: np.ndarray    # (short_forms, characters / 2) ids
-    places: np.ndarray         # (length, rows) index of each token's form
+    places: np.ndarray         # (length, rows) which of the forms each token is
     lengths: np.ndarray        # (rows,)
     tags: np.ndarray           # (length, rows)
 

@@ -1,0 +1,69 @@
+"""No module outside of models/ knows which kinds of model there are, but the options, which name them as choices."""
+
+import ast
+from pathlib import Path
+
+import ms_crf
+from ms_crf.models import base
+
+import pytest
+
+PACKAGE = Path(ms_crf.__file__).parent
+OUTSIDE = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob('*.py'))
+           if path.relative_to(PACKAGE).parts[0] != 'models']
+# Where a word that is the name of a kind means something else, or is what a user chooses.
+ALLOWED = {
+    'options.py': 'the choices of --model, what they mean for other options, and the option --encoder',
+    'runs/records.py': 'the name of the folder of a run that holds the files of its encoder',
+    'runs/checksums.py': 'the item of config.json that names this folder, which may be moved',
+}
+KINDS = ('bilstm', 'encoder', 'hmm')
+
+
+def constants(path):
+    """Line and text of all strings of a module but its docstrings."""
+    tree = ast.parse((PACKAGE / path).read_text(encoding='utf-8'))
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                  if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
+                  and isinstance(node.body[0], ast.Expr)}
+    return [(node.lineno, node.value) for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings]
+
+
+def names(path):
+    """Line and text of the names of kinds in a module."""
+    return [(line, text) for line, text in constants(path) if text in KINDS]
+
+
+def test_these_are_the_kinds_of_the_package():
+    assert all(base.kind_named(name).name == name for name in KINDS)
+    registry = (PACKAGE / 'models' / 'base.py').read_text(encoding='utf-8')
+    assert registry.count("'ms_crf.models.") == len(KINDS)
+
+
+@pytest.mark.parametrize('path', OUTSIDE)
+def test_a_module_names_no_kind(path):
+    found = names(path)
+    assert not found or path in ALLOWED, f'{path} names {found}; ask the kind for what it offers'
+
+
+@pytest.mark.parametrize('path', sorted(ALLOWED))
+def test_what_is_allowed_is_needed(path):
+    assert names(path)
+
+
+def test_what_kinds_share_names_none_but_in_the_registry():
+    shared = [path.relative_to(PACKAGE).as_posix() for path in sorted((PACKAGE / 'models').glob('*.py'))]
+    assert {path for path in shared if names(path)} == {'models/base.py'}
+
+
+def test_no_class_of_a_kind_is_named_outside_of_its_folder():
+    classes = {node.name for path in (PACKAGE / 'models').glob('*/*.py')
+               for node in ast.parse(path.read_text(encoding='utf-8')).body if isinstance(node, ast.ClassDef)
+               if not node.name.startswith('_')}
+    classes -= {'HMM'}                             # a public name, of which the package says where it is
+    shared = [f'models/{path.name}' for path in (PACKAGE / 'models').glob('*.py') if path.name != 'base.py']
+    for path in [*OUTSIDE, *shared]:
+        words = {node.id for node in ast.walk(ast.parse((PACKAGE / path).read_text(encoding='utf-8')))
+                 if isinstance(node, ast.Name)}
+        assert not words & classes, f'{path} knows {words & classes}'
