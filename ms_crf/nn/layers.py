@@ -21,7 +21,11 @@ class Layers(CompilableMethods, nn.Cell):
 
         Args:
             width: of a position's vector in the input.
-            num_tags, hidden_dim, num_layers, head, constraints: as in `TaggerNetwork`.
+            num_tags: number of tags.
+            hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
+            num_layers: number of BiLSTM layers.
+            head: 'crf' or 'softmax'.
+            constraints: what `allowed_transitions` returns; for the CRF.
         """
         #: widths of what is dropped out: the input, then each layer's output
         self.widths = [width] + [hidden_dim] * num_layers
@@ -33,7 +37,11 @@ class Layers(CompilableMethods, nn.Cell):
             self.head = Softmax(num_tags, reduction='mean')
 
     def hidden_of(self, hidden: Tensor, seq_length: Tensor, keep: Sequence[Tensor] | None = None) -> Tensor:
-        """(length, batch, widths[0]) to (length, batch, widths[-1]); keep as in `TaggerNetwork.emissions`."""
+        """What the layers make of their input: (length, batch, widths[0]) to (length, batch, widths[-1]).
+
+        `keep` is None, or for training a tensor (length, batch, width) for each of `widths` that values are multiplied
+        with.
+        """
         if keep is not None:
             hidden = hidden * keep[0]
         for index, layer in enumerate(self.layers):
