@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import CRF
+from ms_crf import CRF, train
 
 import mindspore as ms
 import numpy as np
@@ -135,3 +135,11 @@ def undisturbed(corpora):
     result = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)], cwd=ROOT,
                             capture_output=True, text=True, timeout=200)
     return folder, result
+
+
+@pytest.fixture
+def hmm(tmp_path, corpora):
+    """A run that is made within a hundredth of a second: a hidden Markov model."""
+    folder = tmp_path / 'run'
+    assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)]) == 0
+    return folder
