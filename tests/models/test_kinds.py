@@ -43,8 +43,8 @@ def test_these_are_the_kinds_of_the_package():
 
 @pytest.mark.parametrize('path', OUTSIDE)
 def test_a_module_names_no_kind(path):
-    found = names(path)
-    assert not found or path in ALLOWED, f'{path} names {found}; ask the kind for what it offers'
+    named = names(path)
+    assert not named or path in ALLOWED, f'{path} names {named}; ask the kind for what it offers'
 
 
 @pytest.mark.parametrize('path', sorted(ALLOWED))
