@@ -16,26 +16,33 @@ SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', 
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
-#: Tests that take more than about four seconds on one core, marked slow here: whole files, tests, or tests with one of
-#: their parameters. What a change in between should be checked by stays out of it.
+#: Tests that take more than about four seconds on one core, and files that compile many graphs, marked slow here: files,
+#: tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
 SLOW = """
-    crf/test_any_length.py::test_one_graph_serves_all_shapes
-    crf/test_crf.py::test_agrees_with_all_paths[graph-plain]
+    crf/test_any_length.py
     crf/test_crf.py::test_agrees_with_all_paths[graph-constrained]
     crf/test_crf.py::test_agrees_with_all_paths[graph-large scores]
+    crf/test_crf.py::test_agrees_with_all_paths[graph-plain]
     crf/test_crf.py::test_agrees_with_all_paths[graph-single tokens]
     crf/test_crf.py::test_agrees_with_all_paths[graph-unknown tags]
     crf/test_crf.py::test_agrees_with_all_paths[graph-wide batch]
     crf/test_crf.py::test_best_paths_can_serve_as_tags[graph]
+    crf/test_crf.py::test_equal_paths_give_the_lowest_tag[graph]
     crf/test_crf.py::test_methods_compile_one_by_one
     crf/test_crf.py::test_reductions_and_layouts[graph]
-    crf/test_forbidden.py::test_long_sentences
-    crf/test_numbers.py::test_long_sentences
+    crf/test_crf.py::test_scores_of_best_paths_can_be_differentiated[graph]
+    crf/test_forbidden.py
+    crf/test_mixed_precision.py
+    crf/test_numbers.py
     crf/test_second_derivatives.py
     crf/test_transformations.py
     crf/test_tutorial.py::test_two_sentences
+    crf/test_values.py
     models/test_encoder.py::test_minilm_is_that_of_transformers
     models/test_encoder_runs.py
+    models/test_graph_files.py::test_a_full_disk
+    models/test_graph_files.py::test_interrupted_while_the_graph_is_compiled
+    models/test_graph_files.py::test_links_and_modes_are_kept
     models/test_own_model.py
     test_compare.py::test_a_comparison
     test_compare.py::test_a_run_that_fails_leaves_what_was_done_before
@@ -43,11 +50,22 @@ SLOW = """
     test_compare.py::test_a_signal_while_a_run_is_measured
     test_console.py::test_training_goes_on_when_its_output_is_full_or_closed
     test_console.py::test_training_goes_on_when_nobody_reads_what_it_says
+    test_device.py::test_tagging_goes_on_without_the_device
     test_examples.py
+    test_infer.py::test_characters
+    test_infer.py::test_exported_and_tagged_without_the_run
+    test_infer.py::test_plain_tags
     test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
     test_sharing.py
+    test_tagger.py::test_a_graph_run_by_hand_from_its_record
+    test_tagger.py::test_confidences_are_posteriors
+    test_tagger.py::test_confidences_of_a_graph
+    test_tagger.py::test_no_more_taggings_than_there_are
     test_tagger.py::test_run_and_graphs_give_the_same_tags
+    test_tagger.py::test_what_a_graph_does_not_give
+    text/test_sentences.py::test_a_sentence_too_long_for_a_graph_is_named
     training/test_course.py::test_a_small_corpus_is_averaged_from_its_first_step
+    training/test_course.py::test_what_a_training_on_few_sentences_says
     training/test_loss_scale.py::test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit
     training/test_train.py::test_a_disk_that_is_full
     training/test_train.py::test_a_loss_that_is_no_number
