@@ -16,8 +16,8 @@ SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', 
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
-#: Tests that take more than about four seconds on one core, and files that compile many graphs, marked slow here: files,
-#: tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
+#: Tests that take more than about four seconds on one core, and files that compile many graphs, marked slow here:
+#: files, tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
 SLOW = """
     crf/test_any_length.py
     crf/test_crf.py::test_agrees_with_all_paths[graph-constrained]
