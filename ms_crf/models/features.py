@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.errors import OptionError, brief
-from ms_crf.models.base import EMISSIONS, Kind, Watcher, check_head, constraints_of
+from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, spread
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.labels import Tags, check_tags, mostly_characters
@@ -302,8 +302,7 @@ class FeatureKind(Kind):
     @classmethod
     def exported(cls, folder: Any, config: dict, output: str) -> tuple[_GraphInput, _Served]:
         """What the graph of a run is given, and the cell to export."""
-        if output == EMISSIONS:
-            check_head(output, records.read_options(folder, config))
+        check_head(output, records.read_options(folder, config))
         vocabulary, network = cls.load_network(folder, config)
         return _GraphInput(cls, vocabulary), _Served(network, output)
 

@@ -110,11 +110,20 @@ class GraphDecoder:
         return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
 
 
-def load_weights(folder: Any, network: Any) -> None:
-    """Puts the weights of a run's best epoch into a network; raises CorpusError if they are damaged or don't fit."""
+def read_weights(folder: Any, parameters: dict[str, Any]) -> list[tuple[Any, ms.Tensor]]:
+    """The weights of a run's best epoch, each beside its parameter; raises as `load_weights`.
+
+    Args:
+        folder: the run directory.
+        parameters: by their names in the file.
+    """
     path = Path(folder) / records.WEIGHTS
     arrays = records.read_tensors(path)
-    parameters = network.trainable_params()
-    records.check_fit(path, arrays, {parameter.name: parameter.shape for parameter in parameters})
-    for parameter in parameters:
-        parameter.set_data(ms.Tensor(arrays[parameter.name]))
+    records.check_fit(path, arrays, {name: parameter.shape for name, parameter in parameters.items()})
+    return [(parameter, ms.Tensor(arrays[name])) for name, parameter in parameters.items()]
+
+
+def load_weights(folder: Any, network: Any) -> None:
+    """Puts the weights of a run's best epoch into a network; raises CorpusError if they are damaged or don't fit."""
+    for parameter, weight in read_weights(folder, {one.name: one for one in network.trainable_params()}):
+        parameter.set_data(weight)

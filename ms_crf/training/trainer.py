@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_crf.models.base import StepLearner, tags_of
+from ms_crf.models.graphs import read_weights
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.place import Place
@@ -134,12 +135,9 @@ class Training:
 
     def load_best(self) -> None:
         """Puts the weights of the best epoch into the network that is scored."""
-        path = self.folder / records.WEIGHTS
-        arrays = records.read_tensors(path)
-        names = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
-        records.check_fit(path, arrays, {name: parameter.shape for name, parameter in names.items()})
-        for name, parameter in names.items():
-            ms.ops.assign(parameter, ms.Tensor(arrays[name]))
+        named = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
+        for parameter, weight in read_weights(self.folder, named):
+            ms.ops.assign(parameter, weight)                     # which compiled graphs see
 
     # Epochs
 

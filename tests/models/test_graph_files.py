@@ -181,6 +181,13 @@ def test_a_crash_between_both_files_leaves_a_pair(exported, tmp_path, monkeypatc
     assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir'] and 'next' not in read_record(path)[0]
 
 
+def test_a_graph_may_have_the_name_of_its_draft(run, tmp_path):
+    """That of the file that MindSpore writes first ends in graph.mindir."""
+    mindir.export(run, tmp_path / 'graph.mindir')
+    assert Tagger.load(tmp_path / 'graph.mindir').tag([['a']])[0].tokens == ['a']
+    assert sorted(file.name for file in tmp_path.iterdir()) == ['graph.json', 'graph.mindir']
+
+
 def test_nothing_else_is_overwritten(run, tmp_path, capsys):
     before = {file.name: file.read_bytes() for file in run.iterdir()}
     for name in ('config', 'vocab', 'scores'):
