@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import IO, Any, BinaryIO, NoReturn
 
@@ -220,6 +221,11 @@ def read_whole(path: PathLike, missing: str) -> bytes:
         raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
 
 
+def read_json(path: PathLike, maker: str, missing: str = 'no such file') -> Any:
+    """What JSON says in a file; arguments and errors are those of `read_whole` and `parse_json`."""
+    return parse_json(path, read_whole(path, missing), maker)
+
+
 def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
     """What JSON says.
 
@@ -282,8 +288,7 @@ def json_of(text: str | bytes, deepest: int | None = DEEPEST_JSON) -> Any:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        (twice, _), = Counter(name for name, _ in pairs).most_common(1)
         raise JSONFault(f'{brief(twice)} is given twice, expected it once')
     return record
 

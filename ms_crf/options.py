@@ -3,11 +3,12 @@
 import errno
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ms_crf.errors import OptionError, brief, meant
+from ms_crf.fields import checked, fault_of
 from ms_crf.text.readers import is_json
 
 FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
@@ -31,8 +32,8 @@ def option(default: Any, group: str, text: str, metavar: str | None = None, choi
         trained: whether it needs a model that is trained.
     """
     needs = {**({'model': ('bilstm',)} if trained else {}), **(needs or {})}
-    return field(default=default, metadata={'group': group, 'text': text, 'metavar': metavar, 'choices': choices,
-                                            'least': least, 'most': most, 'needs': needs})
+    return checked(default, choices=choices, least=least, most=most, group=group, text=text, metavar=metavar,
+                   needs=needs)
 
 
 MODELS = ['bilstm', 'hmm']     # those of the package; `add_model` adds others
@@ -264,22 +265,11 @@ def check_path(name: str, path: str, recorded: bool = False) -> None:
 
 
 def _check_value(entry: Field, value: Any) -> None:
-    limits, name = entry.metadata, f'--{dashed(entry.name)}'
-    if value is None and entry.default is None:
-        return
-    kind: Any = entry.type
-    kinds: Any = (int, float) if kind is float else kind
-    if not isinstance(value, kinds) or (isinstance(value, bool) and kind is not bool):
-        expected = {str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false'}[kind]
-        raise OptionError(f'{name} must be {expected}, got {brief(value)}')
-    choices = limits['choices']
-    if choices and value not in choices:
-        raise OptionError(f'{name} must be one of {", ".join(choices)}, got {brief(value)}{meant(value, choices, "")}')
-    if limits['least'] is not None and not value >= limits['least']:
-        raise OptionError(f'{name} must be at least {limits["least"]}, got {brief(value)}')
-    if limits['most'] is not None and not value <= limits['most']:
-        raise OptionError(f'{name} must be at most {limits["most"]}, got {brief(value)}')
-    if limits['metavar'] in (FILE, DIR):
+    name, fault, choices = f'--{dashed(entry.name)}', fault_of(entry, value), entry.metadata['choices']
+    if fault:
+        end = meant(value, choices, '') if choices and isinstance(value, str) else ''
+        raise OptionError(f'{name} must be {fault[0]}, got {fault[1]}{end}')
+    if entry.metadata['metavar'] in (FILE, DIR):
         if not value and entry.name in ('train', 'dev', 'save'):
             raise OptionError(f'{name} must be a name, got nothing')
         check_path(name, value, recorded=True)

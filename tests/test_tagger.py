@@ -274,12 +274,12 @@ def other_bytes(data):
 @pytest.mark.parametrize('name,change,message', [
     ('config.json', None, 'no such file; expected a run made by train.py'),
     ('config.json', half, 'expected JSON as train.py writes it'),
-    ('config.json', b'[]', 'expected the configuration of a run'),
+    ('config.json', b'[]', 'expected a JSON object, got list'),
     ('config.json', b'{"options": {}, "format": 7}', 'another version of this program made it'),
     ('config.json', b'{"options": {"hidden": 5}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'hidden must be even'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": "x", "scheme": "BIO", '
-                    b'"found_scheme": "BIO"}', '"word_dim" to be from 1 to'),
+                    b'"found_scheme": "BIO"}', '"word_dim" to be a whole number, got'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "X"}', '"scheme" to be'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 7, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'weights.ckpt: expected word_table of shape'),
@@ -304,7 +304,7 @@ def test_damaged_runs(tmp_path, name, change, message, capfd):
 @pytest.mark.parametrize('name,change,message', [
     ('a.mindir', None, 'a.mindir: no such file'), ('a.mindir', half, 'got another or a damaged one'),
     ('a.mindir', b'', 'got another or a damaged one'), ('a.json', None, 'a.json: no such file'),
-    ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format": 1 as ms_crf.export'),
+    ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format" to be 1, got 9; another version of this'),
 ])
 def test_damaged_graphs(graph, name, change, message):
     file = graph / name

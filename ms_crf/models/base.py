@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
 from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.fields import found_in
 from ms_crf.models.labels import Tags
 from ms_crf.options import Options, add_model
 from ms_crf.runs import records
@@ -234,10 +235,8 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
                                       'kind of your own, name its program with --plugin; if another version of this '
                                       'program made it, train again')
     kind = kind_named(name)
-    try:
+    with found_in(path):
         kind.check_config(config)
-    except ValueError as error:
-        raise CorpusError(path, None, str(error)) from None
     return kind, config
 
 

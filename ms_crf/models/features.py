@@ -5,7 +5,7 @@ training, tagging, confidences and export are here.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,7 +13,7 @@ from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, spread
 from ms_crf.models.graphs import GraphDecoder, load_weights
-from ms_crf.models.labels import Tags, check_tags, mostly_characters
+from ms_crf.models.labels import Tags, TagsRecord, mostly_characters
 from ms_crf.models.served import Served, Static
 from ms_crf.options import Options
 from ms_crf.runs import records
@@ -50,6 +50,13 @@ class FeatureNetwork(nn.Cell):
         return self.head(self.emissions_of(features, seq_length, keep), tags, seq_length)
 
 
+@dataclass(kw_only=True)
+class _Record(TagsRecord):
+    """What vocab.json holds of `FeatureTags`."""
+
+    known: Any
+
+
 class FeatureTags(Tags):
     """Tags, and what features are made with.
 
@@ -59,21 +66,11 @@ class FeatureTags(Tags):
         known: what `FeatureKind.known` gave.
     """
 
+    record: ClassVar[type] = _Record
+
     def __init__(self, tags: list, of_characters: bool, known: Any) -> None:
         super().__init__(tags, of_characters)
         self.known = known
-
-    def to_json(self) -> dict:
-        """What vocab.json is to hold."""
-        return {**super().to_json(), 'known': self.known}
-
-    @classmethod
-    def from_json(cls, record: Any) -> 'FeatureTags':
-        """Raises ValueError if the record is not what `to_json` gave."""
-        if not isinstance(record, dict) or sorted(record) != ['known', 'of_characters', 'tags']:
-            raise ValueError('expected the keys tags, of_characters and known')
-        tags = Tags.from_json({key: record[key] for key in ('tags', 'of_characters')})
-        return cls(tags.tags, tags.of_characters, record['known'])
 
 
 class _Encoded(NamedTuple):
@@ -309,6 +306,4 @@ class FeatureKind(Kind):
     @classmethod
     def graph_input(cls, record: dict) -> _GraphInput:
         """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
-        check_tags(record)
-        return _GraphInput(cls, FeatureTags.from_json({key: record.get(key) for key in ('tags', 'of_characters',
-                                                                                       'known')}))
+        return _GraphInput(cls, FeatureTags.from_json(record, closed=False))

@@ -5,11 +5,14 @@ import json
 import math
 import os
 import stat
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ms_crf import files
-from ms_crf.errors import CorpusError
+from ms_crf.errors import CorpusError, brief
+from ms_crf.fields import Fault, checked, found_in, load_record, wrong
 from ms_crf.memory import check_memory
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
 from ms_crf.runs.checksums import checksum
@@ -42,6 +45,14 @@ def outputs_of(output: str, num_tags: int, static: Any = None) -> dict[str, tupl
     }[output]
 
 
+def tensors_of(graph_input: 'GraphInput', output: str, static: Any) -> dict[str, list[dict]]:
+    """The "inputs" and "outputs" of a record."""
+    inputs = {name: ('int32', shape) for name, shape in graph_input.inputs(static).items()}
+    outputs = outputs_of(output, len(graph_input.vocabulary.tags), static)
+    return {key: [{'name': name, 'type': kind, 'shape': list(shape)} for name, (kind, shape) in tensors.items()]
+            for key, tensors in (('inputs', inputs), ('outputs', outputs))}
+
+
 def digest_of(record: dict) -> str:
     """SHA-256 of a record's contents, however they are laid out in the file."""
     contents = {key: value for key, value in record.items() if key not in (_OWN, _NEXT)}
@@ -70,8 +81,8 @@ def check_target(path: Any) -> None:
 def _any_record(path: Path) -> dict | None:
     """What is in a file if it is the record of a graph, of whatever version; None otherwise."""
     try:
-        record = json.loads(path.read_text(encoding='utf-8'))
-    except (OSError, ValueError, RecursionError):
+        record = files.json_of(path.read_bytes())
+    except (OSError, ValueError):
         return None
     keys = ('format', 'graph', 'sha256', 'inputs', 'outputs')
     return record if isinstance(record, dict) and all(key in record for key in keys) else None
@@ -120,10 +131,6 @@ def read_record(path: Any) -> tuple[dict, 'GraphInput']:
     """The record of a graph, and what makes its inputs of sentences; raises CorpusError if anything of it is wrong."""
     name = record_of(path)
     record = _read(name, Path(path).name)
-    _check_whole(name, record)
-    if record.get('format') != FORMAT:
-        raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
-                                      'export again')
     kind = _kind_of(path)
     if kind != 'a file':
         raise CorpusError(path, None, f'expected a graph made by ms_crf.export, got {kind}' if kind
@@ -148,70 +155,59 @@ def _kind_of(path: Any) -> str | None:
 
 
 def _read(name: Path, graph: str) -> dict:
+    """The record as it is, once it is certain that it is as it was written; earlier ones can't tell."""
     kind = _kind_of(name)
     if kind is None:
         raise CorpusError(name, None, f'no such file; expected the record beside {graph}; copy both files, or export '
                                       'again')
     if kind != 'a file':
         raise CorpusError(name, None, f'expected JSON as ms_crf.export writes it: this is {kind}')
-    record = files.parse_json(name, files.read_whole(name, 'no such file'), 'ms_crf.export')
-    if not isinstance(record, dict):
-        raise CorpusError(name, None, f'expected "format": {FORMAT} as ms_crf.export of this version writes it; '
-                                      'export again')
+    record = files.read_json(name, 'ms_crf.export')
+    parts = (record, record.get(_NEXT, {})) if isinstance(record, dict) else ()
+    if not parts or not all(isinstance(part, dict) and (_OWN not in part or part[_OWN] == digest_of(part))
+                            for part in parts):
+        raise CorpusError(name, None, 'expected the record as ms_crf.export wrote it, got an edited or damaged one; '
+                                      'copy it again, or export again')
     return record
 
 
-def _check_whole(name: Path, record: dict) -> None:
-    """Raises CorpusError if the record, or the one in it, is not as it was written; earlier ones can't tell."""
-    for part in (record, record.get(_NEXT, {})):
-        try:
-            right = isinstance(part, dict) and (_OWN not in part or part[_OWN] == digest_of(part))
-        except RecursionError:
-            right = False
-        if not right:
-            raise CorpusError(name, None, 'expected the record as ms_crf.export wrote it, got an edited or damaged '
-                                          'one; copy it again, or export again')
+def _static(value: Any) -> Fault | None:
+    right = value is None or (isinstance(value, list) and len(value) == 2
+                              and all(type(size) is int and size > 0 for size in value))
+    return None if right else ('batch and length or null', brief(value))
+
+
+@dataclass(kw_only=True)
+class GraphRecord:
+    """What the record of every graph holds, whatever its kind of model puts there."""
+
+    format: int = checked(choices=(FORMAT,), advice='another version of this program made it, export again')
+    scheme: str = checked(choices=SCHEMES)
+    found_scheme: str = checked(choices=SCHEMES)
+    output: str = checked(choices=(PATHS, CONFIDENCES, EMISSIONS))
+    static: Any = checked(must=_static)
+    inputs: list
+    outputs: list
 
 
 def _check(name: Path, record: dict) -> 'GraphInput':
     """What makes inputs as a record says; raises CorpusError if anything of the record can't be."""
-    for key, values in (('scheme', SCHEMES), ('found_scheme', SCHEMES), ('output', (PATHS, CONFIDENCES, EMISSIONS))):
-        if not isinstance(record.get(key), str) or record[key] not in values:
-            raise CorpusError(name, None, f'expected "{key}" to be one of {", ".join(values)}, '
-                                          f'got {_short(record.get(key))}')
-    static = record.get('static', ())
-    if static is not None and not (isinstance(static, list) and len(static) == 2
-                                   and all(type(size) is int and size > 0 for size in static)):
-        raise CorpusError(name, None, 'expected "static" to be batch and length or null, got '
-                                      + (_short(static) if 'static' in record else 'none'))
-    try:
+    with found_in(name):
+        loaded = load_record(GraphRecord, record)
         kind = kind_of_graph(record)
         if kind is None:
-            raise ValueError('expected "model" to be a kind of model that is known here, got '
-                             f'{_short(record["model"])}; if it is one of your own, name its program with --plugin')
+            raise wrong('model', 'a kind of model that is known here', brief(record['model']),
+                        'if it is one of your own, name its program with --plugin')
         graph_input = kind.graph_input(record)
-        inputs = graph_input.inputs(static)
-        check_room(graph_input, static, f'a batch of "static" {_short(static)}' if static else 'a batch of one row')
-    except CorpusError:
-        raise
-    except ValueError as error:
-        raise CorpusError(name, None, str(error).splitlines()[0]) from None
-    outputs = outputs_of(record['output'], len(graph_input.vocabulary.tags), static)
-    _check_tensors(name, record, 'inputs', [(axis, 'int32', list(shape)) for axis, shape in inputs.items()])
-    _check_tensors(name, record, 'outputs', [(axis, kind, list(shape)) for axis, (kind, shape) in outputs.items()])
+        static = f'"static" {loaded.static}' if loaded.static else 'one row'
+        check_room(graph_input, loaded.static, f'a batch of {static}')
+        for key, tensors in tensors_of(graph_input, loaded.output, loaded.static).items():
+            if record[key] != tensors:
+                expected, got = next(pair for pair in zip_longest(tensors, record[key]) if pair[0] != pair[1])
+                first = '{name} to be {type} of shape {shape}'.format_map(expected) if expected else 'nothing more'
+                names = ', '.join(tensor['name'] for tensor in tensors)
+                raise wrong(key, f'{names}, and {first}', brief(got) if got else 'none')
     return graph_input
-
-
-def _check_tensors(name: Path, record: dict, key: str, expected: list[tuple[str, str, list]]) -> None:
-    """Raises CorpusError unless a list of a record has tensors of these names, types and shapes."""
-    entries = record.get(key)
-    listed = [tuple(entry.get(part) for part in ('name', 'type', 'shape')) if isinstance(entry, dict) else None
-              for entry in entries] if isinstance(entries, list) else None
-    if listed != expected:
-        first = next((pair for pair in zip(expected, listed or []) if pair[0] != pair[1]), None)
-        raise CorpusError(name, None, f'expected "{key}" to be {", ".join(entry[0] for entry in expected)}'
-                          + (f', and {first[0][0]} to be {first[0][1]} of shape {first[0][2]}, got '
-                             f'{_short(first[1])}' if first else f', got {_short(record.get(key))}'))
 
 
 def check_room(graph_input: 'GraphInput', static: Any, what: str) -> None:
@@ -224,14 +220,6 @@ def check_room(graph_input: 'GraphInput', static: Any, what: str) -> None:
     """
     shapes = [*graph_input.inputs(static).values(), (*(static or (1, 1)), len(graph_input.vocabulary.tags))]
     check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what)
-
-
-def _short(value: Any) -> str:
-    try:
-        text = json.dumps(value)
-    except (ValueError, RecursionError):
-        text = type(value).__name__
-    return text if len(text) <= 60 else text[:57] + '...'
 
 
 def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple], scheme: str) -> None:

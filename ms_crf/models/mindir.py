@@ -16,10 +16,10 @@ from ms_crf.models.graph_record import (
     check_against,
     check_room,
     check_target,
-    outputs_of,
     read_record,
     record_of,
     replace_pair,
+    tensors_of,
 )
 from ms_crf.models.served import GraphInput, Static
 
@@ -59,18 +59,15 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
             check_room(graph_input, static, f'--static {" ".join(map(str, static))}')
         except ValueError as error:
             raise OptionError(str(error)) from None
-    inputs, outputs = graph_input.inputs(static), outputs_of(output, len(graph_input.vocabulary.tags), static)
     record = {
         'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
-        'set_inputs': static is None,
-        'inputs': [{'name': name, 'type': 'int32', 'shape': shape} for name, shape in inputs.items()],
-        'outputs': [{'name': name, 'type': form, 'shape': shape} for name, (form, shape) in outputs.items()],
+        'set_inputs': static is None, **tensors_of(graph_input, output, static),
         'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
         with faults_named(path):
             try:
-                ms.export(cell, *_placeholders(inputs), file_name=draft, file_format='MINDIR')
+                ms.export(cell, *_placeholders(graph_input.inputs(static)), file_name=draft, file_format='MINDIR')
             except RuntimeError as error:                        # what MindSpore makes of a full disk
                 raise CorpusError(path, None, f'can not be written: {_first_line(error)}') from None
         replace_pair(path, draft, record)

@@ -5,21 +5,33 @@ the bytes but of what it says, without the names of files and folders, which may
 as earlier versions made it, is read as it is.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ms_crf import files
 from ms_crf.errors import CorpusError
+from ms_crf.fields import checked, load_record
 from ms_crf.files import PathLike
 from ms_crf.options import DIR, FILE, Options
 
 RECORD, CONFIG = 'checksums.json', 'config.json'
 FORMAT = 1
+NO_RUN = 'no such file; expected a run made by train.py'
 _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
+
+
+@dataclass(kw_only=True)
+class Record:
+    """What checksums.json holds: the SHA-256 of each file's contents, and that of this list."""
+
+    format: int = checked(choices=(FORMAT,))
+    files: dict[str, list[str]]
+    sha256: str
 
 
 def checksum(paths: Iterable[PathLike]) -> str:
@@ -50,7 +62,7 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
 
 def read_config_json(path: PathLike) -> Any:
     """What is in config.json, as it is."""
-    return files.parse_json(path, files.read_whole(path, 'no such file; expected a run made by train.py'), 'train.py')
+    return files.read_json(path, 'train.py', NO_RUN)
 
 
 def _digest(record: Any) -> str:
@@ -62,16 +74,13 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
     path = Path(folder) / RECORD
     if not path.exists():
         return None
-    record = files.parse_json(path, files.read_whole(path, 'no such file'), 'train.py')
-    listed = record.get('files') if isinstance(record, dict) else None
-    right = isinstance(listed, dict) and all(
-        isinstance(digests, list) and digests and all(isinstance(digest, str) for digest in digests)
-        for digests in listed.values())
-    if not right or record.get('format') != FORMAT or record.get('sha256') != _digest(listed):
-        raise CorpusError(path, None, f'expected the checksums that train.py wrote, "format": {FORMAT}, got edited or '
-                                      'damaged ones; restore the run, or delete this file to use the others as they '
-                                      'are')
-    return listed
+    says = files.read_json(path, 'train.py')
+    with contextlib.suppress(ValueError):
+        record = load_record(Record, says)
+        if record.sha256 == _digest(record.files):
+            return record.files
+    raise CorpusError(path, None, f'expected the checksums that train.py wrote, "format": {FORMAT}, got edited or '
+                                  'damaged ones; restore the run, or delete this file to use the others as they are')
 
 
 def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:

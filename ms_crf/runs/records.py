@@ -17,11 +17,13 @@ How it is written to says `saving`, where it is made `place`.
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ms_crf import files
-from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.fields import checked, found_in, load_record
 from ms_crf.files import PathLike
 from ms_crf.options import Options
 from ms_crf.runs import checksums
@@ -58,7 +60,7 @@ def write_tensors(path: PathLike, arrays: Mapping[str, Any]) -> None:
 
 def read_json(path: PathLike) -> Any:
     """Raises CorpusError if the file is not there, damaged or not JSON."""
-    data = files.read_whole(path, 'no such file; expected a run made by train.py')
+    data = files.read_whole(path, checksums.NO_RUN)
     checksums.check(path)
     return files.parse_json(path, data, 'train.py')
 
@@ -105,19 +107,22 @@ def config_path(folder: PathLike) -> Path:
     return Path(folder) / CONFIG
 
 
+@dataclass(kw_only=True)
+class Config:
+    """What config.json of every run holds, whatever its kind of model puts there."""
+
+    format: int = checked(choices=(FORMAT,), advice='another version of this program made it, train again')
+    options: dict
+    scheme: str = checked(choices=SCHEMES)
+    found_scheme: str = checked(choices=SCHEMES)
+
+
 def read_config(folder: PathLike) -> dict[str, Any]:
     """What config.json holds; raises CorpusError unless a version of this program made it that this one reads."""
     path = config_path(folder)
     record = read_json(path)
-    if not isinstance(record, dict) or not isinstance(record.get('options'), dict):
-        raise CorpusError(path, None, 'expected the configuration of a run, with "options" in it, got something else')
-    if record.get('format') != FORMAT:
-        raise CorpusError(path, None, f'expected "format": {FORMAT}, got {brief(record.get("format"))}; another '
-                                      'version of this program made it, train again')
-    for name in ('scheme', 'found_scheme'):
-        if record.get(name) not in SCHEMES:
-            raise CorpusError(path, None, f'expected "{name}" to be one of {", ".join(SCHEMES)}, '
-                                          f'got {brief(record.get(name))}')
+    with found_in(path):
+        load_record(Config, record)
     return record
 
 
@@ -137,21 +142,11 @@ def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> 
 def read_vocabulary(folder: PathLike, kind: Any) -> Any:
     """What vocab.json of a run holds, read by `kind.from_json`, a class of tags."""
     path = Path(folder) / VOCABULARY
-    try:
+    with found_in(path):
         vocabulary = kind.from_json(read_json(path))
-        check_scheme(folder, vocabulary.tags)
-    except CorpusError:
-        raise
-    except ValueError as error:
-        raise CorpusError(path, None, str(error)) from None
+        if (scheme := read_config(folder)['scheme']) != PLAIN:
+            allowed_transitions(scheme, vocabulary.tags)
     return vocabulary
-
-
-def check_scheme(folder: PathLike, tags: Iterable[str]) -> None:
-    """Raises ValueError unless the tags of a run are of its scheme."""
-    scheme = read_config(folder)['scheme']
-    if scheme != PLAIN:
-        allowed_transitions(scheme, tags)
 
 
 def check_tensors(path: PathLike) -> None:

@@ -224,14 +224,16 @@ QUERY = 'encoder.layer.1.attention.self.query.weight'
     ({'hidden_act': 'swish'}, None, 'expected "hidden_act" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got'),
     ({'position_embedding_type': 'relative_key'}, None, "\"position_embedding_type\" to be 'absolute', got 'relative"),
     ({'num_attention_heads': 5}, None, 'expected "num_attention_heads" to be a divisor of "hidden_size", 12, got 5'),
-    ({'hidden_size': '12'}, None, "expected \"hidden_size\" to be a whole number of at least 1, got '12'"),
-    ({'layer_norm_eps': 'x'}, None, 'expected "layer_norm_eps" to be a number between 0 and 1'),
+    ({'hidden_size': '12'}, None, "expected \"hidden_size\" to be a whole number, got '12'"),
+    ({'hidden_size': 0}, None, 'expected "hidden_size" to be at least 1, got 0'),
+    ({'layer_norm_eps': 'x'}, None, 'expected "layer_norm_eps" to be a number, got'),
+    ({'layer_norm_eps': 1.0}, None, 'expected "layer_norm_eps" to be a number between 0 and 1, got 1.0'),
     ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the last id'),
     ({'hidden_act': ['gelu']}, None, "\"hidden_act\" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got ["),
     ({'vocab_size': 10 ** 12}, None, 'expected embeddings.word_embeddings.weight of shape (1000000000000, 12), as'),
     ({'num_hidden_layers': 10 ** 12}, None, 'expected a tensor encoder.layer.2.attention.self.query.weight, got none'),
-    ({'is_decoder': True}, None, 'expected "is_decoder" to be false, got True'),
-    ({'embedding_size': 6}, None, 'expected "embedding_size" to be the same as "hidden_size", got 6'),
+    ({'is_decoder': True}, None, 'expected "is_decoder" to be False, got True'),
+    ({'embedding_size': 6}, None, 'expected "embedding_size" to be the same as "hidden_size", 12, got 6'),
 ])
 def test_an_encoder_that_does_not_fit(corpora, tmp_path, capsys, config, arrays, message):
     folder = make_folder(tmp_path / 'bert', {**CONFIG, **config}, arrays or tensors())
@@ -262,7 +264,7 @@ WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
 
 @pytest.mark.parametrize('name,content,message', [
     ('config.json', None, 'bert/config.json: no such file; expected that of a pretrained encoder'),
-    ('config.json', b'{', 'bert/config.json: expected JSON: '),
+    ('config.json', b'{', 'bert/config.json: expected JSON as the Hugging Face hub writes it: '),
     ('config.json', b'[]', 'expected a JSON object, got list'),
     ('model.safetensors', None, 'bert/model.safetensors: no such file; expected the weights in one file'),
     ('model.safetensors', b'garbage' * 9, 'bert/model.safetensors: expected tensors in the format safetensors: '),
@@ -271,8 +273,8 @@ WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
     ('vocab.txt', b'[UNK]\n[CLS]\n', 'bert/vocab.txt: expected a line [SEP], got none'),
     ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a piece a line, in UTF-8: '),
     ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer as the library tokenizers reads it'),
-    ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON: '),
-    ('tokenizer.json', b'[' * 100000, 'bert/tokenizer.json: expected JSON: '),
+    ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON as the Hugging Face hub writes it: '),
+    ('tokenizer.json', b'[' * 100000, 'writes it: it is nested too deeply'),
     ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special pieces such as '),
     ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown pieces, to be '),
     ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),

@@ -72,8 +72,8 @@ def test_vocabulary():
 
 
 @pytest.mark.parametrize('change,message', [
-    ({'words': 'x'}, 'words to be a list of strings'), ({'tags': ['O', 'O']}, 'tags to be distinct'),
-    ({'char_length': 0}, 'char_length to be from 1 to 1000, got 0'), ({'more': 1}, 'the keys words, characters, tags')])
+    ({'words': 'x'}, '"words" to be a list of strings'), ({'tags': ['O', 'O']}, '"tags" to be distinct'),
+    ({'char_length': 0}, '"char_length" to be at least 1, got 0'), ({'more': 1}, 'the keys words, characters, tags')])
 def test_faults_of_vocabularies(change, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary.from_json({'words': [], 'characters': [], 'tags': ['O'], 'char_length': 4, **change})

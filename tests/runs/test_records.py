@@ -25,15 +25,16 @@ DEEP = '[' * 100_000
      '"scheme" to be one of BIO, '),
     ('config.json', '{"format": 1, "model": "bilstm", "options": {}, "word_dim": 1000000000000, "scheme": "BIO", '
      '"found_scheme": "BIO"}',
-     'expected "word_dim" to be from 1 to 65,536, got 1000000000000'),
+     'expected "word_dim" to be at most 65536, got 1000000000000'),
     ('config.json', '\xff', 'expected JSON as train.py writes it: '),
     ('vocab.json', DEEP, 'it is nested too deeply'),
-    ('vocab.json', '{"tags": [], "words": [], "shapes": []}', 'vocab.json: expected tags, got none'),
-    ('vocab.json', '{"tags": [""], "words": [], "shapes": []}', 'expected tags to have none that is empty'),
-    ('vocab.json', '{"tags": ["O", "O"], "words": [], "shapes": []}', 'expected tags to be distinct'),
+    ('vocab.json', '{"tags": [], "words": [], "shapes": []}',
+     'vocab.json: expected "tags" to be a list of at least one, got none'),
+    ('vocab.json', '{"tags": [""], "words": [], "shapes": []}', 'expected "tags" to be strings that are not empty'),
+    ('vocab.json', '{"tags": ["O", "O"], "words": [], "shapes": []}', '"tags" to be distinct, got \'O\' twice'),
     ('vocab.json', '{"tags": ["O", "NOUN"], "words": [], "shapes": []}', 'tags must be B-TYPE, I-TYPE, O (or without'),
-    ('vocab.json', '{"tags": ["B-\\ud800"], "words": [], "shapes": []}', 'expected tags to be Unicode, got half of a'),
-    ('vocab.json', '{"tags": ["O"], "words": ["\\udfff"], "shapes": []}', 'expected words to be Unicode, got half of'),
+    ('vocab.json', '{"tags": ["B-\\ud800"], "words": [], "shapes": []}', 'expected "tags" to be Unicode, got half of'),
+    ('vocab.json', '{"tags": ["O"], "words": ["\\udfff"], "shapes": []}', 'expected "words" to be Unicode, got half'),
 ])
 def test_records_that_can_not_be(hmm, capsys, name, text, message):
     (hmm / 'checksums.json').unlink()
@@ -45,11 +46,11 @@ def test_records_that_can_not_be(hmm, capsys, name, text, message):
 
 @pytest.mark.parametrize('change,message', [
     ({'tags': ['O', 'NOUN']}, 'tags must be B-TYPE, I-TYPE, O (or without types) under BIO, got \'NOUN\' at 1'),
-    ({'tags': []}, 'expected tags, got none'),
-    ({'words': ['']}, 'expected words to have none that is empty'),
-    ({'characters': ['\ud800']}, 'expected characters to be Unicode'),
-    ({'char_length': 10 ** 9}, 'expected char_length to be from 1 to 1000, got 1000000000'),
-    ({'char_length': True}, 'expected char_length to be from 1 to 1000, got True'),
+    ({'tags': []}, 'expected "tags" to be a list of at least one, got none'),
+    ({'words': ['']}, 'expected "words" to be strings that are not empty'),
+    ({'characters': ['\ud800']}, 'expected "characters" to be Unicode'),
+    ({'char_length': 10 ** 9}, 'expected "char_length" to be at most 1000, got 1000000000'),
+    ({'char_length': True}, 'expected "char_length" to be a whole number, got True'),
 ])
 def test_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
     shutil.copytree(undisturbed[0], tmp_path / 'run')

@@ -1,14 +1,25 @@
 """An exported graph over an encoder: the cell, and what it is given, from sentences and from its record."""
 
+from dataclasses import dataclass
 from typing import Any
 
+from ms_crf.errors import brief
+from ms_crf.fields import checked, load_record, wrong
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
-from ms_crf.models.labels import Tags, check_number, check_tags
+from ms_crf.models.labels import Tags
 from ms_crf.models.served import Served, Static
 
 import numpy as np
 from mindspore import ops
+
+
+@dataclass(kw_only=True)
+class Source:
+    """What the record of a graph over an encoder holds beside the tags and what that of every graph does."""
+
+    tokenizer: str
+    longest: int = checked(least=8, most=(1 << 31) - 1)
 
 
 class ServedSubwords(Served):
@@ -71,16 +82,11 @@ class SubwordGraphInput:
     @classmethod
     def from_json(cls, record: dict) -> 'SubwordGraphInput':
         """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
-        check_tags(record)
-        check_number(record, 'longest', 8)
-        vocabulary = Tags.from_json({key: record.get(key) for key in ('tags', 'of_characters')})
-        if not isinstance(record['tokenizer'], str):
-            raise ValueError(f'expected tokenizer to be text, got {type(record["tokenizer"]).__name__}')
-        graph_input = cls(vocabulary, tokenizer_of(record['tokenizer']), record['longest'])
-        specials = graph_input.specials
-        for key, ids in (('before_ids', specials.before), ('behind_ids', specials.behind)):
+        loaded = load_record(Source, record)
+        graph_input = cls(Tags.from_json(record, closed=False), tokenizer_of(loaded.tokenizer), loaded.longest)
+        for key, ids in zip(('before_ids', 'behind_ids'), graph_input.specials):
             if record.get(key, ids.tolist()) != ids.tolist():
-                raise ValueError(f'expected {key} to be {ids.tolist()}, as the tokenizer has them')
+                raise wrong(key, f'{ids.tolist()}, as the tokenizer has them', brief(record[key]))
         return graph_input
 
     def encode(self, sentences: list) -> Subwords:

@@ -8,11 +8,12 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ms_crf.errors import CorpusError, brief
+from ms_crf.errors import CorpusError
+from ms_crf.fields import load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes
 from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
@@ -203,6 +204,22 @@ def load_network(folder: Any, config: dict) -> tuple[Tags, EncoderFiles, Encoded
     return vocabulary, files, network
 
 
+@dataclass
+class Config:
+    """What config.json of a run over an encoder holds beside what that of every run does."""
+
+    encoder: dict
+    text_sha256: str
+
+
+@dataclass
+class Origin:
+    """What its "encoder" holds: the folder of the encoder, and the checksum of its files."""
+
+    folder: str
+    sha256: str
+
+
 class EncoderKind(Kind):
     """A pretrained encoder under BiLSTM layers."""
 
@@ -217,12 +234,7 @@ class EncoderKind(Kind):
     @classmethod
     def check_config(cls, config: dict) -> None:
         """Raises ValueError unless config.json names the encoder, and the text by its checksum."""
-        encoder = config.get('encoder')
-        if not (isinstance(encoder, dict) and sorted(encoder) == ['folder', 'sha256']
-                and all(isinstance(value, str) for value in encoder.values())):
-            raise ValueError(f'expected "encoder" to have "folder" and "sha256", got {brief(encoder)}')
-        if not isinstance(config.get('text_sha256'), str):
-            raise ValueError(f'expected "text_sha256" to be text, got {brief(config.get("text_sha256"))}')
+        load_record(Origin, load_record(Config, config).encoder)
 
     @classmethod
     def load(cls, folder: Any, config: dict, compiled: Any = None) -> EncoderDecoder:

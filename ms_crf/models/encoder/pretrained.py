@@ -9,10 +9,13 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.errors import CorpusError
+from ms_crf.errors import CorpusError, brief
+from ms_crf.fields import Fault, checked, found_in, load_record, wrong
+from ms_crf.files import json_of, read_json
 from ms_crf.models.encoder.windows import specials_of
 
 import numpy as np
@@ -63,7 +66,8 @@ class EncoderFiles:
             raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or '
                                           f'{VOCABULARY}) of a BERT or RoBERTa model from the Hugging Face hub into a '
                                           'folder, and name that folder')
-        self.sizes = _sizes(self.path / CONFIG)
+        with found_in(self.path / CONFIG):
+            self.sizes = load_record(Config, _json(self.path / CONFIG)).sizes()
         self.tokenizer = _tokenizer(self.path)
         known = 1 + last_id(self.tokenizer)
         if known > self.sizes.vocabulary:
@@ -90,64 +94,58 @@ class EncoderFiles:
             shutil.copyfile(file, path / file.name)
 
 
-def _object(path: Path) -> dict:
-    """The JSON object in a file."""
-    try:
-        record = json.loads(path.read_text(encoding='utf-8'))
-    except FileNotFoundError:
-        raise CorpusError(path, None, 'no such file; expected that of a pretrained encoder') from None
-    except OSError as error:
-        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
-    except (ValueError, RecursionError) as error:
-        raise CorpusError(path, None, f'expected JSON: {error}') from None
-    if not isinstance(record, dict):
-        raise CorpusError(path, None, f'expected a JSON object, got {type(record).__name__}')
-    return record
+def _epsilon(value: float) -> Fault | None:
+    return None if 0 < value < 1 else ('a number between 0 and 1', brief(value))
 
 
-def _sizes(path: Path) -> Sizes:
-    """What config.json says; raises CorpusError at the first thing in it that this encoder can't be."""
-    record = _object(path)
+@dataclass(kw_only=True)
+class Config:
+    """What counts in config.json of an encoder, and what of it this one can be."""
 
-    def fault(key: str, expected: str) -> CorpusError:
-        return CorpusError(path, None, f'expected "{key}" to be {expected}, got {record.get(key)!r}')
+    model_type: str = checked(choices=(*_BERT, *_ROBERTA))
+    position_embedding_type: str = checked('absolute', choices=('absolute',))
+    is_decoder: bool = checked(None, choices=(False,))
+    hidden_act: str = checked(choices=tuple(_ACTIVATIONS))
+    layer_norm_eps: float = checked(1e-12, must=_epsilon)
+    hidden_size: int = checked(least=1)
+    embedding_size: int = checked(None)
+    num_attention_heads: int = checked(least=1)
+    num_hidden_layers: int = checked(least=1)
+    intermediate_size: int = checked(least=1)
+    vocab_size: int = checked(least=1)
+    type_vocab_size: int = checked(least=1)
+    max_position_embeddings: int = checked(least=8)
+    pad_token_id: int = checked(None)
 
-    def number(key: str, least: int = 1) -> int:
-        value = record.get(key)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise fault(key, f'a whole number of at least {least}')
-        return value
+    def sizes(self) -> Sizes:
+        """In the names of `Encoder`; raises ValueError where one thing does not fit another."""
+        width, first = self.hidden_size, 0
+        if self.embedding_size not in (None, width):
+            raise wrong('embedding_size', f'the same as "hidden_size", {width}', brief(self.embedding_size))
+        if width % self.num_attention_heads:
+            raise wrong('num_attention_heads', f'a divisor of "hidden_size", {width}', brief(self.num_attention_heads))
+        if self.model_type in _ROBERTA:                          # which counts positions from there
+            if self.pad_token_id is None or self.pad_token_id < 0:
+                raise wrong('pad_token_id', 'at least 0', brief(self.pad_token_id))
+            first = self.pad_token_id + 1
+        if self.max_position_embeddings < first + 8:
+            raise wrong('max_position_embeddings', f'at least {first + 8}', brief(self.max_position_embeddings))
+        return Sizes(self.vocab_size, width, self.num_hidden_layers, self.num_attention_heads, self.intermediate_size,
+                     self.max_position_embeddings, first, self.type_vocab_size, _ACTIVATIONS[self.hidden_act],
+                     self.layer_norm_eps)
 
-    kind = record.get('model_type')
-    if kind not in (*_BERT, *_ROBERTA):
-        raise fault('model_type', f'one of {", ".join((*_BERT, *_ROBERTA))}')
-    if record.get('position_embedding_type', 'absolute') != 'absolute':
-        raise fault('position_embedding_type', "'absolute'")
-    if record.get('is_decoder'):
-        raise fault('is_decoder', 'false')
-    if record.get('embedding_size', record.get('hidden_size')) != record.get('hidden_size'):
-        raise fault('embedding_size', 'the same as "hidden_size"')
-    if not isinstance(record.get('hidden_act'), str) or record['hidden_act'] not in _ACTIVATIONS:
-        raise fault('hidden_act', f'one of {", ".join(_ACTIVATIONS)}')
-    epsilon = record.get('layer_norm_eps', 1e-12)
-    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
-        raise fault('layer_norm_eps', 'a number between 0 and 1')
-    width, heads = number('hidden_size'), number('num_attention_heads')
-    if width % heads:
-        raise fault('num_attention_heads', f'a divisor of "hidden_size", {width}')
-    first = number('pad_token_id', 0) + 1 if kind in _ROBERTA else 0     # RoBERTa counts positions from there
-    return Sizes(number('vocab_size'), width, number('num_hidden_layers'), heads, number('intermediate_size'),
-                 number('max_position_embeddings', first + 8), first, number('type_vocab_size'),
-                 _ACTIVATIONS[record['hidden_act']], epsilon)
+
+def _json(path: Path) -> Any:
+    return read_json(path, 'the Hugging Face hub', 'no such file; expected that of a pretrained encoder')
 
 
 def _tokenizer(folder: Path) -> Any:
     """A tokenizer of the library, without what cuts or fills sentences."""
     path = folder / TOKENIZER
     if path.is_file():
-        record = _object(path)
+        record = _json(path)
         # Words come one by one; where blanks are part of the subwords, each word has one before it, as in running text.
-        steps = [record.get('pre_tokenizer')]
+        steps = [record.get('pre_tokenizer')] if isinstance(record, dict) else []
         for step in steps:
             if isinstance(step, dict):
                 steps += step['pretokenizers'] if isinstance(step.get('pretokenizers'), list) else []
@@ -159,12 +157,8 @@ def _tokenizer(folder: Path) -> Any:
         text = _of_vocabulary(path, folder / TOKENIZER_CONFIG)
     else:
         raise CorpusError(path, None, f'no such file; expected it, or {VOCABULARY}')
-    try:
+    with found_in(path):
         return tokenizer_of(text)
-    except CorpusError:                          # which is a ValueError too
-        raise
-    except ValueError as error:
-        raise CorpusError(path, None, str(error)) from None
 
 
 def tokenizer_of(text: str) -> Any:
@@ -176,7 +170,7 @@ def tokenizer_of(text: str) -> Any:
         raise ValueError(f'expected a tokenizer as the library tokenizers reads it: {error}') from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    model = json.loads(text)['model']
+    model = json_of(text)['model']
     unknown = model.get('unk_token')
     if unknown is not None and tokenizer.token_to_id(unknown) is None:
         raise ValueError(f'expected {unknown}, which stands for unknown pieces, to be one of the pieces')
@@ -201,6 +195,15 @@ def _library(name: str) -> Any:
                                       'pip install -r requirements-encoder.txt') from None
 
 
+@dataclass
+class TokenizerConfig:
+    """What counts in tokenizer_config.json beside a list of subwords."""
+
+    do_lower_case: bool = checked(None)
+    strip_accents: bool = checked(None)
+    tokenize_chinese_chars: bool = checked(None)
+
+
 def _of_vocabulary(path: Path, config: Path) -> str:
     """The text of a WordPiece tokenizer, from a list of subwords."""
     try:
@@ -212,15 +215,12 @@ def _of_vocabulary(path: Path, config: Path) -> str:
             raise CorpusError(path, None, f'expected a line {subword}, got none')
     # Without its configuration, a list without capitals is one of lower case.
     lower = not any(subword != subword.lower() for subword in subwords if not subword.startswith('['))
-    options = {'do_lower_case': lower, 'strip_accents': None, 'tokenize_chinese_chars': True}
-    for key, value in (_object(config) if config.is_file() else {}).items():
-        if key in options and value is not None:
-            if not isinstance(value, bool):
-                raise CorpusError(config, None, f'expected "{key}" to be true or false, got {value!r}')
-            options[key] = value
+    with found_in(config):
+        options = load_record(TokenizerConfig, _json(config) if config.is_file() else {})
     made = _library('tokenizers').BertWordPieceTokenizer(
-        {subword: index for index, subword in enumerate(subwords) if subword}, lowercase=options['do_lower_case'],
-        strip_accents=options['strip_accents'], handle_chinese_chars=options['tokenize_chinese_chars'])
+        {subword: index for index, subword in enumerate(subwords) if subword},
+        lowercase=lower if options.do_lower_case is None else options.do_lower_case,
+        strip_accents=options.strip_accents, handle_chinese_chars=options.tokenize_chinese_chars is not False)
     return made.to_str()
 
 

@@ -2,15 +2,17 @@
 
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.errors import CorpusError
+from ms_crf.fields import checked, distinct_strings
 from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.hmm.recursions import SequenceBatch, top
 from ms_crf.models.hmm.symbols import Words
-from ms_crf.models.labels import Tags, check_strings, mostly_characters
+from ms_crf.models.labels import Tags, mostly_characters, tag_names
 from ms_crf.options import Options
 from ms_crf.runs import checksums, records
 from ms_crf.runs.saving import saving
@@ -22,21 +24,27 @@ import numpy as np
 _TABLES = ('start', 'transition', 'emission', 'end')
 
 
+@dataclass(kw_only=True)
+class HMMRecord:
+    """What vocab.json of a run holds: the rows and columns of its tables."""
+
+    tags: list[str] = checked(must=tag_names)
+    words: list[str] = checked(must=distinct_strings)
+    shapes: list[str] = checked(must=distinct_strings)
+
+
 class HMMTags(Tags):
-    """What vocab.json of a run holds.
+    """Tags, known words and shapes of words.
 
     Args:
-        model: an `HMM` of words.
+        tags, words, shapes: strings.
     """
 
-    def __init__(self, model: HMM) -> None:
-        assert model.states is not None and model.words is not None      # a model of words has both
-        super().__init__(model.states, mostly_characters(model.words.words))
-        self._words = model.words
+    record: ClassVar[type] = HMMRecord
 
-    def to_json(self) -> dict:
-        """Tags, known words and shapes of words: the rows and columns of the tables."""
-        return {'tags': self.tags, **self._words.to_json()}
+    def __init__(self, tags: list[str], words: list[str], shapes: list[str]) -> None:
+        super().__init__(tags, mostly_characters(words))
+        self.words, self.shapes = words, shapes
 
 
 class HMMLearner:
@@ -51,7 +59,8 @@ class HMMLearner:
         tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
         tags = [sentence.tags for sentence in corpora.parts['train']]
         self.model = HMM().fit(tokens['train'], tags, options.add, corpora.tags)
-        self.vocabulary, self._decoder = HMMTags(self.model), HMMDecoder(self.model)
+        self._decoder = HMMDecoder(self.model)
+        self.vocabulary = self._decoder.vocabulary
         self.encoded = {part: self._decoder.encode(sentences) for part, sentences in tokens.items()}
 
     def record(self) -> dict:
@@ -88,7 +97,8 @@ class HMMDecoder:
     vocabulary: Tags
 
     def __init__(self, model: HMM) -> None:
-        self.model, self.vocabulary = model, HMMTags(model)
+        assert model.states is not None and model.words is not None      # a model of words has both
+        self.model, self.vocabulary = model, HMMTags(model.states, model.words.words, model.words.shapes)
 
     def encode(self, sentences: list) -> _Encoded:
         """Lists of tokens, none of them empty, as `run` takes them."""
@@ -125,18 +135,7 @@ class HMMDecoder:
 
 def read_hmm(folder: Any) -> HMM:
     """The `HMM` of a run; raises CorpusError if its files are damaged or don't fit."""
-    path = Path(folder) / records.VOCABULARY
-    record = records.read_json(path)
-    lists = ('tags', 'words', 'shapes')
-    if not isinstance(record, dict) or sorted(record) != sorted(lists):
-        raise CorpusError(path, None, 'expected the keys tags, words and shapes, as of a hidden Markov model')
-    try:
-        check_strings(record, lists)
-        records.check_scheme(folder, record['tags'])
-    except CorpusError:
-        raise
-    except ValueError as error:
-        raise CorpusError(path, None, str(error)) from None
+    vocabulary = records.read_vocabulary(folder, HMMTags)
     path = Path(folder) / records.TABLES
     if not path.is_file():
         raise CorpusError(path, None, 'no such file; expected a run of --model hmm')
@@ -147,15 +146,14 @@ def read_hmm(folder: Any) -> HMM:
             tables = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise CorpusError(path, None, f'expected tables as train.py writes them: {error}') from None
-    tags = len(record['tags'])
-    columns = len(record['words']) + len(record['shapes']) + 1
+    tags, columns = len(vocabulary.tags), len(vocabulary.words) + len(vocabulary.shapes) + 1
     records.check_fit(path, tables, {'start': (tags,), 'transition': (tags, tags), 'emission': (tags, columns),
                                      'end': (tags,)})
     try:
         model = HMM(tables['start'], tables['transition'], tables['emission'], tables['end'], log=True)
     except (ValueError, TypeError) as error:
         raise CorpusError(path, None, str(error)) from None
-    model.states, model.words = record['tags'], Words(record['words'], record['shapes'])
+    model.states, model.words = vocabulary.tags, Words(vocabulary.words, vocabulary.shapes)
     return model
 
 

@@ -53,10 +53,6 @@ class Words:
         """Which of `shapes` each word has, all of which are known."""
         return np.array([self._shapes[shape_of(word)] - len(self.words) for word in words], np.int64)
 
-    def to_json(self) -> dict:
-        """What vocab.json holds beside the tags."""
-        return {'words': self.words, 'shapes': self.shapes}
-
 
 def count_words(sentences: Sequence[list], paths: Sequence[np.ndarray], states: int,
                 add: float) -> tuple[Words, np.ndarray]:

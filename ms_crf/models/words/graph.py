@@ -1,12 +1,23 @@
 """An exported graph over words: the cell, and what it is given, from sentences and from its record."""
 
-from ms_crf.models.labels import check_number, check_tags
+from dataclasses import dataclass
+
+from ms_crf.fields import checked, load_record
 from ms_crf.models.served import Served, Static
 from ms_crf.models.words.batches import EncodedWords
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 import numpy as np
 from mindspore import ops
+
+
+@dataclass
+class Ids:
+    """What the record of a graph over words may say of ids, which are always the same."""
+
+    padding_id: int = checked(PADDING, choices=(PADDING,))
+    unknown_id: int = checked(UNKNOWN, choices=(UNKNOWN,))
+    first_id: int = checked(FIRST, choices=(FIRST,))
 
 
 class ServedWords(Served):
@@ -77,17 +88,10 @@ class WordGraphInput:
 
     @classmethod
     def from_json(cls, record: dict) -> 'WordGraphInput':
-        """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
-        keys = ('words', 'characters', 'tags', 'char_length')
-        check_tags(record)
-        check_number(record, 'char_length', 1)
-        for key, value in (('padding_id', PADDING), ('unknown_id', UNKNOWN), ('first_id', FIRST)):
-            if record.get(key, value) != value:
-                raise ValueError(f'expected {key} to be {value}, got {record[key]!r:.40}')
-        vocabulary = Vocabulary.from_json({key: record.get(key) for key in keys})
-        inputs = record.get('inputs')
-        names = [entry.get('name') for entry in inputs if isinstance(entry, dict)] if isinstance(inputs, list) else []
-        return cls(vocabulary, 'spellings' in names)
+        """From what a `GraphRecord` was read from; raises ValueError if `to_json` gave something else."""
+        load_record(Ids, record)
+        names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
+        return cls(Vocabulary.from_json(record, closed=False), 'spellings' in names)
 
     def encode(self, sentences: list) -> EncodedWords:
         """Lists of tokens, none of them empty, as ids of words and characters."""

@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ms_crf.errors import brief
+from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import plan
 from ms_crf.models.graph_calls import graph_call
@@ -191,6 +191,13 @@ def load_network(folder: Any, config: dict) -> tuple[Vocabulary, TaggerNetwork]:
     return vocabulary, network
 
 
+@dataclass
+class Config:
+    """What config.json of a run over words holds beside what that of every run does."""
+
+    word_dim: int = checked(least=1, most=WIDEST)
+
+
 class WordKind(Kind):
     """Word vectors and characters under BiLSTM layers."""
 
@@ -204,9 +211,7 @@ class WordKind(Kind):
     @classmethod
     def check_config(cls, config: dict) -> None:
         """Raises ValueError unless config.json has the width of the word vectors."""
-        width = config.get('word_dim')
-        if not (type(width) is int and 0 < width <= WIDEST):
-            raise ValueError(f'expected "word_dim" to be from 1 to {WIDEST:,}, got {brief(width)}')
+        load_record(Config, config)
 
     @classmethod
     def load(cls, folder: Any, config: dict, compiled: Any = None) -> WordDecoder:

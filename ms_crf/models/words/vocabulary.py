@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ms_crf.errors import brief
-from ms_crf.models.labels import Tags, check_strings, mostly_characters
+from ms_crf.fields import Fault, checked, distinct_strings
+from ms_crf.models.labels import Tags, mostly_characters, tag_names
 from ms_crf.models.words.vectors import form_in
 
 import numpy as np
@@ -20,6 +22,21 @@ def _codes(text: str) -> np.ndarray:
     return np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
 
 
+def _characters(items: list[str]) -> Fault | None:
+    longer = next((item for item in items if len(item) > 1), None)
+    return distinct_strings(items) if longer is None else ('single characters', brief(longer))
+
+
+@dataclass(kw_only=True)
+class VocabularyRecord:
+    """What vocab.json holds of a `Vocabulary`."""
+
+    words: list[str] = checked(must=distinct_strings)
+    characters: list[str] = checked(must=_characters)
+    tags: list[str] = checked(must=tag_names)
+    char_length: int = checked(least=1, most=MOST_CHARACTERS)
+
+
 class Vocabulary(Tags):
     """What a model over word vectors and characters can read and write; the ids of its tensors.
 
@@ -28,6 +45,8 @@ class Vocabulary(Tags):
         tags: strings, their ids counted from 0.
         char_length: how many characters of a word are read: of a longer one the first and the last half.
     """
+
+    record: ClassVar[type] = VocabularyRecord
 
     def __init__(self, words: Iterable[str], characters: Iterable[str], tags: Iterable[str],
                  char_length: int) -> None:
@@ -95,21 +114,3 @@ class Vocabulary(Tags):
             if word in vectors:
                 rows[word_id] = vectors[word]
         return rows
-
-    def to_json(self) -> dict:
-        """What vocab.json holds."""
-        return {'words': self.words, 'characters': self.characters, 'tags': self.tags, 'char_length': self.char_length}
-
-    @classmethod
-    def from_json(cls, record: Any) -> 'Vocabulary':
-        """Raises ValueError if the record is not what `to_json` gave."""
-        lists = ('words', 'characters', 'tags')
-        if not isinstance(record, dict) or sorted(record) != sorted([*lists, 'char_length']):
-            raise ValueError('expected the keys words, characters, tags and char_length')
-        check_strings(record, lists)
-        if any(len(item) != 1 for item in record['characters']):
-            raise ValueError('expected characters to be single ones')
-        length = record['char_length']
-        if type(length) is not int or not 0 < length <= MOST_CHARACTERS:
-            raise ValueError(f'expected char_length to be from 1 to {MOST_CHARACTERS}, got {brief(length)}')
-        return cls(record['words'], record['characters'], record['tags'], record['char_length'])
