@@ -99,6 +99,40 @@ def plan(shapes: Sequence[Any], lengths: np.ndarray, cut: Callable[[Any, np.ndar
     return batches
 
 
+class TokenBatch(NamedTuple):
+    """Sentences side by side, as training, tagging and exported graphs have them."""
+
+    values: np.ndarray         # (length, rows, ...) int32, what the model knows of each token
+    lengths: np.ndarray        # (rows,) int32, 0 where there is no sentence
+    tags: np.ndarray           # (length, rows) int32 ids, 0 where there are none
+
+
+def token_batch(encoded: Any, values: Sequence[np.ndarray], shape: tuple[int, int], indices: np.ndarray,
+                filler: int = 0) -> TokenBatch:
+    """The batch of some sentences.
+
+    Args:
+        encoded: the corpus: `lengths` of all sentences, and `tags`, for each the ids of its tags, or None.
+        values: for each sentence what is known of its tokens, (tokens, ...).
+        shape: (length, rows) that the sentences fit into.
+        indices: of the sentences.
+        filler: what stands behind a sentence's end in place of values.
+    """
+    length, rows = shape
+    lengths = np.zeros(rows, np.int32)
+    lengths[:len(indices)] = encoded.lengths[indices]
+    row, position = spread(lengths)
+
+    def padded(sequences: Sequence[np.ndarray], filler: int) -> np.ndarray:
+        items = np.concatenate([sequences[index] for index in indices])
+        array = np.full((length, rows, *items.shape[1:]), filler, np.int32)
+        array[position, row] = items
+        return array
+
+    tags = np.zeros((length, rows), np.int32) if encoded.tags is None else padded(encoded.tags, 0)
+    return TokenBatch(padded(values, filler), lengths, tags)
+
+
 def spread(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For rows of these lengths, one after the other: the row of each item, and its position there."""
     row = np.repeat(np.arange(len(lengths)), lengths)

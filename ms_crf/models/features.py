@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
-from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, spread
+from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, token_batch
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.labels import Tags, TagsRecord, mostly_characters
 from ms_crf.models.served import Served, Static
@@ -81,21 +81,6 @@ class _Encoded(NamedTuple):
     tags: list | None            # of each sentence the ids of its tags
 
 
-def _arrays(encoded: _Encoded, length: int, rows: int,
-            indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features (length, rows, count), lengths (rows,) and tags (length, rows) of a batch."""
-    lengths = np.zeros(rows, np.int32)
-    lengths[:len(indices)] = encoded.lengths[indices]
-    row, position = spread(encoded.lengths[indices])
-    stacked = np.concatenate([encoded.features[index] for index in indices])
-    features = np.zeros((length, rows, stacked.shape[1]), np.int32)
-    features[position, row] = stacked
-    tags = np.zeros((length, rows), np.int32)
-    if encoded.tags is not None:
-        tags[position, row] = np.concatenate([encoded.tags[index] for index in indices])
-    return features, lengths, tags
-
-
 class _Learner:
     """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
 
@@ -134,9 +119,9 @@ class _Learner:
         """(shape, indices of sentences) of the batches of an epoch."""
         return plan(self._shapes, self.encoded['train'].lengths, cut_rows, generator)
 
-    def batch(self, shape: RowShape, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def batch(self, shape: RowShape, indices: np.ndarray) -> TokenBatch:
         """The arrays of a step: features (length, rows, count), lengths (rows,) and tags (length, rows)."""
-        return _arrays(self.encoded['train'], shape.length, shape.rows, indices)
+        return token_batch(self.encoded['train'], self.encoded['train'].features, shape, indices)
 
 
 class _Decoder(GraphDecoder):
@@ -153,9 +138,9 @@ class _Decoder(GraphDecoder):
 
     def inputs(self, encoded: _Encoded, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """(length, rows), indices of the sentences, and arrays of each batch: lengths, features, lengths."""
-        for (length, rows), indices in self.plan(encoded.lengths, at_most):
-            features, lengths, _ = _arrays(encoded, length, rows, indices)
-            yield (length, rows), indices, (lengths, features, lengths)
+        for shape, indices in self.plan(encoded.lengths, at_most):
+            batch = token_batch(encoded, encoded.features, shape, indices)
+            yield shape, indices, (batch.lengths, batch.values, batch.lengths)
 
 
 class _Served(Served):
@@ -199,8 +184,8 @@ class _GraphInput:
     def arrays(self, encoded: _Encoded, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name, of the sentences of these indices."""
         rows, length = static or (len(indices), int(encoded.lengths[indices].max()))
-        features, lengths, _ = _arrays(encoded, length, rows, indices)
-        return {'features': np.ascontiguousarray(features.transpose(1, 0, 2)), 'lengths': lengths}
+        batch = token_batch(encoded, encoded.features, (length, rows), indices)
+        return {'features': np.ascontiguousarray(batch.values.transpose(1, 0, 2)), 'lengths': batch.lengths}
 
 
 def _as_rows(features: Any, tokens: int, count: int) -> np.ndarray | None:

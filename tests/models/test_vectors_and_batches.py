@@ -6,7 +6,7 @@ from functools import partial
 
 from ms_crf.errors import CorpusError
 from ms_crf.models.bucketing import BUCKET_COST, TaggingShapes, bucket_lengths, buckets, plan
-from ms_crf.models.words.batches import Batcher, EncodedWords, cut_by_forms, make_batch
+from ms_crf.models.words.batches import Batcher, EncodedWords, cut_by_forms, step_arrays, word_batch
 from ms_crf.models.words.vectors import read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.text.dataset import load, score_in
@@ -141,26 +141,28 @@ def test_every_sentence_comes_back_from_its_batch(shuffled):
     codes, seen = encoded.codes(unknown), []
     cut = partial(cut_by_forms, encoded, codes)
     for shape, numbers in plan(batcher.shapes_for(encoded), encoded.lengths, cut, generator if shuffled else None):
-        batch = make_batch(encoded, shape, numbers, codes)
-        assert batch.words.shape == batch.form_words.shape == (shape.forms,)
-        assert len(batch.long_spellings) == shape.long_forms and len(batch.short_spellings) == shape.short_forms
-        real = batch.words[batch.words != 0]
+        batch = word_batch(encoded, (shape.length, shape.rows), numbers, codes)
+        words, form_words, long_spellings, short_spellings, places, lengths, ids = step_arrays(encoded, shape, batch)
+        assert words.shape == form_words.shape == (shape.forms,)
+        assert len(long_spellings) == shape.long_forms and len(short_spellings) == shape.short_forms
+        real = words[words != 0]
         assert len(set(real.tolist())) == len(real)              # rows of the word table are written once
         for row in range(shape.rows):
             if row >= len(numbers):
-                assert batch.lengths[row] == 0
+                assert lengths[row] == 0
                 continue
             number = numbers[row]
-            assert batch.lengths[row] == len(tokens[number])
-            assert [vocabulary.tags[tag] for tag in batch.tags[:batch.lengths[row], row]] == tags[number]
+            assert lengths[row] == len(tokens[number])
+            assert [vocabulary.tags[tag] for tag in ids[:lengths[row], row]] == tags[number]
             for position, token in enumerate(tokens[number]):
-                form = batch.places[position, row]
+                form = places[position, row]
                 word = UNKNOWN if unknown and unknown[number][position] else vocabulary.word_id(token)
-                assert batch.words[batch.form_words[form]] == word
+                assert words[form_words[form]] == word
                 in_long = form < shape.long_forms
-                spelling = batch.long_spellings[form] if in_long else batch.short_spellings[form - shape.long_forms]
-                ids = [FIRST + 'abc'.index(letter) for letter in (token if len(token) <= 8 else token[:4] + token[-4:])]
-                assert spelling.tolist() == ids + [0] * (len(spelling) - len(ids))
+                spelling = long_spellings[form] if in_long else short_spellings[form - shape.long_forms]
+                read = token if len(token) <= 8 else token[:4] + token[-4:]
+                letters = [FIRST + 'abc'.index(letter) for letter in read]
+                assert spelling.tolist() == letters + [0] * (len(spelling) - len(letters))
                 assert in_long or len(token) <= 4
         seen += numbers.tolist()
     assert sorted(seen) == list(range(200))

@@ -1,17 +1,15 @@
-"""Batches of words for training: distinct words, their spellings and where they stand; rows of length 0 as filler.
-
-A static graph is compiled once for each shape.
-"""
+"""Words as ids and in batches, for training, tagging and exported graphs; a form is a word with its spelling."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ms_crf.models.bucketing import ROOM, bucket_lengths, spread
+from ms_crf.models.bucketing import ROOM, TokenBatch, bucket_lengths, token_batch
 from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary
 
 import numpy as np
 
 STEP = 32                  # the number of forms is a multiple of it
+NO_FORM = -1               # where there is no token
 
 
 class Shape(NamedTuple):
@@ -26,24 +24,6 @@ class Shape(NamedTuple):
     def forms(self) -> int:
         """Room for forms in all."""
         return self.long_forms + self.short_forms
-
-
-class WordBatch(NamedTuple):
-    """Arrays of one step; a form is a distinct word of the batch with its spelling."""
-
-    words: np.ndarray          # (forms,) distinct word ids, PADDING as filler
-    form_words: np.ndarray     # (forms,) index into `words` of each form's word
-    long_spellings: np.ndarray     # (long_forms, characters) ids
-    short_spellings: np.ndarray    # (short_forms, characters / 2) ids
-    places: np.ndarray         # (length, rows) which of the forms each token is
-    lengths: np.ndarray        # (rows,)
-    tags: np.ndarray           # (length, rows)
-
-    @property
-    def inputs(self) -> tuple[np.ndarray, ...]:
-        """What the network reads, in the order of its arguments."""
-        return (self.words, self.form_words, self.long_spellings, self.short_spellings, self.places,
-                self.lengths)
 
 
 class EncodedWords:
@@ -83,6 +63,20 @@ class EncodedWords:
         if unknown is None:
             return self.tokens
         return [tokens + self.num_forms * replaced for tokens, replaced in zip(self.tokens, unknown)]
+
+    def arrays(self, forms: np.ndarray, room: int, characters: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of the words of some forms (room,) and of their characters (room, characters), PADDING as filler.
+
+        Args:
+            forms: their codes.
+            room: for so many.
+            characters: how many of each are read; None for all.
+        """
+        replaced, forms = np.divmod(forms, self.num_forms)
+        known = self.spelling_of[forms, :characters]
+        words, spellings = np.full(room, PADDING, np.int32), np.full((room, known.shape[1]), PADDING, np.int32)
+        words[:len(forms)], spellings[:len(forms)] = np.where(replaced, UNKNOWN, self.word_of[forms]), known
+        return words, spellings
 
 
 class Batcher:
@@ -150,33 +144,51 @@ def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: Shap
     return batches
 
 
-def make_batch(encoded: EncodedWords, shape: Shape, indices: np.ndarray, codes: Sequence[np.ndarray]) -> WordBatch:
-    """The batch of some sentences.
+def word_batch(encoded: EncodedWords, shape: tuple[int, int], indices: np.ndarray,
+               codes: Sequence[np.ndarray] | None = None) -> TokenBatch:
+    """The batch of some sentences: of each token the code of its form, NO_FORM behind a sentence's end.
 
     Args:
         encoded: the corpus.
-        shape: one that they fit into.
+        shape: (length, rows) that they fit into.
         indices: of the sentences.
-        codes: what `encoded.codes` gave.
+        codes: what `encoded.codes` gave; None for the forms as they are.
     """
-    forms, flat = np.unique(np.concatenate([codes[index] for index in indices]), return_inverse=True)
-    order = np.argsort(~encoded.is_long[forms], kind='stable')                      # long ones first
-    forms, flat = forms[order], np.argsort(order)[flat]
-    replaced, forms = np.divmod(forms, encoded.num_forms)
-    distinct, form_words = np.unique(np.where(replaced, UNKNOWN, encoded.word_of[forms]), return_inverse=True)
-    spellings = np.full((shape.forms, encoded.spelling_of.shape[1]), PADDING, np.int32)
-    spellings[:len(forms)] = encoded.spelling_of[forms]
-    batch = WordBatch(words=np.full(shape.forms, PADDING, np.int32), form_words=np.zeros(shape.forms, np.int32),
-                      long_spellings=spellings[:shape.long_forms],
-                      short_spellings=np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half]),
-                      places=np.zeros((shape.length, shape.rows), np.int32), lengths=np.zeros(shape.rows, np.int32),
-                      tags=np.zeros((shape.length, shape.rows), np.int32))
-    batch.words[:len(distinct)] = distinct
-    batch.form_words[:len(forms)] = form_words
-    lengths = encoded.lengths[indices]
-    batch.lengths[:len(indices)] = lengths
-    row, position = spread(lengths)
-    batch.places[position, row] = flat
-    if encoded.tags is not None:
-        batch.tags[position, row] = np.concatenate([encoded.tags[index] for index in indices])
-    return batch
+    return token_batch(encoded, encoded.tokens if codes is None else codes, shape, indices, NO_FORM)
+
+
+def distinct_forms(encoded: EncodedWords, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(forms,) codes of the distinct forms of a batch, long ones first, and which of them stands where.
+
+    Args:
+        encoded: the corpus.
+        codes: `values` of a `word_batch`; the second result is of this shape, int32, 0 behind a sentence's end.
+    """
+    real = codes != NO_FORM
+    forms, flat = np.unique(codes[real], return_inverse=True)
+    order = np.argsort(~encoded.is_long[forms], kind='stable')
+    places = np.zeros(codes.shape, np.int32)
+    places[real] = np.argsort(order)[flat]
+    return forms[order], places
+
+
+def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch) -> tuple[np.ndarray, ...]:
+    """What a step of training takes: the arguments of `TaggerNetwork.construct`, but ids of words for their rows.
+
+    Args:
+        encoded: the corpus.
+        shape: of the batch.
+        batch: a `word_batch`.
+
+    Returns:
+        words (forms,), distinct ids, PADDING as filler; form_words (forms,), index of each form's word there;
+        spellings of long forms (long_forms, characters) and of short ones (short_forms, characters / 2), places,
+        lengths and tags.
+    """
+    forms, places = distinct_forms(encoded, batch.values)
+    of_forms, spellings = encoded.arrays(forms, shape.forms)
+    distinct, indices = np.unique(of_forms[:len(forms)], return_inverse=True)
+    words, form_words = np.full(shape.forms, PADDING, np.int32), np.zeros(shape.forms, np.int32)
+    words[:len(distinct)], form_words[:len(forms)] = distinct, indices
+    short_spellings = np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half])
+    return words, form_words, spellings[:shape.long_forms], short_spellings, places, batch.lengths, batch.tags

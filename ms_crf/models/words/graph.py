@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ms_crf.fields import checked, load_record
 from ms_crf.models.served import Served, Static
-from ms_crf.models.words.batches import EncodedWords
+from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 import numpy as np
@@ -109,14 +109,9 @@ class WordGraphInput:
             indices: of the sentences of a batch.
             static: (batch, length) of the graph, or None for any.
         """
-        forms, flat = np.unique(np.concatenate([encoded.tokens[index] for index in indices]), return_inverse=True)
-        rows, length = static or (len(indices), encoded.lengths[indices].max())
-        words = rows * length if static else len(forms)
-        lengths = np.zeros(rows, np.int32)
-        lengths[:len(indices)] = encoded.lengths[indices]
-        arrays = {'words': np.full(words, PADDING, np.int32), 'places': np.zeros((rows, length), np.int32),
-                  'spellings': np.full((words, encoded.spelling_of.shape[1]), PADDING, np.int32), 'lengths': lengths}
-        arrays['words'][:len(forms)] = encoded.word_of[forms]
-        arrays['spellings'][:len(forms)] = encoded.spelling_of[forms]
-        arrays['places'][np.arange(length) < lengths[:, None]] = flat
-        return arrays
+        rows, length = static or (len(indices), int(encoded.lengths[indices].max()))
+        batch = word_batch(encoded, (length, rows), indices)
+        forms, places = distinct_forms(encoded, batch.values)
+        words, spellings = encoded.arrays(forms, rows * length if static else len(forms))
+        return {'words': words, 'spellings': spellings, 'places': np.ascontiguousarray(places.T),
+                'lengths': batch.lengths}

@@ -13,11 +13,11 @@ from ms_crf.models.bucketing import plan
 from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
-from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, make_batch
+from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, step_arrays, word_batch
 from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, WordGraphInput
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.vectors import WAYS, read_vectors
-from ms_crf.models.words.vocabulary import PADDING, Vocabulary
+from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.options import WIDEST, Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
@@ -100,8 +100,8 @@ class WordLearner:
 
     def batch(self, shape: Shape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
         """The arrays of a step, of the sentences of these indices."""
-        batch = make_batch(self.encoded['train'], shape, indices, self._codes)
-        return *batch.inputs, batch.tags
+        encoded = self.encoded['train']
+        return step_arrays(encoded, shape, word_batch(encoded, (shape.length, shape.rows), indices, self._codes))
 
 
 def _digest_of_vectors(vectors: dict[str, np.ndarray]) -> str:
@@ -142,27 +142,20 @@ class WordDecoder(GraphDecoder):
             at_most: sentences of a batch.
         """
         vectors = self._vectors(encoded)
-        for (length, rows), indices in self.plan(encoded.lengths, at_most):
-            lengths = np.zeros(rows, np.int32)
-            lengths[:len(indices)] = encoded.lengths[indices]
-            forms = np.full((rows, length), len(vectors) - 1)
-            forms[np.arange(length) < lengths[:, None]] = np.concatenate([encoded.tokens[index] for index in indices])
-            hidden = vectors.take(forms.T, 0)
-            yield (length, rows), indices, (lengths, hidden, lengths)
+        for shape, indices in self.plan(encoded.lengths, at_most):
+            batch = word_batch(encoded, shape, indices)
+            yield shape, indices, (batch.lengths, vectors.take(batch.values, 0), batch.lengths)
 
     def _vectors(self, encoded: EncodedWords) -> np.ndarray:
-        """(forms + 1, width): a vector for each form, and zeros."""
+        """(forms + 1, width): a vector for each form, and zeros, which NO_FORM finds at the end."""
         table = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)
         is_long = encoded.is_long[:encoded.num_forms]
         for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
                               (np.flatnonzero(~is_long), encoded.half)):
             for first in range(0, len(chosen), FORMS):
                 forms = chosen[first:first + FORMS]
-                words, spellings = np.full(FORMS, PADDING, np.int32), np.full((FORMS, width), PADDING, np.int32)
-                words[:len(forms)] = encoded.word_of[forms]
-                spellings[:len(forms)] = encoded.spelling_of[forms, :width]
                 with graph_call():
-                    vectors = self._read(ms.Tensor(words), ms.Tensor(spellings)).asnumpy()
+                    vectors = self._read(*map(ms.Tensor, encoded.arrays(forms, FORMS, width))).asnumpy()
                 table[forms] = vectors[:len(forms)]
         return table
 
