@@ -5,10 +5,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
+from ms_crf.environment import check_process, graph_load
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError, read_run
-from ms_crf.models.graph_calls import check_process, graph_load
 from ms_crf.text.schemes import PLAIN, boundaries, split_tag
 from ms_crf.text.tagged import Alternative, Span, Tagged
 
@@ -122,7 +122,7 @@ class Tagger:
 
         Raises:
             SentenceError: the model can't take one of them.
-            RuntimeError: the process was forked after its parent had tagged; see `graph_calls`.
+            RuntimeError: the process was forked after its parent had tagged; see `environment`.
         """
         if isinstance(nbest, bool) or not isinstance(nbest, (int, np.integer)) or not 0 <= nbest <= MOST_NBEST:
             raise ValueError(f'nbest must be a whole number from 0 to {MOST_NBEST}, got {nbest!r:.30}')

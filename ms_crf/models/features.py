@@ -12,9 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, token_batch
-from ms_crf.models.graphs import GraphDecoder, load_weights
+from ms_crf.models.graphs import GraphDecoder, Served, Static, load_weights
 from ms_crf.models.labels import Tags, TagsRecord, mostly_characters
-from ms_crf.models.served import Served, Static
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
@@ -51,7 +50,7 @@ class FeatureNetwork(nn.Cell):
 
 
 @dataclass(kw_only=True)
-class _Record(TagsRecord):
+class FeatureRecord(TagsRecord):
     """What vocab.json holds of `FeatureTags`."""
 
     known: Any
@@ -66,7 +65,7 @@ class FeatureTags(Tags):
         known: what `FeatureKind.known` gave.
     """
 
-    record: ClassVar[type] = _Record
+    record: ClassVar[type] = FeatureRecord
 
     def __init__(self, tags: list, of_characters: bool, known: Any) -> None:
         super().__init__(tags, of_characters)

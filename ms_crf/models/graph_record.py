@@ -20,7 +20,7 @@ from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 
 if TYPE_CHECKING:                                # at run time it would start MindSpore
-    from ms_crf.models.served import GraphInput
+    from ms_crf.models.graphs import GraphInput
 
 FORMAT = 1
 _OWN, _NEXT = 'record_sha256', 'next'            # of what is in the record; the record of the graph that comes next

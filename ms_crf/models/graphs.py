@@ -1,21 +1,26 @@
-"""Tagging with a network in compiled graphs of fixed shapes, whatever the network reads."""
+"""Tagging with a network in graphs: compiled here for batches of fixed shapes, or exported for other programs."""
 
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from ms_crf.models.base import CONFIDENCES, NBEST, PATHS
+from ms_crf.crf.mindspore_fixes import CompilableMethods
+from ms_crf.environment import graph_call
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
 from ms_crf.models.bucketing import TaggingShapes
-from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.labels import Tags
 from ms_crf.runs import records
 
 import mindspore as ms
 import numpy as np
+from mindspore import nn
 
 ROWS = 64                  # sentences of a batch; with more, what the LSTMs work on leaves the processor's cache
 FEW = 8                    # best paths of each sentence for which a batch has that many
+
+# (batch, length) of a graph for that shape alone; None for one of any shape.
+Static = tuple[int, int] | None
 
 
 def _tagging(network: Any, task: str, count: int) -> Callable:
@@ -127,3 +132,78 @@ def load_weights(folder: Any, network: Any) -> None:
     """Puts the weights of a run's best epoch into a network; raises CorpusError if they are damaged or don't fit."""
     for parameter, weight in read_weights(folder, {one.name: one for one in network.trainable_params()}):
         parameter.set_data(weight)
+
+
+class GraphInput(Protocol):
+    """What an exported graph is given: made of sentences, described by the record beside the graph."""
+
+    @property
+    def vocabulary(self) -> Tags:
+        """The tags."""
+
+    @property
+    def rows(self) -> int:
+        """Sentences of a batch at most, where the graph takes any number."""
+
+    @property
+    def tokens(self) -> int:
+        """What `sizes` may add up to in a batch, filled up to the longest, where the graph takes any length."""
+
+    @property
+    def unit(self) -> str:
+        """What `sizes` counts, for messages."""
+
+    def inputs(self, static: Static = None) -> dict[str, tuple]:
+        """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
+
+        Args:
+            static: (batch, length), or None for any.
+        """
+
+    def tables(self) -> list[tuple[str, str, int, bool]]:
+        """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly).
+
+        `what` names the rows in a message; where the number is not exact, there may be more rows.
+        """
+
+    def to_json(self) -> dict:
+        """What another program needs to make inputs of sentences, and tags of what comes out."""
+
+    def encode(self, sentences: list) -> Encoded:
+        """Lists of tokens, none of them empty, as `sizes` and `arrays` take them."""
+
+    def sizes(self, encoded: Any) -> np.ndarray:
+        """(sentences,): the length that each needs in a batch."""
+
+    def arrays(self, encoded: Any, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
+        """The inputs by name, of the sentences of these indices."""
+
+
+class Served(CompilableMethods, nn.Cell):
+    """A trained network without what only training needs.
+
+    Args:
+        network: a cell with a `head`, a `Head`; what inherits this makes emissions with it in `construct`.
+        output: 'paths', 'confidences' or 'emissions'.
+
+    `construct` returns of
+        'paths': best paths (batch, length) int32, 0 on padding, and their scores (batch,).
+        'confidences': these, the posterior of each tag of the paths (batch, length), and that of every tag given the
+            path's tag before it (batch, length, tags).
+        'emissions': what `post_decode` takes: score (batch, tags) and history (length - 1, batch, tags).
+    """
+
+    def __init__(self, network: Any, output: str = PATHS) -> None:
+        super().__init__()
+        self.network, self.output = network, output
+
+    def tag(self, emissions, lengths):
+        """What `construct` returns, from emissions (length, batch, tags)."""
+        head = self.network.head
+        if self.output == EMISSIONS:
+            return head(emissions, None, lengths)
+        paths, scores = head.decode(emissions, lengths)
+        if self.output == PATHS:
+            return paths, scores
+        chosen, given_before = head.path_posteriors(emissions, paths, lengths)
+        return paths, scores, chosen, given_before

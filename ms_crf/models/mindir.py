@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ms_crf.crf.post_decode import post_decode
-from ms_crf.environment import quiet
+from ms_crf.environment import graph_call, quiet
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import draft_of, faults_named, temporary
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, SentenceError, read_run
-from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.graph_record import (
     FORMAT,
     check_against,
@@ -21,7 +20,7 @@ from ms_crf.models.graph_record import (
     replace_pair,
     tensors_of,
 )
-from ms_crf.models.served import GraphInput, Static
+from ms_crf.models.graphs import GraphInput, Static
 
 import mindspore as ms
 import numpy as np

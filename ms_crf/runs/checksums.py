@@ -26,7 +26,7 @@ _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] i
 
 
 @dataclass(kw_only=True)
-class Record:
+class Checksums:
     """What checksums.json holds: the SHA-256 of each file's contents, and that of this list."""
 
     format: int = checked(choices=(FORMAT,))
@@ -76,7 +76,7 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
         return None
     says = files.read_json(path, 'train.py')
     with contextlib.suppress(ValueError):
-        record = load_record(Record, says)
+        record = load_record(Checksums, says)
         if record.sha256 == _digest(record.files):
             return record.files
     raise CorpusError(path, None, f'expected the checksums that train.py wrote, "format": {FORMAT}, got edited or '

@@ -108,7 +108,7 @@ def config_path(folder: PathLike) -> Path:
 
 
 @dataclass(kw_only=True)
-class Config:
+class RunConfig:
     """What config.json of every run holds, whatever its kind of model puts there."""
 
     format: int = checked(choices=(FORMAT,), advice='another version of this program made it, train again')
@@ -122,7 +122,7 @@ def read_config(folder: PathLike) -> dict[str, Any]:
     path = config_path(folder)
     record = read_json(path)
     with found_in(path):
-        load_record(Config, record)
+        load_record(RunConfig, record)
     return record
 
 

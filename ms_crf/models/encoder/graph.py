@@ -7,15 +7,15 @@ from ms_crf.errors import brief
 from ms_crf.fields import checked, load_record, wrong
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
+from ms_crf.models.graphs import Served, Static
 from ms_crf.models.labels import Tags
-from ms_crf.models.served import Served, Static
 
 import numpy as np
 from mindspore import ops
 
 
 @dataclass(kw_only=True)
-class Source:
+class EncoderGraphRecord:
     """What the record of a graph over an encoder holds beside the tags and what that of every graph does."""
 
     tokenizer: str
@@ -82,7 +82,7 @@ class SubwordGraphInput:
     @classmethod
     def from_json(cls, record: dict) -> 'SubwordGraphInput':
         """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
-        loaded = load_record(Source, record)
+        loaded = load_record(EncoderGraphRecord, record)
         graph_input = cls(Tags.from_json(record, closed=False), tokenizer_of(loaded.tokenizer), loaded.longest)
         for key, ids in zip(('before_ids', 'behind_ids'), graph_input.specials):
             if record.get(key, ids.tolist()) != ids.tolist():

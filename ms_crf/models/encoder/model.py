@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,11 +19,11 @@ from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes
 from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
-from ms_crf.models.encoder.sizes import check_subwords
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.labels import Tags, mostly_characters
+from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.nn.transformer import Encoder
 from ms_crf.options import Options
 from ms_crf.runs import records
@@ -205,7 +205,7 @@ def load_network(folder: Any, config: dict) -> tuple[Tags, EncoderFiles, Encoded
 
 
 @dataclass
-class Config:
+class EncoderConfig:
     """What config.json of a run over an encoder holds beside what that of every run does."""
 
     encoder: dict
@@ -213,7 +213,7 @@ class Config:
 
 
 @dataclass
-class Origin:
+class EncoderOrigin:
     """What its "encoder" holds: the folder of the encoder, and the checksum of its files."""
 
     folder: str
@@ -234,7 +234,7 @@ class EncoderKind(Kind):
     @classmethod
     def check_config(cls, config: dict) -> None:
         """Raises ValueError unless config.json names the encoder, and the text by its checksum."""
-        load_record(Origin, load_record(Config, config).encoder)
+        load_record(EncoderOrigin, load_record(EncoderConfig, config).encoder)
 
     @classmethod
     def load(cls, folder: Any, config: dict, compiled: Any = None) -> EncoderDecoder:
@@ -253,3 +253,24 @@ class EncoderKind(Kind):
     def graph_input(cls, record: dict) -> SubwordGraphInput:
         """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
         return SubwordGraphInput.from_json(record)
+
+
+def check_subwords(options: Options, sizes: Sizes, tags: int, shapes: Sequence[RowShape], subwords: int) -> None:
+    """Raises OptionError if a training over an encoder can't fit into the memory that is there.
+
+    Args:
+        options: of the training.
+        sizes: of the encoder.
+        tags: how many there are.
+        shapes: of the batches.
+        subwords: how many there are in all files.
+    """
+    def count(changed: Options) -> int:
+        layers = changed.layers if changed.encoder_lstm else 0
+        weights = layer_weights(sizes.width, changed.encoder_lstm, layers, tags, changed.head)
+        step = max(shape.length * shape.rows for shape in shapes) * values_of_a_token(
+            sizes.width, changed.encoder_lstm, layers, tags)
+        kept = 0 if changed.encoder_lr > 0 or changed.encoder_cache else subwords * sizes.width
+        return weights * copies(changed) + int(step * changed.batch_size / options.batch_size) + kept
+
+    check_fits(options, count, 'these files and no --encoder-cache')

@@ -67,7 +67,7 @@ class EncoderFiles:
                                           f'{VOCABULARY}) of a BERT or RoBERTa model from the Hugging Face hub into a '
                                           'folder, and name that folder')
         with found_in(self.path / CONFIG):
-            self.sizes = load_record(Config, _json(self.path / CONFIG)).sizes()
+            self.sizes = load_record(PretrainedConfig, _json(self.path / CONFIG)).sizes()
         self.tokenizer = _tokenizer(self.path)
         known = 1 + last_id(self.tokenizer)
         if known > self.sizes.vocabulary:
@@ -99,7 +99,7 @@ def _epsilon(value: float) -> Fault | None:
 
 
 @dataclass(kw_only=True)
-class Config:
+class PretrainedConfig:
     """What counts in config.json of an encoder, and what of it this one can be."""
 
     model_type: str = checked(choices=(*_BERT, *_ROBERTA))

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ms_crf.environment import VERSION
+from ms_crf.environment import VERSION, graph_call
 from ms_crf.errors import CorpusError
 from ms_crf.models.encoder.windows import Subwords, pack
-from ms_crf.models.graph_calls import graph_call
 
 import mindspore as ms
 import numpy as np

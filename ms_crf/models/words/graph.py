@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ms_crf.fields import checked, load_record
-from ms_crf.models.served import Served, Static
+from ms_crf.models.graphs import Served, Static
 from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
@@ -12,7 +12,7 @@ from mindspore import ops
 
 
 @dataclass
-class Ids:
+class WordGraphIds:
     """What the record of a graph over words may say of ids, which are always the same."""
 
     padding_id: int = checked(PADDING, choices=(PADDING,))
@@ -89,7 +89,7 @@ class WordGraphInput:
     @classmethod
     def from_json(cls, record: dict) -> 'WordGraphInput':
         """From what a `GraphRecord` was read from; raises ValueError if `to_json` gave something else."""
-        load_record(Ids, record)
+        load_record(WordGraphIds, record)
         names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
         return cls(Vocabulary.from_json(record, closed=False), 'spellings' in names)
 

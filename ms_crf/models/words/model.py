@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ms_crf.environment import graph_call
 from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import plan
-from ms_crf.models.graph_calls import graph_call
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, step_arrays, word_batch
@@ -185,7 +185,7 @@ def load_network(folder: Any, config: dict) -> tuple[Vocabulary, TaggerNetwork]:
 
 
 @dataclass
-class Config:
+class WordConfig:
     """What config.json of a run over words holds beside what that of every run does."""
 
     word_dim: int = checked(least=1, most=WIDEST)
@@ -204,7 +204,7 @@ class WordKind(Kind):
     @classmethod
     def check_config(cls, config: dict) -> None:
         """Raises ValueError unless config.json has the width of the word vectors."""
-        load_record(Config, config)
+        load_record(WordConfig, config)
 
     @classmethod
     def load(cls, folder: Any, config: dict, compiled: Any = None) -> WordDecoder:
