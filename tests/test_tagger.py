@@ -318,7 +318,7 @@ def test_damaged_graphs(graph, name, change, message):
 
 
 @pytest.mark.parametrize('key,value,message', [
-    ('tags', 3, 'expected tags to be a list'), ('scheme', 'X', '"scheme" to be one of'),
+    ('tags', 3, 'expected "tags" to be a list'), ('scheme', 'X', '"scheme" to be one of'),
     ('static', [1], '"static" to be batch and length'), ('inputs', [], '"inputs" to be words, places'),
     ('sha256', 'x', 'got another or a damaged one')])
 def test_records_that_were_changed(graph, key, value, message):
