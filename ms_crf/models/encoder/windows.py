@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ms_crf.models.bucketing import spread
+from ms_crf.models.bucketing import spread, token_batch
 
 import numpy as np
 
@@ -71,6 +71,9 @@ class Subwords:
         self.ids, self.words = np.array(ids, np.int32), np.array(words, np.int32)
         self.counts = np.array(counts, np.int64)         # subwords of each sentence
         self.firsts = np.cumsum(self.counts) - self.counts
+        starts = np.cumsum(self.lengths) - self.lengths
+        per_word = np.bincount(np.repeat(starts, self.counts) + self.words, minlength=self.lengths.sum())
+        self.word_counts = np.split(per_word, starts[1:])        # subwords of each word, by sentence
         self.sizes = np.maximum(self.lengths, self.counts)
         self.tags = tags
         #: vectors of all subwords (subwords, width), where they have been computed
@@ -228,17 +231,12 @@ def subword_batch(encoded: Subwords, shape: tuple[int, int], indices: np.ndarray
         shape: (length, rows) that they fit into.
         indices: of the sentences.
     """
-    length, rows = shape
-    batch = SubwordBatch(np.full((length, rows), -1, np.int64), np.full((length, rows), length, np.int32),
-                       np.zeros((length, rows), np.int32), np.zeros(rows, np.int32), np.zeros((length, rows), np.int32))
+    length, _ = shape
+    batch = SubwordBatch(np.full(shape, -1, np.int64), np.full(shape, length, np.int32),
+                         *token_batch(encoded, encoded.word_counts, shape, indices))
     row, position = spread(encoded.counts[indices])
     subwords = encoded.firsts[indices][row] + position
     batch.subwords[position, row], batch.words[position, row] = subwords, encoded.words[subwords]
-    batch.counts[:] = np.bincount(encoded.words[subwords] * rows + row, minlength=length * rows).reshape(length, rows)
-    batch.lengths[:len(indices)] = encoded.lengths[indices]
-    if encoded.tags is not None:
-        row, position = spread(encoded.lengths[indices])
-        batch.tags[position, row] = np.concatenate([encoded.tags[index] for index in indices])
     return batch
 
 
