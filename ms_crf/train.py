@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
 from ms_crf.device import NAMES, choose
-from ms_crf.errors import OptionError
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.options import Options, dashed
@@ -229,6 +229,7 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
 
 
 def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> int:
+    from ms_crf.runs.directory import PathTaken
     from ms_crf.training import begin
     began = time.perf_counter()
     run: Any
@@ -236,13 +237,18 @@ def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> in
         run = begin.resume(parsed.resume, options, watcher)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
-        run = begin.start(options, watcher, parsed.overwrite)
+        try:
+            run = begin.start(options, watcher, parsed.overwrite)
+        except PathTaken as error:
+            others = ', go on with --resume, or add --overwrite' if error.is_run else ''
+            raise CorpusError(error.path, None, f'{error.fault}; choose another --save{others}') from None
     try:
         with console.handling(watcher.ask_to_stop) if run.stoppable else contextlib.nullcontext():
             scores = run.run()
     except Stopped:
         watcher.close()
-        earlier = f'; {run.place.former} is the earlier run still' if run.place.former is not None else ''
+        kept = run.directory.earlier
+        earlier = f'; {kept} is the earlier run still' if kept is not None else ''
         watcher.say(f'stopped and saved{earlier}; go on with: {console.call("train")} --resume {run.folder}')
         return console.INTERRUPTED
     except NotFinite as error:

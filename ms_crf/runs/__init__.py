@@ -1,4 +1,4 @@
-"""Ring 4: the run directory: its files, how a crash leaves them whole, its place and its lock.
+"""Ring 4: the run directory: its files, how a crash leaves them whole, how it is made and locked.
 
 It knows text and options, and of models only what their records hold.
 """

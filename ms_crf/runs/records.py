@@ -11,7 +11,7 @@ scores.json     what the best epoch is worth on dev and test
 checksums.json  by which damage to the files above is noticed
 lock            held by the training that writes to the folder
 
-How it is written to says `saving`, where it is made `place`.
+How it is written to says `saving`, where it is made `directory`.
 """
 
 import contextlib

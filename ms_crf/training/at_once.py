@@ -8,7 +8,7 @@ from typing import Any
 from ms_crf.files import temporary
 from ms_crf.models.base import Learner, tags_of
 from ms_crf.runs import records
-from ms_crf.runs.place import Place
+from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora, score_in
 from ms_crf.text.metrics import as_record, table
@@ -18,7 +18,7 @@ class AtOnce:
     """One run.
 
     Args:
-        place: of the run directory, which exists, with the model in it.
+        directory: of the run, which exists, with the model in it.
         corpora: its sentences, in one scheme.
         learner: the model that was learned from them.
         seconds: that it took to learn.
@@ -27,23 +27,23 @@ class AtOnce:
     stoppable = False
     epoch = step_in_epoch = 0
 
-    def __init__(self, place: Place, corpora: Corpora, learner: Learner, seconds: float) -> None:
-        self.place, self.corpora, self.learner, self.seconds = place, corpora, learner, seconds
+    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
+        self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
 
     @property
     def folder(self) -> Path:
         """The run directory."""
-        return self.place.folder
+        return self.directory.folder
 
     def run(self) -> dict:
-        """Scores and saves the model; returns what scores.json holds. Then the place is free."""
-        # If it does not take the place of an earlier run, its folder goes.
-        draft: Any = contextlib.nullcontext() if self.place.former is None else temporary(self.folder)
+        """Scores and saves the model; returns what scores.json holds. Then the directory is free."""
+        # If it can't replace an earlier run after all, its folder goes.
+        draft: Any = contextlib.nullcontext() if self.directory.earlier is None else temporary(self.folder)
         try:
             with draft:
                 return self._run()
         finally:
-            self.place.release()
+            self.directory.release()
 
     def _run(self) -> dict:
         decoder = self.learner.decoder(None, None)
@@ -58,5 +58,5 @@ class AtOnce:
         with saving(self.folder) as new:
             new.text(records.METRICS, json.dumps(metrics) + '\n')
             new.json(records.SCORES, scores)
-        self.place.take()
+        self.directory.publish()
         return scores

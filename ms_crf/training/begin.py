@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
 
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf.errors import CorpusError
 from ms_crf.models.base import Learner, kind_of, read_run
 from ms_crf.models.base import Watcher as LearnerWatcher
 from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.runs.place import Place, new_beside
+from ms_crf.runs.directory import RunDirectory, new_beside
 from ms_crf.runs.saving import settle
 from ms_crf.text.dataset import Corpora, load
 from ms_crf.training.at_once import AtOnce
@@ -46,8 +46,8 @@ class Run(Protocol):
     stoppable: bool            # whether the watcher can stop it, so that it is saved
 
     @property
-    def place(self) -> Place:
-        """Of the run directory."""
+    def directory(self) -> RunDirectory:
+        """The directory of the run, locked."""
 
     @property
     def folder(self) -> Path:
@@ -67,16 +67,16 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
     """
     kind = kind_of(options)
     with ExitStack() as fault:
-        place = Place(options.save, overwrite)
-        fault.callback(place.release)
+        directory = RunDirectory.new(options.save, overwrite)
+        fault.callback(directory.release)
         corpora, began = _read(options, watcher), time.perf_counter()
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.found}
-        place.create(config, learner.vocabulary.to_json(), learner.fill)
-        run = (_training(options, place, corpora, learner, watcher) if kind.in_steps
-               else AtOnce(place, corpora, learner, seconds))
+        directory.create(config, learner.vocabulary.to_json(), learner.fill)
+        run = (_training(options, directory, corpora, learner, watcher) if kind.in_steps
+               else AtOnce(directory, corpora, learner, seconds))
         fault.pop_all()
     return run
 
@@ -84,18 +84,18 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
 def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
     """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
     with ExitStack() as fault:
-        place = Place.resumed(folder)
-        fault.callback(place.release)
-        settle(place.folder)                     # a saving that a crash has cut off
-        kind, config = read_run(place.folder)
+        directory = RunDirectory.resumed(folder)
+        fault.callback(directory.release)
+        settle(directory.folder)                     # a saving that a crash has cut off
+        kind, config = read_run(directory.folder)
         if not kind.in_steps:
-            raise OptionError('--resume goes on with trainings in steps; a run of --model '
-                              f'{kind.name} is learned at once')
-        check_run(place.folder, watcher)
+            raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
+                                            'in steps')
+        check_run(directory.folder, watcher)
         corpora = _read(options, watcher)
-        learner = kind.learner(options, corpora, watcher, (place.folder, config))
-        check_input(place.folder, config, options, learner)
-        run = _training(options, place, corpora, learner, watcher)
+        learner = kind.learner(options, corpora, watcher, (directory.folder, config))
+        check_input(directory.folder, config, options, learner)
+        run = _training(options, directory, corpora, learner, watcher)
         keep_options(run.folder, options)
         fault.pop_all()
     return run
@@ -109,9 +109,9 @@ def _read(options: Options, watcher: Watcher) -> Corpora:
     return corpora
 
 
-def _training(options: Options, place: Place, corpora: Corpora, learner: Any, watcher: Watcher) -> Run:
+def _training(options: Options, directory: RunDirectory, corpora: Corpora, learner: Any, watcher: Watcher) -> Run:
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
-    return Training(options, place, corpora, learner, watcher)
+    return Training(options, directory, corpora, learner, watcher)
 
 
 def check_run(folder: Path, watcher: Watcher) -> None:
@@ -120,11 +120,11 @@ def check_run(folder: Path, watcher: Watcher) -> None:
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
         left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
         raise CorpusError(state, None, f'no such file, and a training that has epochs can not go on without it; {left}'
-                                       'restore it, or train from the start with another --save')
+                                       'restore it, or train from the start in another folder')
     other = new_beside(folder)
     if (other / records.STATE).exists():
-        watcher.say(f'{other} holds a training that was stopped before it could take the place of {folder}; go on with '
-                    f'that by --resume {other}')
+        watcher.say(f'{other} holds a training that was stopped before it could replace {folder}; to go on with that, '
+                    f'resume {other}')
 
 
 def check_input(folder: Path, config: dict, options: Options, learner: Learner) -> None:

@@ -55,7 +55,7 @@ class Best:
             return None
         return (f'nothing was learned: on dev the model is no better than the tag {self.common!r} for every word '
                 f'(accuracy {accuracy:.2%}, of that tag {self.common_share:.2%}); it needs more sentences, or more '
-                '--epochs')
+                'epochs')
 
     def state(self) -> list[float]:
         """Numbers for `load`."""

@@ -14,7 +14,7 @@ from ms_crf.models.base import StepLearner, tags_of
 from ms_crf.models.graphs import read_weights
 from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.runs.place import Place
+from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora, score_in
 from ms_crf.text.metrics import Score, as_record, table
@@ -36,7 +36,7 @@ class Training:
 
     Args:
         options: of the run, checked.
-        place: of the run directory, which exists; training goes on from the state in it, if there is one.
+        directory: of the run, which exists; training goes on from the state in it, if there is one.
         corpora: its sentences, in one scheme.
         learner: makes networks, steps and batches of them.
         watcher: is told what happens.
@@ -44,9 +44,9 @@ class Training:
 
     stoppable = True           # within its steps, so that it is saved
 
-    def __init__(self, options: Options, place: Place, corpora: Corpora, learner: StepLearner,
+    def __init__(self, options: Options, directory: RunDirectory, corpora: Corpora, learner: StepLearner,
                  watcher: Watcher) -> None:
-        self.options, self.place, self.corpora, self.watcher = options, place, corpora, watcher
+        self.options, self.directory, self.corpora, self.watcher = options, directory, corpora, watcher
         ms.set_seed(options.seed)
         self.learner = learner
         self.network = self.learner.network()
@@ -82,7 +82,7 @@ class Training:
     @property
     def folder(self) -> Path:
         """The run directory; another one than options say until its first epoch is saved, if it overwrites a run."""
-        return self.place.folder
+        return self.directory.folder
 
     def _parameters(self) -> list:
         """All Parameters that are saved with the state."""
@@ -105,7 +105,7 @@ class Training:
                 arrays['loss_scale'] = np.array(self.scaling.state(), np.float64)
             new.tensors(records.STATE, arrays)
         if self.epoch:
-            self.place.take()
+            self.directory.publish()
 
     def _load_state(self) -> None:
         """Goes on from the state in the run directory."""
@@ -131,7 +131,7 @@ class Training:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
         self.metrics = records.read_metrics(self.folder)[:self.epoch]
         if self.epoch:
-            self.place.take()
+            self.directory.publish()
 
     def load_best(self) -> None:
         """Puts the weights of the best epoch into the network that is scored."""
@@ -142,11 +142,11 @@ class Training:
     # Epochs
 
     def run(self) -> dict:
-        """Trains to the end and scores the best epoch; returns what scores.json holds. Then the place is free."""
+        """Trains to the end and scores the best epoch; returns what scores.json holds. Then the directory is free."""
         try:
             return self._run()
         finally:
-            self.place.release()
+            self.directory.release()
 
     def _run(self) -> dict:
         self._announce()

@@ -188,7 +188,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
     shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
     watcher = train.Watcher(io.StringIO())
     options = records.read_options(folder, records.read_config(folder))
-    begin.resume(folder, options, watcher).place.release()
+    begin.resume(folder, options, watcher).directory.release()
     assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
     assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ['other', 'run']
@@ -299,7 +299,7 @@ def test_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
     assert capsys.readouterr().err == (
         f'train.py: {folder}/state.ckpt: no such file, and a training that has epochs can not go on without it; '
-        'weights.ckpt is there, to tag with; restore it, or train from the start with another --save\n')
+        'weights.ckpt is there, to tag with; restore it, or train from the start in another folder\n')
     assert (folder / records.WEIGHTS).read_bytes() == before
 
 
@@ -320,7 +320,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     folder = tmp_path / 'run'
     options = train.options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
                                         str(folder)])
-    begin.start(options, StopAt(1)).place.release()
+    begin.start(options, StopAt(1)).directory.release()
 
     def check(name, old, new, message):
         path = tmp_path / name
@@ -336,10 +336,10 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: these are not the sentences')
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
-    begin.resume(folder, options, StopAt(1)).place.release()
+    begin.resume(folder, options, StopAt(1)).directory.release()
     config = records.read_config(folder)
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256'):
         del config[name]
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
-    begin.resume(folder, options, StopAt(1)).place.release()
+    begin.resume(folder, options, StopAt(1)).directory.release()
