@@ -117,19 +117,12 @@ class StepLearner(Learner, Protocol):
         """A new network with its first weights.
 
         It is a cell with `widths`, of each place where values are dropped in training, the input first, and a `head`.
-        If it has a `word_table`, a Parameter, then the optimizer updates the rows of a batch alone, and `step` hands
-        it their gradients; if it has `pretrained_params()`, these learn at a rate of their own.
-        """
+        Called with the arrays of a batch, and with a tensor for each of these places that the values there are
+        multiplied with, it gives the loss.
 
-    def step(self, network: Any, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients).
-
-        Args:
-            network, optimizer: what is trained, and the `Optimizer` of its weights.
-            loss_scale: whether the loss is multiplied with the last number in `now` before its gradients are taken.
-
-        The step takes in `now` what the optimizer takes, the arrays of `batch`, and for each of the network's `widths`
-        an array that values are multiplied with.
+        If it has a `row_table`, a Parameter, only the rows of it that a batch names are read and updated: the first
+        array of a batch holds their ids, each once but for padding, and the cell is called with the rows themselves in
+        place of the ids. If it has `pretrained_params()`, these learn at a rate of their own.
         """
 
     def plan(self, generator: np.random.Generator) -> list:

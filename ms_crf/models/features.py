@@ -4,7 +4,7 @@
 training, tagging, confidences and export are here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -18,7 +18,6 @@ from ms_crf.models.served import Served, Static
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
-from ms_crf.training.step import make_plain_step
 
 import numpy as np
 from mindspore import nn, ops
@@ -124,10 +123,6 @@ class _Learner:
     def network(self) -> FeatureNetwork:
         """A new network with its first weights."""
         return self.kind.build(self.options, self.vocabulary, self.scheme)
-
-    def step(self, network: FeatureNetwork, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step, see `make_plain_step`."""
-        return make_plain_step(network, optimizer, loss_scale)
 
     def decoder(self, network: FeatureNetwork, compiled: Any) -> '_Decoder':
         """What tags with the network."""

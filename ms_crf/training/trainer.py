@@ -23,7 +23,7 @@ from ms_crf.training.begin import NotFinite, Stopped, Watcher
 from ms_crf.training.best import Best
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, LossScale, course_of, dropout, rate_at
-from ms_crf.training.step import make_average
+from ms_crf.training.step import make_average, make_step
 
 import mindspore as ms
 import numpy as np
@@ -69,7 +69,7 @@ class Training:
         if (self.folder / records.STATE).exists():
             self._load_state()
         self.shapes: set = set()
-        self.step = self.learner.step(self.network, self.optimizer, self.scaling is not None)
+        self.step = make_step(self.network, self.optimizer, self.scaling is not None)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self) -> int:

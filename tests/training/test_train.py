@@ -11,9 +11,8 @@ import time
 
 from ms_crf import Tagger, train
 from ms_crf.errors import CorpusError
-from ms_crf.models.words import model as words
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import begin, trainer
 from ms_crf.training.begin import Stopped
 
 import numpy as np
@@ -199,7 +198,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
 
 def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
-    real = words.make_step
+    real = trainer.make_step
 
     def make(*arguments):
         step, count = real(*arguments), [0]
@@ -209,7 +208,7 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
             count[0] += 1
             return (loss * np.nan if count[0] == 8 else loss), norm
         return poisoned
-    monkeypatch.setattr(words, 'make_step', make)
+    monkeypatch.setattr(trainer, 'make_step', make)
     assert train.main([*files(corpora), *SMALL, '--save', str(folder)]) == 2
     message = capsys.readouterr().err
     assert message.startswith('train.py: step 2 of epoch 2: loss nan, norm of gradients ')

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,6 @@ from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.text.dataset import Corpora, digest_of
-from ms_crf.training.step import make_plain_step
 
 import mindspore as ms
 import numpy as np
@@ -91,10 +90,6 @@ class EncoderLearner:
         """A new network with its first weights: a `SubwordTagger`, or an `EncodedTagger` if the encoder is tuned."""
         tagger = build_tagger(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
         return EncodedTagger(build_encoder(self.files.sizes, self._weights), tagger) if self.tuned else tagger
-
-    def step(self, network: Any, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients)."""
-        return make_plain_step(network, optimizer, loss_scale)
 
     def decoder(self, network: Any, compiled: Any) -> 'EncoderDecoder':
         """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled."""
