@@ -215,9 +215,9 @@ class _Command:
         try:
             tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
         except SentenceError as error:
-            if error.number:
-                self._tag(items[:error.number], write)
-            line = None if self.parsed.text is not None else items[error.number].line
+            if error.index:
+                self._tag(items[:error.index], write)
+            line = None if self.parsed.text is not None else items[error.index].line
             raise CorpusError(self._input_name(), line, error.reason) from None
         if self.parsed.score:
             self._score(items, tagged)

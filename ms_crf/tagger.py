@@ -134,7 +134,7 @@ class Tagger:
                 tagged = self._tag_chunk(chunk, confidence, nbest)
             except SentenceError as error:       # who decodes has no empty ones
                 filled = [index for index, tokens in enumerate(chunk, done) if tokens]
-                raise SentenceError(filled[error.number], error.reason) from None
+                raise SentenceError(filled[error.index], error.reason) from None
             yield from tagged
             done += len(chunk)
 

@@ -52,10 +52,10 @@ class Watcher:
         for part, sentences in corpora.parts.items():
             tokens = sum(len(sentence.tokens) for sentence in sentences)
             self.say(f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens')
-        trained = '' if corpora.scheme == corpora.found else f', trained as {corpora.scheme}'
-        self.say(f'tags: {corpora.found}{trained}, {len(corpora.tags)} of them')
+        trained = '' if corpora.scheme == corpora.file_scheme else f', trained as {corpora.scheme}'
+        self.say(f'tags: {corpora.file_scheme}{trained}, {len(corpora.tags)} of them')
         for path, count, line in corpora.repaired:
-            self.say(f'{path}: {count} sentences break {corpora.found}, the first begins at line {line}; '
+            self.say(f'{path}: {count} sentences break {corpora.file_scheme}, the first begins at line {line}; '
                      'their tags are read by the rules of conlleval')
 
         for path, line, tag, counts in corpora.unknown:

@@ -27,11 +27,11 @@ MOST_NBEST = 1000              # taggings of a sentence that can be asked for; m
 
 
 class SentenceError(OptionError):
-    """A sentence that the model can't take; `number` is its index, from 0, among all that it was asked for."""
+    """A sentence that the model can't take; `index` says which, from 0, of all that it was asked to tag."""
 
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f'sentence {number}: {reason}')
-        self.number, self.reason = number, reason
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(f'sentence {index}: {reason}')
+        self.index, self.reason = index, reason
 
 
 class Encoded(Protocol):

@@ -34,7 +34,7 @@ class Corpora(NamedTuple):
     #: the same parts: tags that predictions are scored against, see `score_in`
     gold: dict[str, list[list[str]]]
     #: the scheme of the files
-    found: str
+    file_scheme: str
     #: the scheme of training
     scheme: str
     #: all tags of training

@@ -51,7 +51,7 @@ class AtOnce:
         for part in ('dev', 'test'):
             if part in self.corpora.parts:
                 predicted = tags_of(decoder, self.learner.encoded[part])
-                result = score_in(self.corpora.found, self.corpora.gold[part], predicted, self.corpora.scheme)
+                result = score_in(self.corpora.file_scheme, self.corpora.gold[part], predicted, self.corpora.scheme)
                 scores[part] = {**as_record(result), 'table': table(result)}
         metrics = {'epoch': 0, **{name: value for name, value in scores['dev'].items() if name != 'table'},
                    'seconds': round(self.seconds, 3)}

@@ -73,7 +73,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
-                  'scheme': corpora.scheme, 'found_scheme': corpora.found}
+                  'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme}
         directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher) if kind.in_steps
                else AtOnce(directory, corpora, learner, seconds))

@@ -63,7 +63,7 @@ class Training:
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
-        self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.found == PLAIN), 0.0
+        self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.file_scheme == PLAIN), 0.0
         self.metrics: list[dict] = []
         self.scaling = LossScale() if options.precision == 'mixed' else None
         if (self.folder / records.STATE).exists():
@@ -182,7 +182,7 @@ class Training:
         """The score, on 'dev' or 'test', of the network that is scored."""
         corpora = self.corpora
         predicted = tags_of(self.decoder, self.learner.encoded[part])
-        return score_in(corpora.found, corpora.gold[part], predicted, corpora.scheme)
+        return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.scheme)
 
     def run_epoch(self) -> None:
         """Trains to the end of an epoch, from its beginning or from where it was stopped, scores and saves."""
