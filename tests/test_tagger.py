@@ -258,7 +258,7 @@ def test_what_a_graph_does_not_give(run_of, graph):
         tagger.tag([['to']], confidence=True)
     with pytest.raises(OptionError, match='^nbest must be 0 for a model'):
         tagger.tag([['to']], nbest=2)
-    with pytest.raises(OptionError, match='--emissions needs a run with --head crf'):
+    with pytest.raises(OptionError, match='emissions can be exported of a run with the head crf only'):
         mindir.export(run_of(head='softmax', char='none'), graph / 'b.mindir', 'emissions')
     assert not (graph / 'b.mindir').exists()
 

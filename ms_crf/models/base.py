@@ -136,7 +136,7 @@ class Kind:
     """A kind of model, to be subclassed and given to `register`; it has class methods only.
 
     Attributes:
-        name: in config.json and for --model.
+        name: in config.json, and in the `Options` of a training.
         uses_mindspore: whether it computes with MindSpore, and so on a device.
         in_steps: whether it is trained in steps: its learner is a `StepLearner`.
         options: names of the `Options` that mean something to it, beside those that every training in steps has.
@@ -192,7 +192,7 @@ _KINDS: dict[str, str | type[Kind]] = {
 
 
 def register(kind: type[Kind]) -> type[Kind]:
-    """Makes a kind of model known by its name, for --model as for run directories; a decorator of its class.
+    """Makes a kind of model known by its name, for options as for run directories; a decorator of its class.
 
     Raises:
         ValueError: there is another of this name.
@@ -224,8 +224,8 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
     name = config.get('model')
     if not isinstance(name, str) or name not in _KINDS:
         raise CorpusError(path, None, f'expected "model" to be {" or ".join(_KINDS)}, got {brief(name)}; if it is a '
-                                      'kind of your own, name its program with --plugin; if another version of this '
-                                      'program made it, train again')
+                                      'kind of your own, load the program that registers it as a plugin; if another '
+                                      'version of ms_crf made it, train again')
     kind = kind_named(name)
     try:
         kind.check_config(config)
@@ -262,4 +262,5 @@ def constraints_of(options: Options, scheme: str, tags: list) -> Any:
 def check_head(output: str, options: Options) -> None:
     """Raises OptionError if a run has not what an export is to give."""
     if output == EMISSIONS and options.head != 'crf':
-        raise OptionError('--emissions needs a run with --head crf, got softmax: there is nothing to trace back')
+        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
+                          'trace back')

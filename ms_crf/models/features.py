@@ -219,7 +219,7 @@ class FeatureKind(Kind):
     """A kind of model whose network reads features, to be inherited and given to `register`.
 
     Attributes:
-        name: in config.json and for --model.
+        name: in config.json, and in the `Options` of a training.
         options: names of the `Options` that mean something to it, beside those that every training in steps has.
         count: how many features a token has.
     """

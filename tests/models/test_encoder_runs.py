@@ -52,7 +52,7 @@ def frozen(corpora, encoder, tmp_path_factory):
 def test_what_a_run_prints_and_leaves(frozen, encoder):
     folder, output = frozen
     lines = output.splitlines()
-    assert any(line.endswith(' pieces a word; 2 layers, 12 wide, frozen') for line in lines)
+    assert any(line.endswith(' subwords a word; 2 layers, 12 wide, frozen') for line in lines)
     assert any(line.startswith('encoded train: 21 windows in ') for line in lines)
     assert sum(line.startswith('epoch ') for line in lines) == 2
     assert {file.name for file in folder.iterdir()} == {'encoder', 'config.json', 'vocab.json', 'weights.ckpt',
@@ -269,12 +269,12 @@ WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
     ('model.safetensors', 'half', 'bert/model.safetensors: expected tensors in the format safetensors: '),
     ('vocab.txt', None, 'bert/tokenizer.json: no such file; expected it, or vocab.txt'),
     ('vocab.txt', b'[UNK]\n[CLS]\n', 'bert/vocab.txt: expected a line [SEP], got none'),
-    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a piece a line, in UTF-8: '),
+    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a subword a line, in UTF-8: '),
     ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer as the library tokenizers reads it'),
     ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON: '),
     ('tokenizer.json', b'[' * 100000, 'bert/tokenizer.json: expected JSON: '),
-    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special pieces such as '),
-    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown pieces, to be '),
+    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special tokens such as '),
+    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown subwords, '),
     ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),
 ])
 def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):

@@ -56,7 +56,7 @@ class EncoderLearner:
             for part, sentences in corpora.parts.items()}
         subwords = sum(int(encoded.counts.sum()) for encoded in self.encoded.values())
         tokens = sum(int(encoded.lengths.sum()) for encoded in self.encoded.values())
-        watcher.say(f'{subwords / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
+        watcher.say(f'{subwords / tokens:.2f} subwords a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
         self._shapes = row_shapes(self.encoded['train'].sizes, options.batch_size)
         check_subwords(options, files.sizes, len(corpora.tags), self._shapes, subwords)
