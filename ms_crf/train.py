@@ -159,7 +159,8 @@ def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str
     return made.parse_args(arguments), {name: value for name, value in made.named(arguments).items() if name in names}
 
 
-def _new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) -> Options:
+def new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) -> Options:
+    """The `Options` of a new run, from what `read_options` gave and the file of options that it names."""
     named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
     return checked({**named, **of_command_line})
 
@@ -175,11 +176,6 @@ def checked(named: Mapping[str, Any]) -> Options:
     options.check()
     options.check_given(named)
     return options
-
-
-def options_of(arguments: Sequence[str]) -> Options:
-    """The `Options` of a command line that begins a new run."""
-    return _new_options(*read_options(arguments))
 
 
 def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Options:
@@ -209,7 +205,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     parsed, named = read_options(arguments)
-    options = _resumed_options(parsed, named) if parsed.resume is not None else _new_options(parsed, named)
+    options = _resumed_options(parsed, named) if parsed.resume is not None else new_options(parsed, named)
     kind = kind_of(options)
     if kind.uses_mindspore:
         device = choose(parsed.device, console.program('train'))

@@ -50,12 +50,6 @@ def write_json(path: PathLike, record: Any) -> None:
         new.json(Path(path).name, record)
 
 
-def write_tensors(path: PathLike, arrays: Mapping[str, Any]) -> None:
-    """Likewise, by a dict of arrays."""
-    with saving(Path(path).parent) as new:
-        new.tensors(Path(path).name, arrays)
-
-
 def read_json(path: PathLike) -> Any:
     """Raises CorpusError if the file is not there, damaged or not JSON."""
     data = files.read_whole(path, 'no such file; expected a run made by train.py')

@@ -18,7 +18,7 @@ from ms_crf.training import begin
 import numpy as np
 import pytest
 
-from conftest import ROOT, files
+from conftest import ROOT, files, options_of
 from encoders import CONFIG, PIECES, make_folder, peer_of, tensors
 from oracle import Row
 
@@ -126,7 +126,7 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     folder, _ = frozen
     kept = {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()}
     assert len(kept) == 3 and all(file.suffix == '.npy' for file in kept)
-    options = train.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
+    options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
                                                  str(folder.parent / 'kept'), '--encoder-link'))
     watcher = train.Watcher()
     one = begin.start(options, watcher).learner
@@ -176,7 +176,7 @@ class CopyAt(train.Watcher):
 
 
 def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
-    options = train.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
+    options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
     begin.start(options, train.Watcher())             # and then nothing for once
     run = begin.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
     before = EncoderFiles(encoder).weights()
@@ -307,7 +307,7 @@ def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
 ])
 def test_options_that_mean_nothing(others, message):
     with pytest.raises(OptionError, match=message):
-        train.options_of(others)
+        options_of(others)
 
 
 def test_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):

@@ -16,7 +16,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import SMALL, close, files, float_tensor, int_tensor
+from conftest import SMALL, close, files, float_tensor, int_tensor, options_of
 
 WORDS, PIECES = 'words', 'pieces'
 
@@ -135,7 +135,7 @@ class Steps(train.Watcher):
 
 
 def test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(corpora, tmp_path):
-    options = train.options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
+    options = options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
                                         str(tmp_path / 'run')])
 
     run = begin.start(options, Steps(4))

@@ -18,7 +18,7 @@ from ms_crf.training.begin import Stopped
 import numpy as np
 import pytest
 
-from conftest import ROOT, SMALL, files
+from conftest import ROOT, SMALL, files, options_of, write_tensors
 
 
 def tensors(folder):
@@ -77,7 +77,7 @@ class StopAt(train.Watcher):
 
 def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     """In the midst of an epoch, at its end, and before anything was saved."""
-    options = train.options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
+    options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     run = begin.start(options, StopAt(4))
     with pytest.raises(Stopped):
         run.run()
@@ -280,7 +280,7 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     assert f'{state}: expected tensors as train.py writes them' in capsys.readouterr().err
     arrays = records.read_tensors(undisturbed[0] / records.STATE)
     del arrays['first.projection.weight']
-    records.write_tensors(state, arrays)
+    write_tensors(state, arrays)
     assert train.main(['--resume', str(folder)]) == 2
     assert f'{state}: expected a tensor first.projection.weight, got none' in capsys.readouterr().err
     checksums.unlink()
@@ -317,7 +317,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     vectors = tmp_path / 'vectors.txt'
     vectors.write_text('of 0.1 0.2\nto 0.3 0.4\nXan 0.5 0.6\nelsewhere 0.7 0.8\n')
     folder = tmp_path / 'run'
-    options = train.options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
+    options = options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
                                         str(folder)])
     begin.start(options, StopAt(1)).directory.release()
 
