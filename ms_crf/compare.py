@@ -23,7 +23,7 @@ from typing import Any
 
 from ms_crf import files
 from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
-from ms_crf.device import NAMES, choose
+from ms_crf.environment import DEVICES, choose_device
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
@@ -50,7 +50,7 @@ def parser() -> Parser:
                       help='runs of each model that has chance in it (default: 3)')
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
-    made.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: %(default)s)')
+    made.add_argument('--device', choices=DEVICES, default='auto', help='where to compute (default: %(default)s)')
     add_plugin(made)
     made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
@@ -276,7 +276,7 @@ def _main(arguments: Sequence[str]) -> int:
     comparison = _Comparison(parsed, settings)
     comparison.check_places()
     if any(kind_of(Options(**_chosen_by(model))).uses_mindspore for model in models):
-        parsed.device = choose(parsed.device, console.program('compare'))
+        parsed.device = choose_device(parsed.device, console.program('compare'))
     elif 'seeds' in named or ('device' in named and parsed.device not in ('auto', 'CPU')):
         name = 'seeds' if 'seeds' in named else 'device'
         raise OptionError(f'--{name} means nothing to {" and ".join(models)}, counted once, on the CPU; leave it away')

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin
-from ms_crf.device import NAMES, choose
+from ms_crf.environment import DEVICES, choose_device
 from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.models.graph_record import check_target, record_of
@@ -33,7 +33,7 @@ def parser() -> Parser:
     made.add_argument('--static', nargs=2, type=int, metavar=('B', 'L'),
                       help='only for batches of B sentences, padded to L tokens')
     add_plugin(made)
-    made.add_argument('--device', choices=NAMES, default='auto', help='where to compile (default: %(default)s)')
+    made.add_argument('--device', choices=DEVICES, default='auto', help='where to compile (default: %(default)s)')
     return made
 
 
@@ -52,7 +52,7 @@ def _export(arguments: Sequence[str]) -> int:
     if parsed.static and min(parsed.static) < 1:
         raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
     run = parsed.run or newest('runs')
-    choose(parsed.device, console.program('export'))
+    choose_device(parsed.device, console.program('export'))
     from ms_crf.models import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
     print(f'{run} is in {path} and {record_of(path)}')

@@ -16,7 +16,7 @@ from io import TextIOWrapper
 from typing import cast
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin
-from ms_crf.device import NAMES, choose
+from ms_crf.environment import DEVICES, choose_device
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
 from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
@@ -36,8 +36,7 @@ from ms_crf.text.stream import (
     open_lines,
     read,
 )
-from ms_crf.text.tagged import Tagged
-from ms_crf.text.writers import Writer, for_columns
+from ms_crf.text.tagged import Tagged, Writer, for_columns
 
 from tqdm import tqdm
 
@@ -54,7 +53,7 @@ def parser() -> Parser:
     group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
     group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
     add_plugin(group)
-    group.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: auto)')
+    group.add_argument('--device', choices=DEVICES, default='auto', help='where to compute (default: auto)')
     group = made.add_argument_group('Input')
     group.add_argument('--text', metavar='TEXT', help='one sentence')
     group.add_argument('--input', metavar='FILE', help='file to tag, also .gz (default: standard input)')
@@ -159,7 +158,7 @@ class _Command:
     def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         if self.parsed.mindir or read_run(path)[0].uses_mindspore:
-            choose(self.parsed.device, console.program('infer'))
+            choose_device(self.parsed.device, console.program('infer'))
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)

@@ -16,7 +16,7 @@ from dataclasses import fields
 from typing import Any, TextIO
 
 from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
-from ms_crf.device import NAMES, choose
+from ms_crf.environment import DEVICES, choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of, read_run
@@ -120,7 +120,7 @@ def parser() -> Parser:
                               'arguments it trains on the sample corpus in data/.')
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
-    general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
+    general.add_argument('--device', choices=DEVICES, default='auto', help='where to compute')
     add_plugin(general)
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
@@ -208,7 +208,7 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     options = _resumed_options(parsed, named) if parsed.resume is not None else new_options(parsed, named)
     kind = kind_of(options)
     if kind.uses_mindspore:
-        device = choose(parsed.device, console.program('train'))
+        device = choose_device(parsed.device, console.program('train'))
         if options.precision == 'mixed' and device == 'CPU':
             raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
     elif parsed.device not in ('auto', 'CPU'):

@@ -5,6 +5,8 @@ Until then the earlier run stays as it was, and the new one is written to a hidd
 start gives it its name back.
 """
 
+import contextlib
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -14,9 +16,15 @@ from typing import Any
 from ms_crf.errors import CorpusError
 from ms_crf.files import PathLike, faults_named, keep, temporary
 from ms_crf.runs import records
-from ms_crf.runs.lock import NAME as LOCK
-from ms_crf.runs.lock import Lock
 
+try:
+    import fcntl
+except ImportError:              # Windows
+    fcntl = None  # type: ignore[assignment]
+
+LOCK = 'lock'
+_HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+_FAR = 1 << 30                   # the byte that Windows locks; otherwise no one could read the number of the process
 _KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'weights.tmp', 'state.tmp'}
 _RENAMES_OPEN = os.name != 'nt'                  # whether a folder can be renamed while a file in it is open
 
@@ -208,3 +216,64 @@ def _put_back(path: Path) -> None:
             with faults_named(path, ''):
                 os.rename(old, path)
         lock.release()
+
+
+class Lock:
+    """The lock of a run directory: one training at a time writes to it; who only reads it does not ask for the lock.
+
+    It is held until `release`, or the end of the process in whatever way. It is the system's lock of a file in the
+    folder that is never replaced; on a file system without locks there is none.
+
+    Args:
+        folder: the run directory.
+
+    Raises:
+        CorpusError: another training holds it, or no file can be written there.
+    """
+
+    def __init__(self, folder: PathLike) -> None:
+        path = Path(folder) / LOCK
+        self._descriptor: int | None = None
+        while self._descriptor is None:
+            with faults_named(folder, ''):
+                self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            try:
+                _lock(self._descriptor)
+            except OSError as error:
+                if error.errno in _HELD:
+                    holder = os.read(self._descriptor, 20).decode('ascii', 'replace').strip()
+                    self.release()
+                    raise CorpusError(folder, None, f'a training is running there already (process {holder or "?"}); '
+                                                    'wait for its end or stop it') from None
+            if not _is_still(path, self._descriptor):            # another training has replaced the run
+                self.release()
+        with contextlib.suppress(OSError):                       # it is for the message only
+            os.ftruncate(self._descriptor, 0)
+            os.write(self._descriptor, f'{os.getpid()}\n'.encode())
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self._descriptor = None
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _lock(descriptor: int) -> None:
+    if fcntl is not None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    import msvcrt
+    os.lseek(descriptor, _FAR, os.SEEK_SET)
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    finally:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+
+
+def _is_still(path: PathLike, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

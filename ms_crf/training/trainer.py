@@ -20,9 +20,8 @@ from ms_crf.text.dataset import Corpora, score_in
 from ms_crf.text.metrics import Score, as_record, table
 from ms_crf.text.schemes import PLAIN
 from ms_crf.training.begin import NotFinite, Stopped, Watcher
-from ms_crf.training.best import Best
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
-from ms_crf.training.schedules import FEW_STEPS, LossScale, course_of, dropout, rate_at
+from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
 from ms_crf.training.step import make_average, make_step
 
 import mindspore as ms

@@ -11,9 +11,8 @@ import sys
 from ms_crf import Tagger, export, infer, train
 from ms_crf.errors import CorpusError
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.runs import checksums, directory, lock, records
-from ms_crf.runs.directory import RunDirectory
-from ms_crf.runs.lock import Lock
+from ms_crf.runs import checksums, directory, records
+from ms_crf.runs.directory import Lock, RunDirectory
 from ms_crf.runs.saving import saving
 
 import pytest
@@ -229,7 +228,7 @@ def test_one_training_at_a_time(hmm, corpora, capsys):
     """Who reads goes on; the lock ends with whoever holds it."""
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(hmm), '--overwrite']
     before = contents(hmm)
-    program = (f'import sys; from ms_crf.runs.lock import Lock; lock = Lock({str(hmm)!r}); print("held")\n'
+    program = (f'import sys; from ms_crf.runs.directory import Lock; lock = Lock({str(hmm)!r}); print("held")\n'
                'sys.stdin.read()')
     holder = subprocess.Popen([sys.executable, '-uc', program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               text=True)
@@ -256,7 +255,7 @@ def test_a_lock_is_free_after_a_training_that_failed(hmm, corpora, tmp_path, cap
 def test_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, 'No locks available')
-    monkeypatch.setattr(lock.fcntl, 'flock', refuse)
+    monkeypatch.setattr(directory.fcntl, 'flock', refuse)
     first, second = Lock(hmm), Lock(hmm)
     first.release(), second.release()
     monkeypatch.setattr(os, 'open', lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, 'Read-only file system')))

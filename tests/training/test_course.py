@@ -7,8 +7,7 @@ import shutil
 from ms_crf import train
 from ms_crf.runs import records
 from ms_crf.training import begin
-from ms_crf.training.best import Best
-from ms_crf.training.schedules import Course, course_of
+from ms_crf.training.schedules import Best, Course, course_of
 
 import numpy as np
 import pytest
