@@ -28,7 +28,8 @@ from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
 from ms_crf.options import MODELS, Options, dashed
-from ms_crf.text.dataset import gold_in, score_in
+from ms_crf.text.dataset import Scores
+from ms_crf.text.metrics import as_record
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
 from ms_crf.train import add_options
@@ -110,11 +111,9 @@ def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[
     began = time.perf_counter()
     predicted = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
     seconds = time.perf_counter() - began
-    scheme = tagger.found_scheme
-    gold = [gold_in(scheme, sentence.tags, path, sentence.line, tagger.scheme) for sentence in sentences]
-    result = score_in(scheme, gold, predicted, tagger.scheme)
-    return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
-            'accuracy': result.accuracy, 'ill_formed': ill_formed(predicted, tagger.scheme),
+    scores = Scores(tagger.found_scheme, tagger.scheme, path)
+    scores.add([sentence.line for sentence in sentences], [sentence.tags for sentence in sentences], predicted)
+    return {**as_record(scores.result), 'ill_formed': ill_formed(predicted, tagger.scheme),
             'sentences_per_second': len(tokens) / seconds}
 
 

@@ -107,31 +107,6 @@ def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequenc
     return score(gold, predicted, home(file_scheme))
 
 
-def gold_in(scheme: str, tags: list[str], path: object, line: int, model_scheme: str) -> list[str]:
-    """Tags of a sentence at that line of a file as `score_in` wants them.
-
-    Args:
-        scheme: of the files that the model was trained on.
-        tags: of the sentence; of any scheme of spans, or plain ones.
-        path, line: where it begins.
-        model_scheme: that the model was trained in.
-
-    Raises:
-        CorpusError: the tags are of no scheme of spans, but those of the model are.
-    """
-    if scheme == PLAIN:
-        return tags
-    odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
-    if odd is not None:
-        raise CorpusError(path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got {odd!r} in "
-                                      'the sentence that begins here')
-    try:
-        recognise_scheme([tags])
-    except SchemeError as error:
-        raise CorpusError(path, line, f'{error} in the sentence that begins here') from None
-    return tags if as_they_stand(scheme, model_scheme) else convert(tags, home(scheme))
-
-
 class Scores:
     """What a model is worth on sentences that come bit by bit.
 
@@ -146,12 +121,30 @@ class Scores:
 
     def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
         """Takes sentences: the line on which each begins, its tags in the file, and those of the model."""
-        known = [gold_in(self.file_scheme, tags, self.path, line, self.model_scheme)
-                 for line, tags in zip(lines, gold)]
+        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
         self.result = total([self.result, score_in(self.file_scheme, known, predicted, self.model_scheme)])
         if self.file_scheme != PLAIN and as_they_stand(self.file_scheme, self.model_scheme):
             gold, predicted = ([convert(tags, home(self.file_scheme)) for tags in rows] for rows in (gold, predicted))
         self._otherwise += sum(one == other for row, others in zip(gold, predicted) for one, other in zip(row, others))
+
+    def _gold(self, tags: list[str], line: int) -> list[str]:
+        """Tags of the sentence at that line, of any scheme of spans or plain, as `score_in` wants them.
+
+        Raises:
+            CorpusError: the tags are of no scheme of spans, but those of the model are.
+        """
+        scheme = self.file_scheme
+        if scheme == PLAIN:
+            return tags
+        odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
+        if odd is not None:
+            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got {odd!r} "
+                                               'in the sentence that begins here')
+        try:
+            recognise_scheme([tags])
+        except SchemeError as error:
+            raise CorpusError(self.path, line, f'{error} in the sentence that begins here') from None
+        return tags if as_they_stand(scheme, self.model_scheme) else convert(tags, home(scheme))
 
     def lines(self) -> list[str]:
         """The table of conlleval, and the accuracy counted the other way where that is another one."""

@@ -1,19 +1,25 @@
-"""How a training begins and goes on, whatever kind of model it is for: from options and files to a run directory."""
+"""How a training begins, whatever kind of model it is for: from options and files to a `Run` in its directory.
 
+A model that is trained in steps gets the `Training` of `trainer`, one that is fitted at once the `Fitted` here.
+"""
+
+import json
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
 from ms_crf.errors import CorpusError
-from ms_crf.models.base import Learner, kind_of, read_run
+from ms_crf.files import temporary
+from ms_crf.models.base import Decoder, Learner, kind_of, read_run, tags_of
 from ms_crf.models.base import Watcher as LearnerWatcher
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory, new_beside
-from ms_crf.runs.saving import settle
-from ms_crf.text.dataset import Corpora, load
-from ms_crf.training.at_once import AtOnce
+from ms_crf.runs.saving import saving, settle
+from ms_crf.text.dataset import Corpora, load, score_in
+from ms_crf.text.metrics import Score, as_record, table
 
 
 class Watcher(LearnerWatcher, Protocol):
@@ -76,7 +82,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme}
         directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher) if kind.in_steps
-               else AtOnce(directory, corpora, learner, seconds))
+               else Fitted(directory, corpora, learner, seconds))
         fault.pop_all()
     return run
 
@@ -156,6 +162,60 @@ def keep_options(folder: Path, options: Options) -> None:
     if changed:
         config['options'].update(changed)
         records.write_json(folder / records.CONFIG, config)
+
+
+class Fitted:
+    """A run whose model is fitted at once, when it begins: it is only scored and saved.
+
+    Args:
+        directory: of the run, which exists, with the model in it.
+        corpora: its sentences, in one scheme.
+        learner: the model that was learned from them.
+        seconds: that it took to learn.
+    """
+
+    stoppable = False
+    epoch = step_in_epoch = 0
+
+    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
+        self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        return self.directory.folder
+
+    def run(self) -> dict:
+        """Scores and saves the model; returns what scores.json holds. Then the directory is free."""
+        # If it can't replace an earlier run after all, its folder goes.
+        draft: Any = nullcontext() if self.directory.earlier is None else temporary(self.folder)
+        try:
+            with draft:
+                decoder = self.learner.decoder(None, None)
+                results: dict[str, Score] = {
+                    part: score_of(part, self.corpora, self.learner, decoder)
+                    for part in ('dev', 'test') if part in self.corpora.parts}
+                metrics = {'epoch': 0, **as_record(results['dev']), 'seconds': round(self.seconds, 3)}
+                scores = scores_record(0, 0, results)
+                with saving(self.folder) as new:
+                    new.text(records.METRICS, json.dumps(metrics) + '\n')
+                    new.json(records.SCORES, scores)
+                self.directory.publish()
+                return scores
+        finally:
+            self.directory.release()
+
+
+def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
+    """The score of a model on 'dev' or 'test'."""
+    predicted = tags_of(decoder, learner.encoded[part])
+    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.scheme)
+
+
+def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score]) -> dict[str, Any]:
+    """What scores.json holds: the best epoch, the number of epochs, and the scores by part."""
+    return {'best_epoch': best_epoch, 'epochs': epochs,
+            **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
 
 
 class Stopped(Exception):

@@ -10,16 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ms_crf.models.base import StepLearner, tags_of
+from ms_crf.models.base import StepLearner
 from ms_crf.models.graphs import read_weights
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving
-from ms_crf.text.dataset import Corpora, score_in
-from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.dataset import Corpora
+from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import PLAIN
-from ms_crf.training.begin import NotFinite, Stopped, Watcher
+from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_record
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
 from ms_crf.training.step import make_average, make_step
@@ -154,12 +154,10 @@ class Training:
         if self.epoch < self.course.epochs:
             self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
         self.load_best()
-        parts = [part for part in ('dev', 'test') if part in self.learner.encoded]
-        results = {part: self.score(part) for part in parts}
+        results = {part: self.score(part) for part in ('dev', 'test') if part in self.learner.encoded}
         if warning := self.best.nothing_learned():
             self.watcher.say(warning)
-        scores = {'best_epoch': self.best.epoch, 'epochs': self.epoch,
-                  **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
+        scores = scores_record(self.best.epoch, self.epoch, results)
         records.write_json(self.folder / records.SCORES, scores)
         return scores
 
@@ -179,9 +177,7 @@ class Training:
 
     def score(self, part: str) -> Score:
         """The score, on 'dev' or 'test', of the network that is scored."""
-        corpora = self.corpora
-        predicted = tags_of(self.decoder, self.learner.encoded[part])
-        return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.scheme)
+        return score_of(part, self.corpora, self.learner, self.decoder)
 
     def run_epoch(self) -> None:
         """Trains to the end of an epoch, from its beginning or from where it was stopped, scores and saves."""
