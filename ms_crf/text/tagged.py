@@ -13,7 +13,7 @@ _LINE_ENDS = str.maketrans('\r\n', '  ')
 
 
 class Span(NamedTuple):
-    """A name, chunk or word: tokens first to last; confidence is its posterior."""
+    """A name, chunk or word: the tokens from `first` to `last`; `confidence` is the posterior of this span."""
 
     type: str
     first: int
@@ -22,21 +22,21 @@ class Span(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """One of the n best taggings of a sentence; confidence is its posterior."""
+    """One of the n best taggings of a sentence; `confidence` is its posterior."""
 
     tags: list[str]
     confidence: float
 
 
 class Tagged(NamedTuple):
-    """A sentence; without confidences these are None."""
+    """A sentence with its tags; `confidences` and `confidence` are None unless they were asked for."""
 
     tokens: list[str]
     tags: list[str]
     spans: list[Span]
-    confidences: list[float] | None = None           # of each token: posterior of its tag
-    confidence: float | None = None                  # of the sentence: posterior of all tags together
-    alternatives: tuple[Alternative, ...] = ()       # n best, the first of them the same as tags
+    confidences: list[float] | None = None           # for each token the posterior of its tag
+    confidence: float | None = None                  # the posterior of all tags together
+    alternatives: tuple[Alternative, ...] = ()       # the n best taggings; the first has the same tags
 
 
 def _two_digits(confidence: float) -> str:
@@ -48,11 +48,11 @@ def _rounded(confidence: float) -> float:
 
 
 def for_columns(items: Iterable[Item | None], name: str) -> Iterator[Item | None]:
-    """Items as they come, None among them; raises CorpusError at the first token that a column can't hold.
+    """Passes items on, None among them; raises CorpusError at the first token that a column can't hold.
 
     Args:
-        items: of the input.
-        name: of the input.
+        items: those that `read` yields.
+        name: of the input, for messages.
     """
     for item in items:
         if item is not None:
@@ -72,11 +72,11 @@ class Writer:
     """Turns tagged sentences into lines.
 
     Args:
-        kind: 'text', 'conll' or 'json'.
-        scheme: of the tags.
-        tags: all of them.
-        characters: whether these are tags of characters, which make up words where spans have no types.
-        confidence: whether to show confidences in text and columns; JSON has those that there are.
+        kind: the format, 'text', 'conll' or 'json'.
+        scheme: the scheme of the tags.
+        tags: all tags of the model.
+        characters: whether tokens are single characters; then spans without types are words.
+        confidence: whether to show confidences in text and columns; JSON always has them if there are any.
         colour: whether to colour text for a terminal.
     """
 
@@ -89,11 +89,11 @@ class Writer:
         self.write = {TEXT: self._text, CONLL: self._columns, JSON: self._json}[kind]
 
     def lines(self, item: Item, tagged: Tagged) -> str:
-        """Text with the end of its last line.
+        """A sentence as text, with the end of its last line.
 
         Args:
-            item: an `Item` of the input.
-            tagged: what was found: tokens, tags, spans with type, first, last and confidence, and so on.
+            item: the sentence in the input.
+            tagged: the same sentence with its tags.
         """
         return self.write(item, tagged)
 
@@ -178,5 +178,5 @@ class Writer:
 
 
 def _offsets(item: Item, span: Span) -> tuple[int, int]:
-    """Where a span begins and ends in the text."""
+    """The offsets in the text at which a span begins and ends."""
     return item.starts[span.first], item.starts[span.last] + len(item.tokens[span.last])
