@@ -1,4 +1,4 @@
-"""Command lines whose faults are one line, as all others are."""
+"""Parsers of command lines, whose faults are reported in one line; files of options; plugins."""
 
 import argparse
 import importlib.util
@@ -16,7 +16,7 @@ TEXT = 'TEXT'
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises OptionError where argparse would print and exit; checks every FILE and DIR that is named."""
+    """An `ArgumentParser` that raises OptionError where that would print and exit, and checks the names of files."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         self.register('type', float, real_number)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
-        """As argparse has it; a misspelt option is answered with the one that was meant."""
+        """Parses a command line; for a misspelt option the message says which one was probably meant."""
         parsed, strange = self.parse_known_args(args, namespace)
         if strange:
             names = [name for action in self._actions for name in action.option_strings]
@@ -46,14 +46,14 @@ class Parser(argparse.ArgumentParser):
         return parsed, strange
 
     def _check_once(self, args: Sequence[str]) -> None:
-        """One of two files or texts would be left out; of the options of a training the last one counts, as usual."""
+        """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
         for action in self._actions:
             one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
                 raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
     def named(self, args: Sequence[str]) -> dict[str, Any]:
-        """Values by name of what a command line names; nothing of what it leaves at its default."""
+        """The values, by name, of the arguments that a command line names; those left at their defaults are missing."""
         defaults = [(action, action.default) for action in self._actions]
         try:
             for action in self._actions:
@@ -100,7 +100,7 @@ def real_number(text: str) -> float:
 
 
 def read_option_file(path: PathLike) -> Any:
-    """What the JSON of a file says; raises OptionError."""
+    """The parsed JSON of a file; raises OptionError if it can't be read."""
     try:
         with open(path, encoding='utf-8-sig') as file:
             return json_of(file.read())
@@ -118,18 +118,18 @@ _PLUGIN_HELP = 'Python file that registers kinds of model of your own, see docs/
 
 
 def add_plugin(group: argparse._ActionsContainer) -> None:
-    """Adds the option to a parser, or to a group of it."""
+    """Adds --plugin to a parser, or to a group of one."""
     group.add_argument(PLUGIN, metavar='FILE', help=_PLUGIN_HELP)
 
 
 def load_plugin(arguments: Sequence[str]) -> None:
-    """Runs the program that a command line names, before the command line is read: it may add choices of --model.
+    """Runs the plugin that a command line names, before the command line is parsed: it may add choices of --model.
 
     Args:
-        arguments: strings.
+        arguments: of the command line.
 
     Raises:
-        OptionError: the program is not there, or fails.
+        OptionError: the plugin is not there, or fails.
     """
     pairs = [(argument.partition('='), after) for argument, after in zip(arguments, [*arguments[1:], ''])]
     for (name, equals, value), after in pairs:
@@ -140,7 +140,7 @@ def load_plugin(arguments: Sequence[str]) -> None:
 def _load(path: str) -> None:
     if not os.path.isfile(path):
         raise OptionError(f'{PLUGIN} must be a Python file, got {path!r}, which is none')
-    # Its functions are compiled for graphs, for which MindSpore looks up the module.
+    # A name in sys.modules, where MindSpore looks up the module of a function when it compiles it.
     name = f'ms_crf_plugin_{os.path.basename(path).partition(".")[0]}'
     if name in sys.modules:
         return
@@ -151,7 +151,7 @@ def _load(path: str) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:                   # whatever it raises is a fault of that program
+    except Exception as error:                   # whatever it raises is a fault of the plugin
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
         line = getattr(error, 'lineno', None) if isinstance(error, SyntaxError) else lines[-1] if lines else None

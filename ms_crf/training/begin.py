@@ -23,33 +23,33 @@ from ms_crf.text.metrics import Score, as_record, table
 
 
 class Watcher(LearnerWatcher, Protocol):
-    """Is told how a training goes on, and says when it shall stop; the command shows it."""
+    """Is told how a training goes on, to show it, and says when the training is to stop."""
 
     def corpora(self, corpora: Corpora) -> None:
-        """The files have been read."""
+        """Called when the files have been read."""
 
     def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
-        """A graph was compiled, for 'training' or 'tagging'."""
+        """Called when a graph was compiled, for the task 'training' or 'tagging', and a batch of this shape."""
 
     def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
-        """An epoch begins, or goes on behind so many sentences that are done."""
+        """Called when an epoch begins; `done` of its sentences were done already before the training was resumed."""
 
     def step(self, sentences: int, loss: float) -> None:
-        """A step on so many sentences is done."""
+        """Called after each step, with the number of sentences in its batch."""
 
     def epoch_ends(self, record: dict) -> None:
-        """An epoch is scored and saved; the record is its line in metrics.jsonl."""
+        """Called when an epoch is scored and saved, with its line of metrics.jsonl."""
 
     def stopping(self) -> bool:
-        """Whether the training shall stop after this step."""
+        """Whether the training is to stop after this step."""
 
 
 class Run(Protocol):
     """A run that has begun."""
 
     epoch: int                 # epochs that are done
-    step_in_epoch: int         # steps of the next
-    stoppable: bool            # whether the watcher can stop it, so that it is saved
+    step_in_epoch: int         # steps of the next epoch that are done
+    stoppable: bool            # whether the watcher can stop it; then it is saved
 
     @property
     def directory(self) -> RunDirectory:
@@ -60,16 +60,25 @@ class Run(Protocol):
         """The run directory."""
 
     def run(self) -> dict:
-        """Goes on to the end; returns what scores.json holds. Raises Stopped or NotFinite."""
+        """Trains to the end; returns what scores.json holds.
+
+        Raises:
+            Stopped: the watcher has stopped it.
+            NotFinite: the loss is no number any more.
+        """
 
 
 def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
-    """A new run in the folder that the options name; nothing is written before all input has been read.
+    """Begins a new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
-        options: of the run, checked.
-        watcher: is told what happens.
-        overwrite: whether a run may be there already.
+        options: those of the run, checked.
+        watcher: is told how it goes on.
+        overwrite: whether an earlier run may be there, which the new one replaces.
+
+    Raises:
+        PathTaken: there is something in that folder.
+        CorpusError, OptionError: the input has a fault, or the options ask for what can't be.
     """
     kind = kind_of(options)
     with ExitStack() as fault:
@@ -88,7 +97,16 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
 
 
 def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
-    """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
+    """Goes on with a run, whose training files must be the same as before.
+
+    Args:
+        folder: the run directory.
+        options: those of the run, some of them perhaps changed; changes are saved in it.
+        watcher: is told how it goes on.
+
+    Raises:
+        CorpusError: the run can't be resumed, or the files are not the same.
+    """
     with ExitStack() as fault:
         directory = RunDirectory.resumed(folder)
         fault.callback(directory.release)
@@ -108,7 +126,7 @@ def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
 
 
 def _read(options: Options, watcher: Watcher) -> Corpora:
-    """The sentences of a run."""
+    """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair())
     watcher.corpora(corpora)
@@ -121,7 +139,7 @@ def _training(options: Options, directory: RunDirectory, corpora: Corpora, learn
 
 
 def check_run(folder: Path, watcher: Watcher) -> None:
-    """Raises CorpusError if a run can't go on."""
+    """Raises CorpusError if files are missing without which a training can't go on."""
     state, weights = folder / records.STATE, folder / records.WEIGHTS
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
         left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
@@ -138,9 +156,9 @@ def check_input(folder: Path, config: dict, options: Options, learner: Learner) 
 
     Args:
         folder: the run directory.
-        config: what is in config.json; of earlier versions, less than today.
-        options: of the training.
-        learner: what has been read.
+        config: what is in config.json; earlier versions wrote less into it.
+        options: those of the training.
+        learner: what has been read now.
     """
     record = {name: value for name, value in learner.record().items() if name in config}
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
@@ -155,7 +173,7 @@ def check_input(folder: Path, config: dict, options: Options, learner: Learner) 
 
 
 def keep_options(folder: Path, options: Options) -> None:
-    """Puts the options of a resumption into config.json, so that the next one needs not name them again."""
+    """Saves changed options in config.json, so that they need not be named again when the run is resumed again."""
     config = records.read_config(folder)
     before = records.read_options(folder, config).to_json()
     changed = {name: value for name, value in options.to_json().items() if value != before[name]}
@@ -168,8 +186,8 @@ class Fitted:
     """A run whose model is fitted at once, when it begins: it is only scored and saved.
 
     Args:
-        directory: of the run, which exists, with the model in it.
-        corpora: its sentences, in one scheme.
+        directory: the run directory, which exists, with the model in it.
+        corpora: the sentences, in one scheme.
         learner: the model that was learned from them.
         seconds: that it took to learn.
     """
@@ -186,7 +204,7 @@ class Fitted:
         return self.directory.folder
 
     def run(self) -> dict:
-        """Scores and saves the model; returns what scores.json holds. Then the directory is free."""
+        """Scores and saves the model, and unlocks the directory; returns what scores.json holds."""
         # If it can't replace an earlier run after all, its folder goes.
         draft: Any = nullcontext() if self.directory.earlier is None else temporary(self.folder)
         try:
@@ -219,8 +237,8 @@ def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score]) ->
 
 
 class Stopped(Exception):
-    """The user has stopped the run; it is saved."""
+    """The user has stopped the training, whose state is saved."""
 
 
 class NotFinite(Exception):
-    """The loss is no number; what was saved before stays."""
+    """The loss or its gradients are not finite; what was saved before stays."""

@@ -17,15 +17,15 @@ def _zeros_like(parameter: Any, prefix: str) -> Any:
 
 
 class Optimizer(nn.Cell):
-    """Updates a network.
+    """Updates the weights of a network.
 
     Args:
-        network: whose weights are updated, with a `head`; its `row_table`, if it has one, is updated row by row, and
-            what `pretrained_params()` gives, if it has that, learns at a rate of its own.
+        network: the network, with a `head`; its `row_table`, if it has one, is updated row by row, and the weights that
+            `pretrained_params()` returns, if it has that method, learn at a rate of their own.
         kind: 'adam', 'adamw' or 'sgd'.
-        momentum: of SGD.
-        weight_decay: AdamW takes it from the weights, SGD adds it to the gradients; matrices and rows only.
-        clip: the norm that all gradients together are cut down to; 0 for no limit.
+        momentum: the momentum of SGD.
+        weight_decay: AdamW subtracts it from the weights, SGD adds it to the gradients; of matrices and rows only.
+        clip: the norm to which all gradients together are scaled down; 0 for no limit.
         crf_rate: multiplies the learning rate of the head's own weights.
         row_rate: multiplies the learning rate of the row table; 0 leaves it as it is, and it needs no gradient.
         encoder_rate: multiplies the learning rate of the pretrained weights.
@@ -60,7 +60,7 @@ class Optimizer(nn.Cell):
         self.apply_momentum = ops.ApplyMomentum()
 
     def state(self) -> list:
-        """All Parameters that a resumed run needs beside the network's."""
+        """All Parameters that have to be saved for resuming, besides those of the network."""
         return [*self.first, *([] if self.kind == 'sgd' else self.second), *self.row_state]
 
     def rows(self, ids):
@@ -74,10 +74,10 @@ class Optimizer(nn.Cell):
             now: (3,), the learning rate, BETA1 and BETA2 to the power of the number of steps.
             ids: (rows,) of rows of the table, distinct except for padding, whose gradients are 0; None without a table.
             row_gradients: (rows, width); None without a table, or with one that stays as it is.
-            gradients: of `weights`, in their order.
+            gradients: the gradients of `weights`, in their order.
 
         Returns:
-            Norm of all gradients before clipping.
+            The norm of all gradients before clipping.
         """
         norm = self.norm_of(row_gradients, gradients)
         if self.clip > 0:
@@ -95,7 +95,7 @@ class Optimizer(nn.Cell):
         return done
 
     def norm_of(self, row_gradients, gradients):
-        """The Euclidean norm of all gradients together, those of rows (or None) and those of `weights`."""
+        """The Euclidean norm of all gradients together, of the rows (or None) and of `weights`."""
         norm = ops.zeros((), ms.float32) if row_gradients is None else (row_gradients * row_gradients).sum()
         for gradient in gradients:
             norm = norm + (gradient * gradient).sum()

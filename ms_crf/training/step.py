@@ -10,11 +10,11 @@ from mindspore import nn, ops
 
 
 class Average(nn.Cell):
-    """Moves the weights of one network a little way towards those of another.
+    """Moves the weights of one network a little towards those of another.
 
     Args:
-        network: that is trained.
-        average: of the same architecture; its weights follow.
+        network: the network that is trained.
+        average: one of the same architecture, whose weights are moved.
     """
 
     def __init__(self, network: nn.Cell, average: nn.Cell) -> None:
@@ -23,7 +23,7 @@ class Average(nn.Cell):
         self.target = ms.ParameterTuple(average.trainable_params())
 
     def construct(self, share):
-        """Moves them by a share of the way, 0 to 1; returns when all have moved."""
+        """Moves each weight by a share, 0 to 1, of the difference; returns the share, when all have moved."""
         done = share
         for index in range(len(self.source)):
             target = self.target[index]
@@ -72,7 +72,7 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> C
 
 
 def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
-    """The end of a step: from the loss and its gradients, of rows and weights, to (loss, norm of the gradients)."""
+    """The end of a step: updates the network by the gradients, and returns the loss and the norm of the gradients."""
 
     def update(now, ids, loss, rows, weights):
         return loss, optimizer(now, ids, rows, weights)
@@ -90,7 +90,7 @@ def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
 
 
 def make_average(network: nn.Cell, average: nn.Cell) -> Callable:
-    """The compiled function that moves the weights of `average` by a share of the way to those of `network`, 0 to 1."""
+    """The compiled function that moves the weights of `average` by a share, 0 to 1, towards those of `network`."""
     cell = Average(network, average)
 
     @ms.jit
