@@ -61,11 +61,11 @@ def parser() -> Parser:
 class _Training:
     """A training in a process of its own, which shows its progress on standard error.
 
-    It is in a session of its own, so that Ctrl-C reaches it only from here, once.
+    The process has a session of its own, so that Ctrl-C reaches it only through this one, once.
 
     Args:
-        arguments: of train.py.
-        gently: whether it is to save when it is stopped, not to end at once.
+        arguments: for the command line of train.py.
+        gently: whether it is to save its state when it is stopped, and not to end at once.
     """
 
     def __init__(self, arguments: Sequence[str], gently: bool) -> None:
@@ -73,7 +73,12 @@ class _Training:
         self.process: subprocess.Popen | None = None
 
     def run(self) -> float:
-        """Seconds from its start to its end; raises OptionError if it fails, KeyboardInterrupt if it was stopped."""
+        """Waits for its end; returns the seconds that it took.
+
+        Raises:
+            OptionError: the training failed.
+            KeyboardInterrupt: it was stopped.
+        """
         began = time.perf_counter()
         package = str(Path(__file__).resolve().parents[1])
         paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
@@ -102,7 +107,7 @@ class _Training:
 
 
 def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[str, float]:
-    """What a run is worth on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
+    """The figures of a run on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
     from ms_crf.tagger import Tagger
     tagger = Tagger.load(folder)
     sentences = read_corpus(path, columns)
@@ -118,7 +123,7 @@ def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[
 
 
 def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
-    """Share of the spans, read by the rules of conlleval, that their scheme does not allow."""
+    """The share of spans, among those that conlleval would find, that are not well-formed in their scheme."""
     if scheme == PLAIN:
         return 0.0
     spans = sum(len(spans_of(row)) for row in tags)
@@ -127,7 +132,7 @@ def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
 
 
 def table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
-    """Lines of Markdown: a row a model, mean ± standard deviation where there are several runs."""
+    """A table in Markdown: a row for each model, with mean ± standard deviation if it has several runs."""
     lines = [f'| model | runs | {" | ".join(HEADS)} |', '|---' * (2 + len(HEADS)) + '|']
     for name, runs in results.items():
         cells = []
@@ -145,12 +150,15 @@ def table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
 
 
 def _settings(models: Sequence[str], named: Mapping[str, Any], folder: str) -> dict[str, dict[str, Any]]:
-    """For each model those of the options that mean something to it; raises OptionError for what means nothing to any.
+    """For each model the values of the options that have an effect on it.
 
     Args:
-        models: names, as --models takes them.
-        named: options that were named, and their values.
+        models: their names, as --models takes them.
+        named: the options that were named, and their values.
         folder: where the runs will be.
+
+    Raises:
+        OptionError: an option has no effect on any of the models.
     """
     settings, reasons = {}, {}
     for model in models:
@@ -167,7 +175,7 @@ def _settings(models: Sequence[str], named: Mapping[str, Any], folder: str) -> d
 
 
 def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Options as a command line."""
+    """Options as arguments of a command line."""
     for name, value in settings.items():
         if isinstance(value, bool):
             yield f'--{"" if value else "no-"}{dashed(name)}'
@@ -176,11 +184,11 @@ def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Comparison:
-    """All runs, one after the other.
+    """Trains and measures all runs, one after the other.
 
     Args:
-        parsed: the command line.
-        settings: of each model, as `_settings` gives them.
+        parsed: the arguments of the command line.
+        settings: for each model its options, as `_settings` returns them.
     """
 
     def __init__(self, parsed: argparse.Namespace, settings: dict[str, dict[str, Any]]) -> None:
@@ -191,7 +199,7 @@ class _Comparison:
 
     @staticmethod
     def _by_chance(model: str) -> bool:
-        """Whether another seed gives another model."""
+        """Whether the model depends on the seed."""
         return kind_of(Options(**_chosen_by(model))).in_steps
 
     def check_places(self) -> None:
@@ -211,7 +219,7 @@ class _Comparison:
                                                                     'another --keep or delete it')
 
     def run(self) -> None:
-        """Trains and measures; whatever ends it, what has been measured by then is written and printed."""
+        """Trains and measures; if it is interrupted, what has been measured by then is written and printed."""
         with self._folder() as folder, console.handling(self._leave):
             try:
                 for model, seed in self.runs:
@@ -238,7 +246,7 @@ class _Comparison:
         self.results.setdefault(model, []).append({'seed': seed, **figures, 'train_seconds': seconds})
 
     def report(self) -> None:
-        """Writes and prints what there is so far."""
+        """Writes and prints the figures that there are so far."""
         if not self.results:
             return
         try:
@@ -249,7 +257,7 @@ class _Comparison:
                 print(line)
 
     def _leave(self, *_: object) -> None:
-        """A signal's handler while this process itself computes, in which MindSpore must not be interrupted."""
+        """The handler of signals while this process computes, which no exception may interrupt in MindSpore."""
         with contextlib.suppress(Exception):
             self.report()
         console.leave()
@@ -284,7 +292,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _chosen_by(model: str) -> dict[str, Any]:
-    """The options that stand for one of --models."""
+    """The options that one of the names of --models stands for."""
     return {'head': model} if model in _HEADS else {'model': model}
 
 
@@ -299,7 +307,7 @@ def _models(text: str) -> list[str]:
 
 
 def _named(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of trainings that were named, in a file or on the command line."""
+    """The options of the trainings that were named in a file or on the command line, and their values."""
     named = Options.read(read_option_file(config), config) if config is not None else {}
     for name in CHOSEN:
         if name in named:

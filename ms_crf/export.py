@@ -27,7 +27,7 @@ def parser() -> Parser:
     made.add_argument('--output', metavar='FILE', default='model.mindir', help='graph to write (default: %(default)s)')
     what = made.add_mutually_exclusive_group()
     what.add_argument('--confidence', action='store_const', const=CONFIDENCES, dest='what', default=PATHS,
-                      help='posteriors as well, of each tag and along the path')
+                      help='posteriors as well, from which confidences are computed')
     what.add_argument('--emissions', action='store_const', const=EMISSIONS, dest='what',
                       help='stop at score and history, for programs that call post_decode')
     made.add_argument('--static', nargs=2, type=int, metavar=('B', 'L'),

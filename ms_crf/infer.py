@@ -97,12 +97,12 @@ def _columns(text: str, with_gold: bool) -> tuple[int, ...]:
 
 
 def _utf8(text: str) -> str:
-    """An argument, of which Python makes halves of surrogate pairs where the locale is not one of UTF-8."""
+    """An argument of the command line as UTF-8; where the locale is another, Python has made lone surrogates of it."""
     if text.isascii() or not any('\udc80' <= character <= '\udcff' for character in text):
         return text
     try:
         return os.fsencode(text).decode('utf-8')
-    except UnicodeEncodeError:                                   # halves that stand for no bytes
+    except UnicodeEncodeError:                                   # surrogates that do not stand for bytes
         return text
     except UnicodeDecodeError as error:
         raise OptionError(f'--text must be UTF-8, got byte {error.object[error.start]:#04x} at column '
@@ -110,11 +110,11 @@ def _utf8(text: str) -> str:
 
 
 class _Command:
-    """One call of infer.py: its arguments, checked as far as they can be before the model is loaded.
+    """One call of infer.py; its arguments are checked as far as they can be before the model is loaded.
 
     Args:
         parsed: all arguments.
-        named: the names of those that the command line names.
+        named: the names of the arguments that the command line names.
     """
 
     def __init__(self, parsed: argparse.Namespace, named: Iterable[str]) -> None:
@@ -145,7 +145,7 @@ class _Command:
         self.scores: Scores | None = None
 
     def _check_meaning(self, named: Iterable[str]) -> None:
-        """Raises OptionError if one of the options that were named means nothing beside the others."""
+        """Raises OptionError if one of the named options has no effect beside the others."""
         nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
         of_text = 'with --text' if self.parsed.text is not None else None
         why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
@@ -172,7 +172,7 @@ class _Command:
         self._check_model()
 
     def _check_model(self) -> None:
-        """Raises OptionError if an option asks for what the model does not give."""
+        """Raises OptionError if an option asks for something that the model can't compute."""
         if self.confidence and not self.tagger.gives_confidences:
             raise OptionError('--confidence: this graph gives no confidences; export one with --confidence, or use the '
                               'run itself')
@@ -258,7 +258,7 @@ def _report(message: str) -> None:
 
 @contextlib.contextmanager
 def _output(name: str | None, shown: bool) -> Iterator[Callable[[str], object]]:
-    """A function that writes text: to a file, which gets its name when all is written, or to standard output."""
+    """A function that writes text to a file, or to standard output without `name`, or nowhere if it is not `shown`."""
     if not name:
         yield _print if shown else lambda _: None
         return
@@ -275,7 +275,7 @@ def _infer(arguments: Sequence[str]) -> int:
     load_plugin(arguments)
     made = parser()
     parsed, named = made.parse_args(arguments), made.named(arguments)
-    # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
+    # Lone surrogates, which strings of JSON may hold, can't be written in UTF-8; escaped, they are the same JSON.
     cast(TextIOWrapper, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
     command = _Command(parsed, named)
     command.load()

@@ -1,4 +1,4 @@
-"""The command line of `train.py`: options in, progress and scores out."""
+"""The command line of `train.py`: reads options, shows progress, prints scores."""
 
 import sys
 
@@ -26,7 +26,7 @@ from ms_crf.training.begin import NotFinite, Stopped
 
 from tqdm import tqdm
 
-NAMED = 5                      # kinds of tags that are named in one line
+NAMED = 5                      # so many kinds of unknown tags are named in a line
 ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
 
 
@@ -69,7 +69,7 @@ class Watcher:
 
     @contextlib.contextmanager
     def reading(self, windows: int) -> Iterator[Callable[[int], object]]:
-        """Shows how far an encoder is; gives a function to be called with the number of windows that were read."""
+        """Shows how far an encoder is, by a function that is called with the number of windows just read."""
         with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc='encoding', disable=None,
                   dynamic_ncols=True) as bar:
             yield bar.update
@@ -98,7 +98,7 @@ class Watcher:
         return self.asked_to_stop
 
     def ask_to_stop(self, *_: object) -> None:
-        if self.asked_to_stop:                   # who asks twice does not want to wait for the step and the saving
+        if self.asked_to_stop:                   # a second signal does not wait for the step and the saving
             console.leave()
         self.asked_to_stop = True
 
@@ -134,7 +134,7 @@ def parser() -> Parser:
 
 
 def add_options(made: argparse.ArgumentParser, shown: Container[str] | None = None) -> None:
-    """Adds all `Options` to a parser; help shows those with these names only, if there are any."""
+    """Adds all `Options` to a parser; if `shown` names some of them, only these are shown by --help."""
     groups = {}
     for entry in fields(Options):
         limits, name = entry.metadata, f'--{dashed(entry.name)}'
@@ -152,7 +152,7 @@ def add_options(made: argparse.ArgumentParser, shown: Container[str] | None = No
 
 
 def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """All arguments of a command line, and of the `Options` those that it names."""
+    """All arguments of a command line, and the values of those `Options` that it names."""
     load_plugin(arguments)
     made = parser()
     names = {entry.name for entry in fields(Options)}
@@ -166,9 +166,9 @@ def new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) 
 
 
 def checked(named: Mapping[str, Any]) -> Options:
-    """The `Options` with these values, which must have a meaning beside each other."""
+    """The `Options` with these values; raises OptionError if one can't be, or has no effect beside the others."""
     record = {**Options().to_json(), **named}
-    if 'train' in named:                                         # the sample's other files don't belong to it
+    if 'train' in named:                                         # the sample's dev and test don't belong to it
         if 'dev' not in named:
             raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
         record['test'] = named.get('test', '')
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
-    with contextlib.closing(Watcher()) as watcher:               # a line of error comes below its progress bar
+    with contextlib.closing(Watcher()) as watcher:               # the bar is closed before an error is printed
         return _chosen(arguments, watcher)
 
 
