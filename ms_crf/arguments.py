@@ -5,9 +5,10 @@ import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ms_crf.environment import DEVICES
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.files import JSONFault, PathLike, json_of
 from ms_crf.options import DIR, FILE, check_path
@@ -114,12 +115,20 @@ def read_option_file(path: PathLike) -> Any:
 
 
 PLUGIN = '--plugin'
-_PLUGIN_HELP = 'Python file that registers kinds of model of your own, see docs/adding_a_model.md; it is run'
 
 
-def add_plugin(group: argparse._ActionsContainer) -> None:
-    """Adds --plugin to a parser, or to a group of one."""
-    group.add_argument(PLUGIN, metavar='FILE', help=_PLUGIN_HELP)
+def add_common(group: argparse._ActionsContainer, computing: str = 'compute') -> None:
+    """Adds the options that all commands have, --plugin and --device, to a parser or a group of one."""
+    group.add_argument(PLUGIN, metavar='FILE', help='Python file that registers kinds of model of your own, see '
+                                                    'docs/adding_a_model.md; it is run')
+    group.add_argument('--device', choices=DEVICES, default='auto', help=f'where to {computing} (default: %(default)s)')
+
+
+def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Parses a command line, after the plugin that it names has run; also returns the values that it names itself."""
+    load_plugin(arguments)
+    made = parser()
+    return made.parse_args(arguments), made.named(arguments)
 
 
 def load_plugin(arguments: Sequence[str]) -> None:

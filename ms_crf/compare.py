@@ -17,13 +17,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ms_crf import files
-from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
-from ms_crf.environment import DEVICES, choose_device
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
@@ -32,7 +31,7 @@ from ms_crf.text.dataset import Scores
 from ms_crf.text.metrics import as_record
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
-from ms_crf.train import add_options
+from ms_crf.train import add_options, named_options
 
 _HEADS = ('softmax', 'crf')    # of the model that --model has by itself
 CHOSEN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
@@ -51,8 +50,7 @@ def parser() -> Parser:
                       help='runs of each model that has chance in it (default: 3)')
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
-    made.add_argument('--device', choices=DEVICES, default='auto', help='where to compute (default: %(default)s)')
-    add_plugin(made)
+    add_common(made)
     made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
     return made
@@ -265,16 +263,14 @@ class _Comparison:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('compare'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    return console.command('compare', _main, arguments)
 
 
 def _main(arguments: Sequence[str]) -> int:
     for name in CHOSEN:
         if any(text.split('=')[0] == f'--{name}' for text in arguments):
             raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
-    load_plugin(arguments)
-    made = parser()
-    parsed, named = made.parse_args(arguments), made.named(arguments)
+    parsed, named = parse(parser, arguments)
     models = _models(parsed.models)
     if not 1 <= parsed.seeds <= MOST_SEEDS:
         raise OptionError(f'--seeds must be at {"least 1" if parsed.seeds < 1 else f"most {MOST_SEEDS}"}, got '
@@ -308,12 +304,10 @@ def _models(text: str) -> list[str]:
 
 def _named(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the trainings that were named in a file or on the command line, and their values."""
-    named = Options.read(read_option_file(config), config) if config is not None else {}
+    named = named_options(config, of_command_line)
     for name in CHOSEN:
         if name in named:
             raise OptionError(f'{config}: {name!r} is chosen by the comparison itself; leave it away')
-    names = [entry.name for entry in fields(Options)]
-    named.update((name, value) for name, value in of_command_line.items() if name in names)
     parts = ('train', 'dev', 'test')
     missing = [f'--{name}' for name in parts if name not in named]
     if missing:

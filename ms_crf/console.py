@@ -153,13 +153,18 @@ def run(program: str, action: Callable[[], int]) -> int:
     except MemoryError:
         say(f'{program}: not enough memory; close other programs, or use a smaller model or batches')
     except OSError as error:
-        say(f'{program}: {_place(error)}: {error.strerror or error}')
+        say(f'{program}: {_file_of(error)}: {error.strerror or error}')
         if error.filename is None:
             silence(sys.stdout)
     return FAULT
 
 
-def _place(error: OSError) -> str:
+def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequence[str] | None) -> int:
+    """Runs the action of a command, a function of the arguments of its command line, by default this process's."""
+    return run(program(verb), lambda: action(sys.argv[1:] if arguments is None else arguments))
+
+
+def _file_of(error: OSError) -> str:
     return 'standard output can not be written' if error.filename is None else error.filename
 
 

@@ -10,8 +10,8 @@ if __name__ == '__main__':       # before anything that takes long to import: fr
 from collections.abc import Sequence
 from pathlib import Path
 
-from ms_crf.arguments import Parser, add_plugin, load_plugin
-from ms_crf.environment import DEVICES, choose_device
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
 from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.models.graph_record import check_target, record_of
@@ -32,19 +32,17 @@ def parser() -> Parser:
                       help='stop at score and history, for programs that call post_decode')
     made.add_argument('--static', nargs=2, type=int, metavar=('B', 'L'),
                       help='only for batches of B sentences, padded to L tokens')
-    add_plugin(made)
-    made.add_argument('--device', choices=DEVICES, default='auto', help='where to compile (default: %(default)s)')
+    add_common(made, 'compile')
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('export'), lambda: _export(sys.argv[1:] if arguments is None else arguments))
+    return console.command('export', _export, arguments)
 
 
 def _export(arguments: Sequence[str]) -> int:
-    load_plugin(arguments)
-    parsed = parser().parse_args(arguments)
+    parsed, _ = parse(parser, arguments)
     path = Path(parsed.output)
     if path.suffix != '.mindir':
         raise OptionError(f'--output must end in .mindir, got {path}')

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import cast
 
-from ms_crf.arguments import Parser, add_plugin, load_plugin
-from ms_crf.environment import DEVICES, choose_device
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
 from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
@@ -52,8 +52,7 @@ def parser() -> Parser:
     group = made.add_argument_group('Model')
     group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
     group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
-    add_plugin(group)
-    group.add_argument('--device', choices=DEVICES, default='auto', help='where to compute (default: auto)')
+    add_common(group)
     group = made.add_argument_group('Input')
     group.add_argument('--text', metavar='TEXT', help='one sentence')
     group.add_argument('--input', metavar='FILE', help='file to tag, also .gz (default: standard input)')
@@ -268,13 +267,11 @@ def _output(name: str | None, shown: bool) -> Iterator[Callable[[str], object]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('infer'), lambda: _infer(sys.argv[1:] if arguments is None else arguments))
+    return console.command('infer', _infer, arguments)
 
 
 def _infer(arguments: Sequence[str]) -> int:
-    load_plugin(arguments)
-    made = parser()
-    parsed, named = made.parse_args(arguments), made.named(arguments)
+    parsed, named = parse(parser, arguments)
     # Lone surrogates, which strings of JSON may hold, can't be written in UTF-8; escaped, they are the same JSON.
     cast(TextIOWrapper, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
     command = _Command(parsed, named)

@@ -15,8 +15,8 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TextIO
 
-from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
-from ms_crf.environment import DEVICES, choose_device
+from ms_crf.arguments import Parser, add_common, parse, read_option_file
+from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of, read_run
@@ -120,8 +120,7 @@ def parser() -> Parser:
                               'arguments it trains on the sample corpus in data/.')
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
-    general.add_argument('--device', choices=DEVICES, default='auto', help='where to compute')
-    add_plugin(general)
+    add_common(general)
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
@@ -153,20 +152,24 @@ def add_options(made: argparse.ArgumentParser, shown: Container[str] | None = No
 
 def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """All arguments of a command line, and the values of those `Options` that it names."""
-    load_plugin(arguments)
-    made = parser()
+    parsed, named = parse(parser, arguments)
+    return parsed, named_options(None, named)
+
+
+def named_options(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those `Options` that are named in a file of options or on a command line, which wins."""
+    named = Options.read(read_option_file(config), config) if config is not None else {}
     names = {entry.name for entry in fields(Options)}
-    return made.parse_args(arguments), {name: value for name, value in made.named(arguments).items() if name in names}
+    return {**named, **{name: value for name, value in of_command_line.items() if name in names}}
 
 
 def new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) -> Options:
-    """The `Options` of a new run, from what `read_options` gave and the file of options that it names."""
-    named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
-    return checked({**named, **of_command_line})
+    """The `Options` of a new run, from what `read_options` returned and the file of options that it names.
 
-
-def checked(named: Mapping[str, Any]) -> Options:
-    """The `Options` with these values; raises OptionError if one can't be, or has no effect beside the others."""
+    Raises:
+        OptionError: one of them can't be, or has no effect beside the others.
+    """
+    named = named_options(parsed.config, of_command_line)
     record = {**Options().to_json(), **named}
     if 'train' in named:                                         # the sample's dev and test don't belong to it
         if 'dev' not in named:
@@ -195,7 +198,7 @@ def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Op
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('train'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    return console.command('train', _main, arguments)
 
 
 def _main(arguments: Sequence[str]) -> int:
