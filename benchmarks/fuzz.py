@@ -157,9 +157,9 @@ class Fuzz:
     def read_options(self, rng):
         some = rng.sample(sorted(options.Options().to_json().items()), 3)
         path = self._file('options.json', record_of(rng, {'train': 'a', 'dev': 'b', 'hidden': 6, **dict(some)}))
-        from ms_crf.train import options_of
+        from ms_crf.train import new_options, read_options
 
-        options_of(['--config', path])
+        new_options(*read_options(['--config', path]))
 
     def _damaged_run(self, rng, kind):
         """A copy of a run with one file damaged; half of them without checksums, as an earlier version wrote them."""

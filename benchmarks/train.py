@@ -66,7 +66,7 @@ def peer(options):
         seconds = time.perf_counter() - began
         model.eval()
         predicted = {part: peer_tagger.tag(model, words.encoded[part], vocabulary.tags) for part in ('dev', 'test')}
-        return seconds, *(main_score(corpora, score_in(corpora.found, corpora.gold[part], predicted[part],
+        return seconds, *(main_score(corpora, score_in(corpora.file_scheme, corpora.gold[part], predicted[part],
                                                  corpora.scheme))
                           for part in predicted)
     return epoch
@@ -76,7 +76,7 @@ CONTESTANTS = {'ms_crf': ours, 'PyTorch': peer}
 
 
 def main_score(corpora, result):
-    return 100 * (result.accuracy if corpora.found == 'plain' else result.spans.f1)
+    return 100 * (result.accuracy if corpora.file_scheme == 'plain' else result.spans.f1)
 
 
 def main():

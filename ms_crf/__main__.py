@@ -12,7 +12,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command that is named first; returns its exit status.
 
     Args:
-        arguments: strings; those of the process without.
+        arguments: of the command line, without the program's name; by default those of this process.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     console.begin(NAME)                                          # before anything that takes long to import
@@ -37,7 +37,7 @@ def _about(arguments: Sequence[str]) -> int:
 
 
 def version() -> str:
-    """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7'; imports none of it."""
+    """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7'; nothing is imported."""
     import platform
     from importlib import metadata
 

@@ -1,13 +1,14 @@
-"""Command lines whose faults are one line, as all others are."""
+"""Parsers of command lines, whose faults are reported in one line; files of options; plugins."""
 
 import argparse
 import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from ms_crf.environment import DEVICES
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.files import JSONFault, PathLike, json_of
 from ms_crf.options import DIR, FILE, check_path
@@ -16,7 +17,7 @@ TEXT = 'TEXT'
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises OptionError where argparse would print and exit; checks every FILE and DIR that is named."""
+    """An `ArgumentParser` that raises OptionError where that would print and exit, and checks the names of files."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -24,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         self.register('type', float, real_number)
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
-        """As argparse has it; a misspelt option is answered with the one that was meant."""
+        """Parses a command line; for a misspelt option the message says which one was probably meant."""
         parsed, strange = self.parse_known_args(args, namespace)
         if strange:
             names = [name for action in self._actions for name in action.option_strings]
@@ -46,14 +47,14 @@ class Parser(argparse.ArgumentParser):
         return parsed, strange
 
     def _check_once(self, args: Sequence[str]) -> None:
-        """One of two files or texts would be left out; of the options of a training the last one counts, as usual."""
+        """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
         for action in self._actions:
             one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
                 raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
     def named(self, args: Sequence[str]) -> dict[str, Any]:
-        """Values by name of what a command line names; nothing of what it leaves at its default."""
+        """The values, by name, of the arguments that a command line names; those left at their defaults are missing."""
         defaults = [(action, action.default) for action in self._actions]
         try:
             for action in self._actions:
@@ -100,7 +101,7 @@ def real_number(text: str) -> float:
 
 
 def read_option_file(path: PathLike) -> Any:
-    """What the JSON of a file says; raises OptionError."""
+    """The parsed JSON of a file; raises OptionError if it can't be read."""
     try:
         with open(path, encoding='utf-8-sig') as file:
             return json_of(file.read())
@@ -114,22 +115,30 @@ def read_option_file(path: PathLike) -> Any:
 
 
 PLUGIN = '--plugin'
-_PLUGIN_HELP = 'Python file that registers kinds of model of your own, see docs/adding_a_model.md; it is run'
 
 
-def add_plugin(group: argparse._ActionsContainer) -> None:
-    """Adds the option to a parser, or to a group of it."""
-    group.add_argument(PLUGIN, metavar='FILE', help=_PLUGIN_HELP)
+def add_common(group: argparse._ActionsContainer, computing: str = 'compute') -> None:
+    """Adds the options that all commands have, --plugin and --device, to a parser or a group of one."""
+    group.add_argument(PLUGIN, metavar='FILE', help='Python file that registers kinds of model of your own, see '
+                                                    'docs/adding_a_model.md; it is run')
+    group.add_argument('--device', choices=DEVICES, default='auto', help=f'where to {computing} (default: %(default)s)')
+
+
+def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Parses a command line, after the plugin that it names has run; also returns the values that it names itself."""
+    load_plugin(arguments)
+    made = parser()
+    return made.parse_args(arguments), made.named(arguments)
 
 
 def load_plugin(arguments: Sequence[str]) -> None:
-    """Runs the program that a command line names, before the command line is read: it may add choices of --model.
+    """Runs the plugin that a command line names, before the command line is parsed: it may add choices of --model.
 
     Args:
-        arguments: strings.
+        arguments: of the command line.
 
     Raises:
-        OptionError: the program is not there, or fails.
+        OptionError: the plugin is not there, or fails.
     """
     pairs = [(argument.partition('='), after) for argument, after in zip(arguments, [*arguments[1:], ''])]
     for (name, equals, value), after in pairs:
@@ -140,7 +149,7 @@ def load_plugin(arguments: Sequence[str]) -> None:
 def _load(path: str) -> None:
     if not os.path.isfile(path):
         raise OptionError(f'{PLUGIN} must be a Python file, got {path!r}, which is none')
-    # Its functions are compiled for graphs, for which MindSpore looks up the module.
+    # A name in sys.modules, where MindSpore looks up the module of a function when it compiles it.
     name = f'ms_crf_plugin_{os.path.basename(path).partition(".")[0]}'
     if name in sys.modules:
         return
@@ -151,7 +160,7 @@ def _load(path: str) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:                   # whatever it raises is a fault of that program
+    except Exception as error:                   # whatever it raises is a fault of the plugin
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
         line = getattr(error, 'lineno', None) if isinstance(error, SyntaxError) else lines[-1] if lines else None

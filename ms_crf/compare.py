@@ -17,21 +17,21 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from ms_crf import files
-from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
-from ms_crf.device import NAMES, choose
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
 from ms_crf.options import MODELS, Options, dashed
-from ms_crf.text.dataset import gold_in, score_in
+from ms_crf.text.dataset import Scores
+from ms_crf.text.metrics import as_record
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
-from ms_crf.train import add_options
+from ms_crf.train import add_options, named_options
 
 _HEADS = ('softmax', 'crf')    # of the model that --model has by itself
 CHOSEN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
@@ -50,8 +50,7 @@ def parser() -> Parser:
                       help='runs of each model that has chance in it (default: 3)')
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
-    made.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: %(default)s)')
-    add_plugin(made)
+    add_common(made)
     made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
     return made
@@ -60,11 +59,11 @@ def parser() -> Parser:
 class _Training:
     """A training in a process of its own, which shows its progress on standard error.
 
-    It is in a session of its own, so that Ctrl-C reaches it only from here, once.
+    The process has a session of its own, so that Ctrl-C reaches it only through this one, once.
 
     Args:
-        arguments: of train.py.
-        gently: whether it is to save when it is stopped, not to end at once.
+        arguments: for the command line of train.py.
+        gently: whether it is to save its state when it is stopped, and not to end at once.
     """
 
     def __init__(self, arguments: Sequence[str], gently: bool) -> None:
@@ -72,7 +71,12 @@ class _Training:
         self.process: subprocess.Popen | None = None
 
     def run(self) -> float:
-        """Seconds from its start to its end; raises OptionError if it fails, KeyboardInterrupt if it was stopped."""
+        """Waits for its end; returns the seconds that it took.
+
+        Raises:
+            OptionError: the training failed.
+            KeyboardInterrupt: it was stopped.
+        """
         began = time.perf_counter()
         package = str(Path(__file__).resolve().parents[1])
         paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
@@ -101,7 +105,7 @@ class _Training:
 
 
 def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[str, float]:
-    """What a run is worth on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
+    """The figures of a run on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
     from ms_crf.tagger import Tagger
     tagger = Tagger.load(folder)
     sentences = read_corpus(path, columns)
@@ -110,16 +114,14 @@ def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[
     began = time.perf_counter()
     predicted = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
     seconds = time.perf_counter() - began
-    scheme = tagger.found_scheme
-    gold = [gold_in(scheme, sentence.tags, path, sentence.line, tagger.scheme) for sentence in sentences]
-    result = score_in(scheme, gold, predicted, tagger.scheme)
-    return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
-            'accuracy': result.accuracy, 'ill_formed': ill_formed(predicted, tagger.scheme),
+    scores = Scores(tagger.found_scheme, tagger.scheme, path)
+    scores.add([sentence.line for sentence in sentences], [sentence.tags for sentence in sentences], predicted)
+    return {**as_record(scores.result), 'ill_formed': ill_formed(predicted, tagger.scheme),
             'sentences_per_second': len(tokens) / seconds}
 
 
 def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
-    """Share of the spans, read by the rules of conlleval, that their scheme does not allow."""
+    """The share of spans, among those that conlleval would find, that are not well-formed in their scheme."""
     if scheme == PLAIN:
         return 0.0
     spans = sum(len(spans_of(row)) for row in tags)
@@ -128,7 +130,7 @@ def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
 
 
 def table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
-    """Lines of Markdown: a row a model, mean ± standard deviation where there are several runs."""
+    """A table in Markdown: a row for each model, with mean ± standard deviation if it has several runs."""
     lines = [f'| model | runs | {" | ".join(HEADS)} |', '|---' * (2 + len(HEADS)) + '|']
     for name, runs in results.items():
         cells = []
@@ -146,12 +148,15 @@ def table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
 
 
 def _settings(models: Sequence[str], named: Mapping[str, Any], folder: str) -> dict[str, dict[str, Any]]:
-    """For each model those of the options that mean something to it; raises OptionError for what means nothing to any.
+    """For each model the values of the options that have an effect on it.
 
     Args:
-        models: names, as --models takes them.
-        named: options that were named, and their values.
+        models: their names, as --models takes them.
+        named: the options that were named, and their values.
         folder: where the runs will be.
+
+    Raises:
+        OptionError: an option has no effect on any of the models.
     """
     settings, reasons = {}, {}
     for model in models:
@@ -168,7 +173,7 @@ def _settings(models: Sequence[str], named: Mapping[str, Any], folder: str) -> d
 
 
 def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Options as a command line."""
+    """Options as arguments of a command line."""
     for name, value in settings.items():
         if isinstance(value, bool):
             yield f'--{"" if value else "no-"}{dashed(name)}'
@@ -177,11 +182,11 @@ def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
 
 
 class _Comparison:
-    """All runs, one after the other.
+    """Trains and measures all runs, one after the other.
 
     Args:
-        parsed: the command line.
-        settings: of each model, as `_settings` gives them.
+        parsed: the arguments of the command line.
+        settings: for each model its options, as `_settings` returns them.
     """
 
     def __init__(self, parsed: argparse.Namespace, settings: dict[str, dict[str, Any]]) -> None:
@@ -192,7 +197,7 @@ class _Comparison:
 
     @staticmethod
     def _by_chance(model: str) -> bool:
-        """Whether another seed gives another model."""
+        """Whether the model depends on the seed."""
         return kind_of(Options(**_chosen_by(model))).in_steps
 
     def check_places(self) -> None:
@@ -212,7 +217,7 @@ class _Comparison:
                                                                     'another --keep or delete it')
 
     def run(self) -> None:
-        """Trains and measures; whatever ends it, what has been measured by then is written and printed."""
+        """Trains and measures; if it is interrupted, what has been measured by then is written and printed."""
         with self._folder() as folder, console.handling(self._leave):
             try:
                 for model, seed in self.runs:
@@ -239,7 +244,7 @@ class _Comparison:
         self.results.setdefault(model, []).append({'seed': seed, **figures, 'train_seconds': seconds})
 
     def report(self) -> None:
-        """Writes and prints what there is so far."""
+        """Writes and prints the figures that there are so far."""
         if not self.results:
             return
         try:
@@ -250,7 +255,7 @@ class _Comparison:
                 print(line)
 
     def _leave(self, *_: object) -> None:
-        """A signal's handler while this process itself computes, in which MindSpore must not be interrupted."""
+        """The handler of signals while this process computes, which no exception may interrupt in MindSpore."""
         with contextlib.suppress(Exception):
             self.report()
         console.leave()
@@ -258,16 +263,14 @@ class _Comparison:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('compare'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    return console.command('compare', _main, arguments)
 
 
 def _main(arguments: Sequence[str]) -> int:
     for name in CHOSEN:
         if any(text.split('=')[0] == f'--{name}' for text in arguments):
             raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
-    load_plugin(arguments)
-    made = parser()
-    parsed, named = made.parse_args(arguments), made.named(arguments)
+    parsed, named = parse(parser, arguments)
     models = _models(parsed.models)
     if not 1 <= parsed.seeds <= MOST_SEEDS:
         raise OptionError(f'--seeds must be at {"least 1" if parsed.seeds < 1 else f"most {MOST_SEEDS}"}, got '
@@ -276,7 +279,7 @@ def _main(arguments: Sequence[str]) -> int:
     comparison = _Comparison(parsed, settings)
     comparison.check_places()
     if any(kind_of(Options(**_chosen_by(model))).uses_mindspore for model in models):
-        parsed.device = choose(parsed.device, console.program('compare'))
+        parsed.device = choose_device(parsed.device, console.program('compare'))
     elif 'seeds' in named or ('device' in named and parsed.device not in ('auto', 'CPU')):
         name = 'seeds' if 'seeds' in named else 'device'
         raise OptionError(f'--{name} means nothing to {" and ".join(models)}, counted once, on the CPU; leave it away')
@@ -285,7 +288,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _chosen_by(model: str) -> dict[str, Any]:
-    """The options that stand for one of --models."""
+    """The options that one of the names of --models stands for."""
     return {'head': model} if model in _HEADS else {'model': model}
 
 
@@ -300,13 +303,11 @@ def _models(text: str) -> list[str]:
 
 
 def _named(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of trainings that were named, in a file or on the command line."""
-    named = Options.read(read_option_file(config), config) if config is not None else {}
+    """The options of the trainings that were named in a file or on the command line, and their values."""
+    named = named_options(config, of_command_line)
     for name in CHOSEN:
         if name in named:
             raise OptionError(f'{config}: {name!r} is chosen by the comparison itself; leave it away')
-    names = [entry.name for entry in fields(Options)]
-    named.update((name, value) for name, value in of_command_line.items() if name in names)
     parts = ('train', 'dev', 'test')
     missing = [f'--{name}' for name in parts if name not in named]
     if missing:

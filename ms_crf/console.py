@@ -1,4 +1,4 @@
-"""How every command speaks and ends: faults in one line, interruptions at once, streams that are closed or full.
+"""What all commands share: one line for a fault, an end at once when interrupted, closed or full streams.
 
 It imports little by itself, so that a command listens to Ctrl-C within the first hundredths of a second.
 """
@@ -17,17 +17,17 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'infer': ('infer.py', 'tags text with a trained tagger'),
          'export': ('ms_crf.export', 'writes a trained tagger as a MindIR graph'),
          'compare': ('ms_crf.compare', 'trains several kinds of model on the same files and compares them')}
-_program = None                                # the name under which this process was started
+_program = None                                # the name that messages of this process begin with
 
 
 def begin(program: str) -> None:
-    """Makes this process a command: call it before anything that takes long to import.
+    """Makes this process a command; to be called before anything that takes long to import.
 
-    From now on Ctrl-C, SIGTERM and SIGHUP end it at once, with one line and status 130; MindSpore, which is
-    interrupted anywhere in a compilation otherwise, would print pages of traces and leave files behind.
+    From now on Ctrl-C, SIGTERM and SIGHUP end it at once, with one line and status 130. Otherwise MindSpore, if it is
+    interrupted in the middle of a compilation, would print pages of traces and leave files behind.
 
     Args:
-        program: the name that its lines begin with.
+        program: the name that messages begin with.
     """
     global _program
     _program = program
@@ -38,30 +38,30 @@ def begin(program: str) -> None:
 
 
 def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None = None) -> int:
-    """Runs a command from its first moment to its exit status.
+    """Runs a command as this process; returns its exit status.
 
     Args:
         verb: one of `VERBS`.
         program: the name that it was called by, if that is not its own.
-        arguments: strings; those of the process without.
+        arguments: of the command line, without the program's name; by default those of this process.
     """
     begin(program or VERBS[verb][0])
     import importlib
     status = importlib.import_module(f'ms_crf.{verb}').main(arguments)
     _let_go()
-    # All is done and stays so while Python ends. MindSpore, as it ends, turns Ctrl-C into SIGTERM once more.
+    # All is done, so signals are ignored from here on. MindSpore, while it ends, turns Ctrl-C into SIGTERM once more.
     for signal_number in SIGNALS:
         signal.signal(signal_number, signal.SIG_IGN)
     return status
 
 
 def program(verb: str) -> str:
-    """The name of a command in its messages: that by which it was called, or its own."""
+    """The name that messages of a command begin with: the one that it was called by, or its own."""
     return _program or VERBS[verb][0]
 
 
 def call(verb: str) -> str:
-    """How the user calls a command, where a message says what to do next: 'python train.py', or 'ms-crf train'."""
+    """How a message tells the user to call a command: 'python train.py', or 'ms-crf train' if that was used."""
     name, _ = VERBS[verb]
     if _program is not None and ' ' in _program:
         return f'{_program.split()[0]} {verb}'
@@ -69,10 +69,10 @@ def call(verb: str) -> str:
 
 
 def _open_streams() -> None:
-    """Gives a closed standard stream a descriptor, so that no file that is opened later takes its place.
+    """Gives each closed standard stream a descriptor, which otherwise the next file that is opened would get.
 
-    What is read from a closed standard input or written to a closed standard output fails, as it should; a closed
-    standard error swallows it.
+    Reading from a closed standard input and writing to a closed standard output still fail, as they should; what is
+    written to a closed standard error is lost.
     """
     import io
     for descriptor, name, mode in ((0, 'stdin', os.O_WRONLY), (1, 'stdout', os.O_RDONLY), (2, 'stderr', os.O_RDWR)):
@@ -86,15 +86,15 @@ def _open_streams() -> None:
 
 
 def say(text: str) -> None:
-    """A line on standard error; where there is none, nothing."""
+    """Prints a line on standard error, if there is one."""
     with suppress(OSError, ValueError, AttributeError):
         print(text, file=sys.stderr, flush=True)
 
 
 def leave(*_: object) -> NoReturn:
-    """Ends the process now, whatever it does; a signal's handler. Drafts are removed, one line says so."""
+    """Ends the process at once; the handler of signals. Drafts of files are removed, and one line is printed."""
     for signal_number in SIGNALS:
-        signal.signal(signal_number, lambda *_: os._exit(INTERRUPTED))     # who asks twice does not wait for this
+        signal.signal(signal_number, lambda *_: os._exit(INTERRUPTED))     # a second signal does not wait for the rest
     files = sys.modules.get('ms_crf.files')      # without it nothing has been written yet
     if files is not None:
         files.remove_temporaries()
@@ -107,7 +107,7 @@ def leave(*_: object) -> NoReturn:
 
 @contextmanager
 def handling(handler: Callable[..., Any]) -> Iterator[None]:
-    """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; what was ignored before stays so."""
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; signals that were ignored stay ignored."""
     before = {signal_number: signal.getsignal(signal_number) for signal_number in SIGNALS}
     try:
         for signal_number, former in before.items():
@@ -120,16 +120,16 @@ def handling(handler: Callable[..., Any]) -> Iterator[None]:
 
 
 def interrupt(*_: object) -> NoReturn:
-    """A signal's handler where Python's own way is safe: waiting for a line, or for another process."""
+    """The handler of signals where an exception is safe: while waiting for a line, or for another process."""
     raise KeyboardInterrupt
 
 
 def run(program: str, action: Callable[[], int]) -> int:
-    """Calls `action` and turns what goes wrong by a user's doing into one line.
+    """Calls a function, and reports in one line what goes wrong by the user's doing.
 
     Args:
         program: the name that the line begins with.
-        action: a function without arguments; returns the exit status.
+        action: a function without arguments that returns the exit status.
 
     Returns:
         The exit status.
@@ -153,18 +153,23 @@ def run(program: str, action: Callable[[], int]) -> int:
     except MemoryError:
         say(f'{program}: not enough memory; close other programs, or use a smaller model or batches')
     except OSError as error:
-        say(f'{program}: {_place(error)}: {error.strerror or error}')
+        say(f'{program}: {_file_of(error)}: {error.strerror or error}')
         if error.filename is None:
             silence(sys.stdout)
     return FAULT
 
 
-def _place(error: OSError) -> str:
+def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequence[str] | None) -> int:
+    """Runs the action of a command, a function of the arguments of its command line, by default this process's."""
+    return run(program(verb), lambda: action(sys.argv[1:] if arguments is None else arguments))
+
+
+def _file_of(error: OSError) -> str:
     return 'standard output can not be written' if error.filename is None else error.filename
 
 
 def silence(stream: TextIO) -> None:
-    """Sends what a stream still holds to nowhere; Python would complain when it closes the stream at its end."""
+    """Discards what is still to be written to a stream, which Python would complain about at its end."""
     with suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -172,7 +177,7 @@ def silence(stream: TextIO) -> None:
 
 
 def _let_go() -> None:
-    """The last flush, whose failure Python would report in lines of its own."""
+    """Flushes the streams for the last time; Python would report a failure in lines of its own."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,7 +1,7 @@
-"""What MindSpore needs of a process: its environment, set only here and before it is imported, and turns in graphs.
+"""What MindSpore needs of a process: its environment, set before it is imported; its device; turns in graphs.
 
-Its compiled functions and `GraphCell`s are not safe for threads: two threads in one of them fail or crash, two threads
-in two of them wait for each other for ever. A process that is forked from one that has run a graph lacks MindSpore's
+Compiled functions and `GraphCell`s are not safe for threads: two threads in one of them fail or crash, two threads in
+two of them wait for each other for ever. A process that is forked from one that has run a graph lacks MindSpore's
 threads and waits for them for ever as well.
 """
 
@@ -14,6 +14,15 @@ import threading
 from collections.abc import Iterator
 
 VERSION = '0.2.0'
+
+DEVICES = ('auto', 'CPU', 'GPU', 'Ascend')
+SECONDS = 180                # that a device may take for its first sum; a GPU may have to compile its kernels
+
+# What the wheels of MindSpore 2.10 look for, as far as can be seen without such a device.
+_NEEDS = {
+    'GPU': 'MindSpore 2.10 looks for CUDA 11.6 to 11.8 (through nvcc) and cuDNN 8 beside the driver',
+    'Ascend': 'MindSpore 2.10 looks for CANN 8.2 to 9.1 beside the driver'}
+_TRIAL = 'import sys, mindspore as ms; ms.set_device(sys.argv[1]); ms.Tensor([1.0]).sum().asnumpy()'
 
 _DEVICE_FILES = {'Ascend': '/dev/davinci[0-9]*', 'GPU': '/dev/nvidia[0-9]*'}
 _BLOCKING = 'MS_DEV_HOST_BLOCKING_RUN'
@@ -95,3 +104,89 @@ def graph_call() -> Iterator[None]:
     with graph_load():
         _process = os.getpid()
         yield
+
+
+def choose_device(name: str, program: str = 'ms_crf') -> str:
+    """Makes MindSpore compute on a device.
+
+    Args:
+        name: 'CPU', 'GPU', 'Ascend', or 'auto' for the first that works here of Ascend, GPU and CPU.
+        program: the name that begins the line which says that a device is there and 'auto' can't use it.
+
+    Returns:
+        The device's name.
+
+    Raises:
+        OptionError: the device does not work here.
+    """
+    from ms_crf import console  # here and below, because importing the package has to be quick
+    if name != 'auto':
+        return _use(name)
+    for device in ('Ascend', 'GPU'):
+        if present(device):
+            reason = _unusable(device)
+            if reason is None:
+                return _use(device)
+            console.say(f'{program}: {device} found, but {reason}; {_NEEDS[device]}; computing on the CPU')
+    return _use('CPU')
+
+
+def _use(name: str) -> str:
+    if not present(name):
+        raise _refusal(name, f'this machine shows no {name} device')
+    prepare(name)
+    import mindspore as ms  # here, because it reads its environment when it starts
+    if not _supported(name):
+        raise _refusal(name, 'this MindSpore does not find what it needs for it')
+    try:
+        with quiet():
+            if ms.get_context('device_target') != name:  # MindSpore refuses it once it has computed
+                ms.set_device(name)
+            ms.Tensor([1.0]).sum().asnumpy()
+    except Exception as error:                   # what is raised differs from device to device
+        raise _refusal(name, _first_line(str(error)) or type(error).__name__) from None
+    return name
+
+
+def _refusal(name: str, reason: str) -> Exception:
+    from ms_crf.errors import OptionError
+    needs = f'; {_NEEDS[name]}; this program has not been tried there' if name in _NEEDS else ''
+    return OptionError(f'the device {name} does not work here: {reason}{needs}; '
+                       + ('use the CPU, or install these' if needs else 'see what MindSpore needs'))
+
+
+def _supported(name: str) -> bool:
+    """Whether MindSpore has loaded its part for a device, which it tries when it is imported."""
+    from mindspore import hal
+    with quiet():
+        return hal.is_available(name)
+
+
+def _unusable(device: str) -> str | None:
+    """Why a device that is there can't be used, or None.
+
+    It is tried in a process of its own, for one in which a device has failed may not compute any more.
+    """
+    import subprocess
+    import tempfile
+
+    from ms_crf import console
+    prepare(device)
+    if not _supported(device):
+        return 'this MindSpore does not find what it needs for it'
+    try:
+        with tempfile.TemporaryDirectory() as folder, console.handling(console.interrupt):
+            tried = subprocess.run([sys.executable, '-c', _TRIAL, device], cwd=folder, capture_output=True, text=True,
+                                   errors='replace', stdin=subprocess.DEVNULL, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return f'it has computed nothing within {SECONDS} s'
+    if tried.returncode == 0:
+        return None
+    raised = [line.partition(': ') for line in tried.stderr.splitlines()]
+    reason = next((rest for kind, _, rest in raised if kind.endswith('Error') and ' ' not in kind), '')
+    return _first_line(reason) or f'a sum on it ended with status {tried.returncode}'
+
+
+def _first_line(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), '')
+    return line if len(line) <= 160 else f'{line[:160]}...'

@@ -1,4 +1,4 @@
-"""What a user did that can't be: one line, whatever the file or the option holds."""
+"""The errors of users, whose messages are one line whatever a file or an option holds."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ LONGEST = 400              # characters of a message; of a longer one the middle
 
 
 def one_line(text: str) -> str:
-    """A message as one line of a length that can be read: line ends and other controls are shown as escapes."""
+    """A message as one line of bounded length; line ends and other control characters are shown as escapes."""
     if not text.isprintable():
         text = ''.join(character if character.isprintable() else character.encode('unicode_escape').decode('ascii')
                        for character in text)
@@ -16,7 +16,7 @@ def one_line(text: str) -> str:
 
 
 def brief(value: object) -> str:
-    """A value in a message, in one line of bounded length."""
+    """A value as it is shown in a message: in one line of bounded length."""
     if isinstance(value, int) and value.bit_length() > 100:
         return f'a number of {int(value.bit_length() * 0.30103) + 1} digits'
     try:
@@ -27,7 +27,13 @@ def brief(value: object) -> str:
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = '; see --help') -> str:
-    """The end of a message about a misspelt word: which of the known ones was meant, if that can be told."""
+    """The end of a message about a misspelt word.
+
+    Args:
+        word: as it was written.
+        known: the words that it could have been.
+        otherwise: the end if none of these is similar.
+    """
     import difflib  # only where something is misspelt
     by_form = {_plain(name): name for name in known}
     near = difflib.get_close_matches(_plain(word), by_form, 1, 0.65)
@@ -39,14 +45,14 @@ def _plain(name: str) -> str:
 
 
 class CorpusError(ValueError):
-    """A fault in a file, in one line: where, what was expected, what came."""
+    """A fault in a file: where it is, what was expected and what is there, in one line."""
 
     def __init__(self, path: object, line: int | None, message: str) -> None:
         super().__init__(one_line(f'{path}:{line}: ' if line else f'{path}: ') + one_line(message))
 
 
 class OptionError(ValueError):
-    """An option that can't be, in one line."""
+    """An option or argument with a value that it can't have, in one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))

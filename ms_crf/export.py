@@ -10,8 +10,8 @@ if __name__ == '__main__':       # before anything that takes long to import: fr
 from collections.abc import Sequence
 from pathlib import Path
 
-from ms_crf.arguments import Parser, add_plugin, load_plugin
-from ms_crf.device import NAMES, choose
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
 from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.models.graph_record import check_target, record_of
@@ -27,24 +27,22 @@ def parser() -> Parser:
     made.add_argument('--output', metavar='FILE', default='model.mindir', help='graph to write (default: %(default)s)')
     what = made.add_mutually_exclusive_group()
     what.add_argument('--confidence', action='store_const', const=CONFIDENCES, dest='what', default=PATHS,
-                      help='posteriors as well, of each tag and along the path')
+                      help='posteriors as well, from which confidences are computed')
     what.add_argument('--emissions', action='store_const', const=EMISSIONS, dest='what',
                       help='stop at score and history, for programs that call post_decode')
     made.add_argument('--static', nargs=2, type=int, metavar=('B', 'L'),
                       help='only for batches of B sentences, padded to L tokens')
-    add_plugin(made)
-    made.add_argument('--device', choices=NAMES, default='auto', help='where to compile (default: %(default)s)')
+    add_common(made, 'compile')
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('export'), lambda: _export(sys.argv[1:] if arguments is None else arguments))
+    return console.command('export', _export, arguments)
 
 
 def _export(arguments: Sequence[str]) -> int:
-    load_plugin(arguments)
-    parsed = parser().parse_args(arguments)
+    parsed, _ = parse(parser, arguments)
     path = Path(parsed.output)
     if path.suffix != '.mindir':
         raise OptionError(f'--output must end in .mindir, got {path}')
@@ -52,7 +50,7 @@ def _export(arguments: Sequence[str]) -> int:
     if parsed.static and min(parsed.static) < 1:
         raise OptionError(f'--static must be two numbers of at least 1, got {" ".join(map(str, parsed.static))}')
     run = parsed.run or newest('runs')
-    choose(parsed.device, console.program('export'))
+    choose_device(parsed.device, console.program('export'))
     from ms_crf.models import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
     print(f'{run} is in {path} and {record_of(path)}')

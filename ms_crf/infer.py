@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import cast
 
-from ms_crf.arguments import Parser, add_plugin, load_plugin
-from ms_crf.device import NAMES, choose
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.files import check_writable, text_writer
 from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
@@ -36,8 +36,7 @@ from ms_crf.text.stream import (
     open_lines,
     read,
 )
-from ms_crf.text.tagged import Tagged
-from ms_crf.text.writers import Writer, for_columns
+from ms_crf.text.tagged import Tagged, Writer, for_columns
 
 from tqdm import tqdm
 
@@ -53,8 +52,7 @@ def parser() -> Parser:
     group = made.add_argument_group('Model')
     group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
     group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
-    add_plugin(group)
-    group.add_argument('--device', choices=NAMES, default='auto', help='where to compute (default: auto)')
+    add_common(group)
     group = made.add_argument_group('Input')
     group.add_argument('--text', metavar='TEXT', help='one sentence')
     group.add_argument('--input', metavar='FILE', help='file to tag, also .gz (default: standard input)')
@@ -98,12 +96,12 @@ def _columns(text: str, with_gold: bool) -> tuple[int, ...]:
 
 
 def _utf8(text: str) -> str:
-    """An argument, of which Python makes halves of surrogate pairs where the locale is not one of UTF-8."""
+    """An argument of the command line as UTF-8; where the locale is another, Python has made lone surrogates of it."""
     if text.isascii() or not any('\udc80' <= character <= '\udcff' for character in text):
         return text
     try:
         return os.fsencode(text).decode('utf-8')
-    except UnicodeEncodeError:                                   # halves that stand for no bytes
+    except UnicodeEncodeError:                                   # surrogates that do not stand for bytes
         return text
     except UnicodeDecodeError as error:
         raise OptionError(f'--text must be UTF-8, got byte {error.object[error.start]:#04x} at column '
@@ -111,11 +109,11 @@ def _utf8(text: str) -> str:
 
 
 class _Command:
-    """One call of infer.py: its arguments, checked as far as they can be before the model is loaded.
+    """One call of infer.py; its arguments are checked as far as they can be before the model is loaded.
 
     Args:
         parsed: all arguments.
-        named: the names of those that the command line names.
+        named: the names of the arguments that the command line names.
     """
 
     def __init__(self, parsed: argparse.Namespace, named: Iterable[str]) -> None:
@@ -146,7 +144,7 @@ class _Command:
         self.scores: Scores | None = None
 
     def _check_meaning(self, named: Iterable[str]) -> None:
-        """Raises OptionError if one of the options that were named means nothing beside the others."""
+        """Raises OptionError if one of the named options has no effect beside the others."""
         nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
         of_text = 'with --text' if self.parsed.text is not None else None
         why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
@@ -159,7 +157,7 @@ class _Command:
     def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         if self.parsed.mindir or read_run(path)[0].uses_mindspore:
-            choose(self.parsed.device, console.program('infer'))
+            choose_device(self.parsed.device, console.program('infer'))
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)
@@ -173,7 +171,7 @@ class _Command:
         self._check_model()
 
     def _check_model(self) -> None:
-        """Raises OptionError if an option asks for what the model does not give."""
+        """Raises OptionError if an option asks for something that the model can't compute."""
         if self.confidence and not self.tagger.gives_confidences:
             raise OptionError('--confidence: this graph gives no confidences; export one with --confidence, or use the '
                               'run itself')
@@ -215,9 +213,9 @@ class _Command:
         try:
             tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
         except SentenceError as error:
-            if error.number:
-                self._tag(items[:error.number], write)
-            line = None if self.parsed.text is not None else items[error.number].line
+            if error.index:
+                self._tag(items[:error.index], write)
+            line = None if self.parsed.text is not None else items[error.index].line
             raise CorpusError(self._input_name(), line, error.reason) from None
         if self.parsed.score:
             self._score(items, tagged)
@@ -259,7 +257,7 @@ def _report(message: str) -> None:
 
 @contextlib.contextmanager
 def _output(name: str | None, shown: bool) -> Iterator[Callable[[str], object]]:
-    """A function that writes text: to a file, which gets its name when all is written, or to standard output."""
+    """A function that writes text to a file, or to standard output without `name`, or nowhere if it is not `shown`."""
     if not name:
         yield _print if shown else lambda _: None
         return
@@ -269,14 +267,12 @@ def _output(name: str | None, shown: bool) -> Iterator[Callable[[str], object]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('infer'), lambda: _infer(sys.argv[1:] if arguments is None else arguments))
+    return console.command('infer', _infer, arguments)
 
 
 def _infer(arguments: Sequence[str]) -> int:
-    load_plugin(arguments)
-    made = parser()
-    parsed, named = made.parse_args(arguments), made.named(arguments)
-    # Python lets lone surrogates of JSON strings fail to be written; escaped, they are what they were.
+    parsed, named = parse(parser, arguments)
+    # Lone surrogates, which strings of JSON may hold, can't be written in UTF-8; escaped, they are the same JSON.
     cast(TextIOWrapper, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
     command = _Command(parsed, named)
     command.load()

@@ -1,4 +1,4 @@
-"""How much memory a process may take, so that what can't fit is refused before any of it is allocated."""
+"""How much memory this process can get, so that what can't fit is refused before it is allocated."""
 
 import contextlib
 import os
@@ -10,15 +10,14 @@ _V1, _V2 = 'memory.limit_in_bytes', 'memory.max'
 
 
 def check_memory(size: int, what: str) -> None:
-    """Refuses what is clearly more than this process can get.
+    """Refuses what needs more memory than this process can get.
 
     Args:
-        size: bytes that it takes at the very least; any whole number, so that estimates can't overflow.
-        what: the subject of the message, such as '--hidden 60000'; where a record is at fault, name the record.
+        size: the number of bytes that it needs at the very least, however large.
+        what: the subject of the message, such as 'a table of vectors'.
 
     Raises:
-        ValueError: '<what> needs at least 72 GB of memory, and 23 GB are there'; callers make a `CorpusError` or an
-            `OptionError` of it, which is already one.
+        ValueError: '<what> needs at least 72 GB of memory, and 23 GB are there'.
     """
     there = memory_there()
     if there is not None and size > there:
@@ -26,8 +25,11 @@ def check_memory(size: int, what: str) -> None:
 
 
 def memory_there() -> int | None:
-    """Bytes that this process could take if it were alone: the machine's and its swap space's, or the least of the
-    limits that it runs under (control groups, `ulimit -v`); None where the system says nothing."""
+    """The number of bytes that this process could get if it were alone; None where the system does not say.
+
+    It is the memory of the machine with its swap space, or the least of the limits that the process runs under, of
+    control groups and `ulimit -v`.
+    """
     swap = _meminfo('SwapTotal:')
     limits = []
     with contextlib.suppress(AttributeError, ValueError, OSError):       # Windows has no sysconf
@@ -41,7 +43,7 @@ def memory_there() -> int | None:
 
 
 def gigabytes(size: int) -> str:
-    """Such as '0.31 GB', '4.7 GB', '1,200 GB', for any whole number."""
+    """A number of bytes, however large, as '0.31 GB', '4.7 GB' or '1,200 GB'."""
     tenths = size // 10 ** 8
     return f'{tenths // 10:,} GB' if tenths >= 100 else f'{tenths / 10:.1f} GB' if tenths else f'{size / 1e9:.2g} GB'
 
@@ -55,7 +57,7 @@ def _meminfo(key: str) -> int:
 
 
 def _control_groups() -> Iterator[int]:
-    """Limits of this process's control group and of those around it."""
+    """The limits of this process's control group and of the groups that it is in."""
     try:
         lines = Path(_CGROUP).read_text().splitlines()
     except OSError:
@@ -70,7 +72,7 @@ def _control_groups() -> Iterator[int]:
             continue
         folder = top / group_path.lstrip('/')
         for group in (folder, *folder.parents):
-            with contextlib.suppress(OSError):                   # in a container only its own group is to be seen
+            with contextlib.suppress(OSError):                   # in a container only its own group can be seen
                 limit = (group / name).read_text().strip()
                 if limit.isdecimal():                            # 'max' for none
                     yield int(limit)

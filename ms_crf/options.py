@@ -84,7 +84,7 @@ class Options:
                           'of word vectors and characters', DIR)
     encoder_lr: float = option(0.0, 'Encoder', 'learning rate of the encoder; 0 keeps it as it is', 'RATE', least=0,
                                most=100, needs=_OF_ENCODERS)
-    encoder_lstm: int = option(200, 'Encoder', 'width of a BiLSTM layer over the pieces of words, half for each '
+    encoder_lstm: int = option(200, 'Encoder', 'width of a BiLSTM layer over subwords, half for each '
                                'direction; even; 0 for none', 'N', least=0, most=WIDEST, needs=_OF_ENCODERS)
     encoder_cache: str = option('', 'Encoder', 'folder to keep a frozen encoder\'s vectors in, for this run and '
                                 'others; memory without', DIR, needs=_OF_ENCODERS)

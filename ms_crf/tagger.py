@@ -14,20 +14,20 @@ from ms_crf.text.tagged import Alternative, Span, Tagged
 
 import numpy as np
 
-CHUNK = 2048               # sentences that are sorted by length together
-CHUNK_TOKENS = 65536       # no more than these, or one sentence
+CHUNK = 2048               # at most so many sentences are sorted by length together,
+CHUNK_TOKENS = 65536       # and at most so many tokens, or a single sentence
 #: is called with length, rows and seconds after a graph was compiled
 Compiled = Callable[[int, int, float], object]
-LOWEST = float(np.finfo(np.float32).min)     # the score of a path that is not there
+LOWEST = float(np.finfo(np.float32).min)     # the score that stands for a path that does not exist
 
 
 class Tagger:
-    """Tags sentences; `load` makes one. Threads may share it: they take turns.
+    """Tags sentences with a trained model; `Tagger.load` makes one. Threads may share it: they take turns.
 
-    It is copied and pickled as the name of what it was loaded from, which is loaded again.
+    A copy or pickle of it holds only the path that it was loaded from, and is loaded from there again.
 
-    Confidences are probabilities that the model gives: of a token's tag, of a span (that a name of its type is at just
-    these tokens), of all tags of a sentence together.
+    Confidences are probabilities under the model: that a token has its tag, that a span of this type is at just these
+    tokens, that all tags of a sentence are as they are.
 
     Example, with the directory of a run:
         >>> from ms_crf import Tagger
@@ -39,9 +39,9 @@ class Tagger:
         True
 
     Args:
-        decoder: what tags, a `Decoder` or the like.
-        scheme: of its tags.
-        found_scheme: of the tags that it was trained on, in which gold tags are scored.
+        decoder: the model, a `Decoder` of `ms_crf.models.base`.
+        scheme: the scheme of its tags.
+        found_scheme: the scheme of the files that it was trained on, in which gold tags are scored.
     """
 
     def __init__(self, decoder: Decoder, scheme: str, found_scheme: str) -> None:
@@ -55,7 +55,7 @@ class Tagger:
         begins, ends = ([], []) if plain else boundaries(self.tags)
         self._begins, self._ends = np.array(begins), np.array(ends)
         self._types = [] if plain else [split_tag(tag)[1] for tag in self.tags]
-        # 1 where the span that a tag is in goes on with the tag that follows.
+        # (K, K), 1 where the second tag continues the span that the first is in.
         self._continues = np.zeros((len(self.tags),) * 2, np.float32)
         if not plain:
             inside = np.array([tag != 'O' for tag in self.tags])
@@ -63,14 +63,14 @@ class Tagger:
 
     @classmethod
     def load(cls, path: PathLike, compiled: Compiled | None = None) -> 'Tagger':
-        """A tagger from a run directory, or from a graph that `ms_crf.export` has made.
+        """Loads a run directory, or a graph that `ms_crf.export` has made.
 
         Args:
-            path: the folder, or a file that ends in .mindir, with its .json beside it.
+            path: the folder, or the file whose name ends in .mindir, with its .json beside it.
             compiled: is called with length, rows and seconds after a graph was compiled.
 
         Raises:
-            CorpusError: what is there is damaged, of another version or something else.
+            CorpusError: what is there is damaged, of another version, or no model.
         """
         made = cls(*_load(path, compiled))
         made._path = os.path.abspath(path)
@@ -84,16 +84,16 @@ class Tagger:
 
     @property
     def gives_confidences(self) -> bool:
-        """Whether the model can compute them; a graph is exported with them or without."""
+        """Whether the model can compute confidences; exported graphs can if they were exported with them."""
         return CONFIDENCES in self._decoder.tasks
 
     @property
     def gives_nbest(self) -> bool:
-        """Whether the model can compute the n best taggings; exported graphs and counted models can't."""
+        """Whether the model can compute the n best taggings; exported graphs and hidden Markov models can't."""
         return NBEST in self._decoder.tasks
 
     def check(self, confidence: bool, nbest: int) -> None:
-        """Raises OptionError for what the model does not give."""
+        """Raises OptionError if the model can't compute what is asked for; the arguments are those of `tag`."""
         if confidence and not self.gives_confidences:
             raise OptionError('confidence must be False for a graph that was exported without confidences, got True; '
                               'export it with them, or load the run itself')
@@ -105,24 +105,29 @@ class Tagger:
         """Tags sentences.
 
         Args:
-            sentences: lists of tokens, which are strings, or what else gives them one by one: tuples, arrays,
-                generators; a sentence may be empty.
-            confidence: whether to compute confidences; None for where the model gives them.
-            nbest: how many of the likeliest taggings to give as alternatives, 1,000 at most; a sentence gets no
-                more than it has.
+            sentences: lists of tokens, which are strings; tuples, arrays and generators will do, too. A sentence may be
+                empty.
+            confidence: whether to compute confidences; by default it does if the model can.
+            nbest: how many of the likeliest taggings to return as alternatives, 1,000 at most; for a sentence that has
+                fewer, all of them.
 
         Returns:
             A list with a `Tagged` for each sentence.
+
+        Raises:
+            OptionError: the model can't compute what is asked for.
+            SentenceError: the model can't take one of the sentences.
         """
         return list(self.stream(sentences, confidence, nbest))
 
     def stream(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
                nbest: int = 0) -> Iterator[Tagged]:
-        """As `tag`, for sentences of any number one after the other, in constant memory.
+        """Does the same as `tag`, but takes and yields sentences one after the other, in constant memory.
 
         Raises:
-            SentenceError: the model can't take one of them.
-            RuntimeError: the process was forked after its parent had tagged; see `environment`.
+            OptionError: the model can't compute what is asked for.
+            SentenceError: the model can't take one of the sentences.
+            RuntimeError: the process was forked after its parent had tagged; see `ms_crf.environment`.
         """
         if isinstance(nbest, bool) or not isinstance(nbest, (int, np.integer)) or not 0 <= nbest <= MOST_NBEST:
             raise ValueError(f'nbest must be a whole number from 0 to {MOST_NBEST}, got {nbest!r:.30}')
@@ -132,9 +137,9 @@ class Tagger:
         for chunk in chunks(_checked(sentences)):
             try:
                 tagged = self._tag_chunk(chunk, confidence, nbest)
-            except SentenceError as error:       # who decodes has no empty ones
+            except SentenceError as error:       # its index is among the sentences that are not empty
                 filled = [index for index, tokens in enumerate(chunk, done) if tokens]
-                raise SentenceError(filled[error.number], error.reason) from None
+                raise SentenceError(filled[error.index], error.reason) from None
             yield from tagged
             done += len(chunk)
 
@@ -157,7 +162,7 @@ class Tagger:
             posteriors = _Posteriors(best, lengths, rest[0][:count], rest[1][:count], self._continues) if rest else None
             spans = self._spans(best, lengths, posteriors)
             for row, (index, length, path) in enumerate(zip(indices.tolist(), lengths.tolist(), best.tolist())):
-                index = filled[index]            # among all sentences, those without tokens too
+                index = filled[index]            # among all sentences, the empty ones included
                 tags = [self.tags[tag] for tag in path[:length]]
                 if posteriors is None:
                     results[index] = Tagged(sentences[index], tags, spans[row])
@@ -168,7 +173,7 @@ class Tagger:
         return results
 
     def _spans(self, paths: np.ndarray, lengths: np.ndarray, posteriors: '_Posteriors | None') -> list[list[Span]]:
-        """For each row of a batch (B, L) the list of its spans, as `spans_of` would find them one by one."""
+        """For each row of a batch (B, L) the list of its spans, the same that `spans_of` finds in a single sentence."""
         spans: list[list[Span]] = [[] for _ in lengths]
         if self.scheme == PLAIN:
             return spans
@@ -185,19 +190,20 @@ class Tagger:
         return spans
 
     def _alternatives(self, paths: np.ndarray, scores: np.ndarray, normalizer: float) -> tuple[Alternative, ...]:
-        """Of one sentence, as many as there are."""
+        """The n best taggings of a sentence, from paths (n, L) and scores (n,), without paths that do not exist."""
         return tuple(Alternative([self.tags[tag] for tag in path], min(1.0, float(np.exp(float(score) - normalizer))))
                      for path, score in zip(paths.tolist(), scores) if score > LOWEST / 2)
 
 
 class _Posteriors:
-    """What the posteriors of a batch say of its paths (B, L).
+    """Confidences of the tags, spans and sentences of a batch, from posteriors.
 
     Args:
-        paths, lengths: (B, L) and (B,).
-        chosen: posterior of each tag of the paths, (B, L).
-        conditional: posterior of each tag given the tag before it in the path, (B, L, K).
-        continues: (K, K), 1 where the span that a tag is in goes on with the tag that follows.
+        paths: (B, L), the tags.
+        lengths: (B,).
+        chosen: (B, L), the posterior of each tag of the paths.
+        conditional: (B, L, K), the posterior of every tag given the path's tag before it.
+        continues: (K, K), 1 where the second tag continues the span that the first is in.
     """
 
     def __init__(self, paths: np.ndarray, lengths: np.ndarray, chosen: np.ndarray, conditional: np.ndarray,
@@ -205,27 +211,27 @@ class _Posteriors:
         self.chosen = np.clip(chosen.astype(np.float64), 0, 1)
         step = np.take_along_axis(conditional, paths[:, :, None], 2)[:, :, 0].astype(np.float64)
         live = np.arange(paths.shape[1]) < lengths[:, None]
-        # Logarithms of the products up to each token: of any part of a path by subtraction.
+        # Logarithms of the products up to each token; differences are those of parts of a path.
         self.sums = np.cumsum(np.log(np.where(live, np.clip(step, 1e-300, 1), 1)), 1)
         self.of_sentence = np.exp(self.sums[:, -1]).tolist()
         self.ends = np.ones(paths.shape)
         self.ends[:, :-1] -= (conditional[:, 1:] * continues[paths[:, :-1]]).sum(2)
 
     def of_spans(self, rows: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-        """Posterior of each span: that its first tag is what it is, the others after it, and that it ends there."""
+        """The posterior of each span: of its first tag, of its other tags after that, and of its end."""
         inside = np.exp(self.sums[rows, lasts] - self.sums[rows, firsts])
         return self.chosen[rows, firsts] * inside * np.clip(self.ends[rows, lasts], 0, 1)
 
 
 def _empty(confidence: bool, nbest: int) -> Tagged:
-    """A sentence without tokens, which has one tagging."""
+    """The result for a sentence without tokens, which has a single tagging."""
     if not confidence:
         return Tagged([], [], [])
     return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
 
 
 def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str]:
-    """What `Tagger` is made of."""
+    """The arguments of `Tagger`: the decoder, and both schemes."""
     # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
     if str(path).endswith('.mindir'):
         with graph_load():
@@ -237,7 +243,7 @@ def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str]
 
 
 def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
-    """Each sentence as a list of str."""
+    """Yields each sentence as a list of str; raises TypeError or ValueError for what is no sentence."""
     if isinstance(sentences, str) or not isinstance(sentences, Iterable):
         shown = 'a string' if isinstance(sentences, str) else repr(sentences)[:60]
         raise TypeError(f'sentences must be lists of tokens, got {shown}; split it')
@@ -254,17 +260,17 @@ def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
 
 
 def _shown(sentence: object, tokens: list) -> str:
-    """A sentence in a message: of an iterator what it gave."""
+    """A sentence as it is shown in a message; for an iterator, the tokens that it gave."""
     return repr(tokens if isinstance(sentence, Iterator) else sentence)[:60].replace('\n', ' ')
 
 
 def chunks(items: Iterable[Any], size: Callable[[Any], int] = len) -> Iterator[list]:
-    """Lists of items, as many as are worth sorting by length: at most CHUNK, and CHUNK_TOKENS tokens or one item.
+    """Yields lists of items to be sorted by length: at most CHUNK items and CHUNK_TOKENS tokens, or a single item.
 
     Args:
-        items: one after the other; None where more is not there yet, which ends a list, as does a CorpusError, which
-            is raised when the items before it have been taken.
-        size: a function of an item to its number of tokens.
+        items: one after the other. A None among them, which stands for a pause in the input, ends a list. So does a
+            CorpusError that is raised between them; it is raised again after that list.
+        size: a function that returns the number of tokens of an item.
     """
     chunk: list = []
     tokens = 0

@@ -1,4 +1,4 @@
-"""The command line of `train.py`: options in, progress and scores out."""
+"""The command line of `train.py`: reads options, shows progress, prints scores."""
 
 import sys
 
@@ -15,9 +15,9 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TextIO
 
-from ms_crf.arguments import Parser, add_plugin, load_plugin, read_option_file
-from ms_crf.device import NAMES, choose
-from ms_crf.errors import OptionError
+from ms_crf.arguments import Parser, add_common, parse, read_option_file
+from ms_crf.environment import choose_device
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.options import Options, dashed
@@ -26,7 +26,7 @@ from ms_crf.training.begin import NotFinite, Stopped
 
 from tqdm import tqdm
 
-NAMED = 5                      # kinds of tags that are named in one line
+NAMED = 5                      # so many kinds of unknown tags are named in a line
 ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
 
 
@@ -52,10 +52,10 @@ class Watcher:
         for part, sentences in corpora.parts.items():
             tokens = sum(len(sentence.tokens) for sentence in sentences)
             self.say(f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens')
-        trained = '' if corpora.scheme == corpora.found else f', trained as {corpora.scheme}'
-        self.say(f'tags: {corpora.found}{trained}, {len(corpora.tags)} of them')
+        trained = '' if corpora.scheme == corpora.file_scheme else f', trained as {corpora.scheme}'
+        self.say(f'tags: {corpora.file_scheme}{trained}, {len(corpora.tags)} of them')
         for path, count, line in corpora.repaired:
-            self.say(f'{path}: {count} sentences break {corpora.found}, the first begins at line {line}; '
+            self.say(f'{path}: {count} sentences break {corpora.file_scheme}, the first begins at line {line}; '
                      'their tags are read by the rules of conlleval')
 
         for path, line, tag, counts in corpora.unknown:
@@ -69,7 +69,7 @@ class Watcher:
 
     @contextlib.contextmanager
     def reading(self, windows: int) -> Iterator[Callable[[int], object]]:
-        """Shows how far an encoder is; gives a function to be called with the number of windows that were read."""
+        """Shows how far an encoder is, by a function that is called with the number of windows just read."""
         with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc='encoding', disable=None,
                   dynamic_ncols=True) as bar:
             yield bar.update
@@ -98,7 +98,7 @@ class Watcher:
         return self.asked_to_stop
 
     def ask_to_stop(self, *_: object) -> None:
-        if self.asked_to_stop:                   # who asks twice does not want to wait for the step and the saving
+        if self.asked_to_stop:                   # a second signal does not wait for the step and the saving
             console.leave()
         self.asked_to_stop = True
 
@@ -120,8 +120,7 @@ def parser() -> Parser:
                               'arguments it trains on the sample corpus in data/.')
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
-    general.add_argument('--device', choices=NAMES, default='auto', help='where to compute')
-    add_plugin(general)
+    add_common(general)
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
@@ -134,7 +133,7 @@ def parser() -> Parser:
 
 
 def add_options(made: argparse.ArgumentParser, shown: Container[str] | None = None) -> None:
-    """Adds all `Options` to a parser; help shows those with these names only, if there are any."""
+    """Adds all `Options` to a parser; if `shown` names some of them, only these are shown by --help."""
     groups = {}
     for entry in fields(Options):
         limits, name = entry.metadata, f'--{dashed(entry.name)}'
@@ -152,22 +151,27 @@ def add_options(made: argparse.ArgumentParser, shown: Container[str] | None = No
 
 
 def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """All arguments of a command line, and of the `Options` those that it names."""
-    load_plugin(arguments)
-    made = parser()
+    """All arguments of a command line, and the values of those `Options` that it names."""
+    parsed, named = parse(parser, arguments)
+    return parsed, named_options(None, named)
+
+
+def named_options(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those `Options` that are named in a file of options or on a command line, which wins."""
+    named = Options.read(read_option_file(config), config) if config is not None else {}
     names = {entry.name for entry in fields(Options)}
-    return made.parse_args(arguments), {name: value for name, value in made.named(arguments).items() if name in names}
+    return {**named, **{name: value for name, value in of_command_line.items() if name in names}}
 
 
-def _new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) -> Options:
-    named = Options.read(read_option_file(parsed.config), parsed.config) if parsed.config is not None else {}
-    return checked({**named, **of_command_line})
+def new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) -> Options:
+    """The `Options` of a new run, from what `read_options` returned and the file of options that it names.
 
-
-def checked(named: Mapping[str, Any]) -> Options:
-    """The `Options` with these values, which must have a meaning beside each other."""
+    Raises:
+        OptionError: one of them can't be, or has no effect beside the others.
+    """
+    named = named_options(parsed.config, of_command_line)
     record = {**Options().to_json(), **named}
-    if 'train' in named:                                         # the sample's other files don't belong to it
+    if 'train' in named:                                         # the sample's dev and test don't belong to it
         if 'dev' not in named:
             raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
         record['test'] = named.get('test', '')
@@ -175,11 +179,6 @@ def checked(named: Mapping[str, Any]) -> Options:
     options.check()
     options.check_given(named)
     return options
-
-
-def options_of(arguments: Sequence[str]) -> Options:
-    """The `Options` of a command line that begins a new run."""
-    return _new_options(*read_options(arguments))
 
 
 def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Options:
@@ -199,20 +198,20 @@ def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Op
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.run(console.program('train'), lambda: _main(sys.argv[1:] if arguments is None else arguments))
+    return console.command('train', _main, arguments)
 
 
 def _main(arguments: Sequence[str]) -> int:
-    with contextlib.closing(Watcher()) as watcher:               # a line of error comes below its progress bar
+    with contextlib.closing(Watcher()) as watcher:               # the bar is closed before an error is printed
         return _chosen(arguments, watcher)
 
 
 def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     parsed, named = read_options(arguments)
-    options = _resumed_options(parsed, named) if parsed.resume is not None else _new_options(parsed, named)
+    options = _resumed_options(parsed, named) if parsed.resume is not None else new_options(parsed, named)
     kind = kind_of(options)
     if kind.uses_mindspore:
-        device = choose(parsed.device, console.program('train'))
+        device = choose_device(parsed.device, console.program('train'))
         if options.precision == 'mixed' and device == 'CPU':
             raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
     elif parsed.device not in ('auto', 'CPU'):
@@ -229,6 +228,7 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
 
 
 def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> int:
+    from ms_crf.runs.directory import PathTaken
     from ms_crf.training import begin
     began = time.perf_counter()
     run: Any
@@ -236,13 +236,18 @@ def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> in
         run = begin.resume(parsed.resume, options, watcher)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
-        run = begin.start(options, watcher, parsed.overwrite)
+        try:
+            run = begin.start(options, watcher, parsed.overwrite)
+        except PathTaken as error:
+            others = ', go on with --resume, or add --overwrite' if error.is_run else ''
+            raise CorpusError(error.path, None, f'{error.fault}; choose another --save{others}') from None
     try:
         with console.handling(watcher.ask_to_stop) if run.stoppable else contextlib.nullcontext():
             scores = run.run()
     except Stopped:
         watcher.close()
-        earlier = f'; {run.place.former} is the earlier run still' if run.place.former is not None else ''
+        kept = run.directory.earlier
+        earlier = f'; {kept} is the earlier run still' if kept is not None else ''
         watcher.say(f'stopped and saved{earlier}; go on with: {console.call("train")} --resume {run.folder}')
         return console.INTERRUPTED
     except NotFinite as error:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ms_crf import CRF, train
+from ms_crf.runs.saving import saving
 
 import mindspore as ms
 import numpy as np
@@ -144,6 +145,17 @@ def corpora(tmp_path_factory):
 def files(corpora, **others):
     named = {part: corpora / f'{part}.tsv' for part in ('train', 'dev', 'test')}
     return [text for name, path in {**named, **others}.items() for text in (f'--{name}', str(path))]
+
+
+def options_of(arguments):
+    """The `Options` of a command line of train.py that begins a new run."""
+    return train.new_options(*train.read_options(arguments))
+
+
+def write_tensors(path, arrays):
+    """Replaces a file of a run by a dict of arrays, as a training writes it."""
+    with saving(path.parent) as new:
+        new.tensors(path.name, arrays)
 
 
 @pytest.fixture(scope='session')

@@ -12,7 +12,7 @@ from conftest import ROOT
 
 # A program whose machine shows a GPU: any file that is there stands for its device.
 SHOWN = ('import os, sys\n'
-         'from ms_crf import console, device, environment\n'
+         'from ms_crf import console, environment\n'
          'environment._DEVICE_FILES = {"Ascend": "/dev/davinci[0-9]*", "GPU": "/dev/null"}\n')
 COMPUTES = ('import mindspore as ms\n'
             'print(ms.get_context("device_target"), os.environ["MS_DEV_HOST_BLOCKING_RUN"],\n'
@@ -37,25 +37,25 @@ def test_a_device_that_is_not_here(device, needs):
     result = subprocess.run([sys.executable, 'train.py', '--device', device], cwd=ROOT, capture_output=True, text=True,
                             timeout=60)
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr == (f'train.py: --device {device} does not work here: this machine shows no {device} device; '
-                             f'{needs}; this program has not been tried there; use --device CPU, or install these\n')
+    assert result.stderr == (f'train.py: the device {device} does not work here: this machine shows no {device} '
+                             f'device; {needs}; this program has not been tried there; use the CPU, or install these\n')
 
 
 def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     result = run(SHOWN + 'from ms_crf.train import main\nsys.exit(main(sys.argv[1:]))', '--device', 'GPU')
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr == ('train.py: --device GPU does not work here: this MindSpore does not find what it needs '
-                             f'for it; {NEEDS}; this program has not been tried there; use --device CPU, or install '
+    assert result.stderr == ('train.py: the device GPU does not work here: this MindSpore does not find what it needs '
+                             f'for it; {NEEDS}; this program has not been tried there; use the CPU, or install '
                              'these\n')
     # MindSpore has its part for the device, but that doesn't work.
-    program = SHOWN + 'device._supported = lambda name: True\ndevice.choose("GPU")'
+    program = SHOWN + 'environment._supported = lambda name: True\nenvironment.choose_device("GPU")'
     result = run(program)
-    assert result.stderr.splitlines()[-1].startswith('ms_crf.errors.OptionError: --device GPU does not work here: ')
+    assert result.stderr.splitlines()[-1].startswith('ms_crf.errors.OptionError: the device GPU does not work here: ')
     assert 'ERROR]' not in result.stderr and 'WARNING' not in result.stderr
 
 
 def test_auto_passes_over_a_device_that_can_not_be_used():
-    result = run(SHOWN + 'print(device.choose("auto", "train.py"))\n' + COMPUTES)
+    result = run(SHOWN + 'print(environment.choose_device("auto", "train.py"))\n' + COMPUTES)
     assert (result.returncode, result.stdout) == (0, 'CPU\nCPU 1 3.0\n')
     assert result.stderr == ('train.py: GPU found, but this MindSpore does not find what it needs for it; '
                              f'{NEEDS}; computing on the CPU\n')
@@ -63,11 +63,12 @@ def test_auto_passes_over_a_device_that_can_not_be_used():
 
 def test_auto_tries_a_device_in_a_process_of_its_own():
     """It may fail in any way: raise, die, never answer."""
-    trials = ['device._TRIAL', '"import os, signal; os.kill(os.getpid(), signal.SIGKILL)"',
+    trials = ['environment._TRIAL', '"import os, signal; os.kill(os.getpid(), signal.SIGKILL)"',
               '"import threading; threading.Event().wait()"', '"raise RuntimeError(\'no such\\\\nkernel\')"']
-    program = SHOWN + 'device._supported = lambda name: True\n'
+    program = SHOWN + 'environment._supported = lambda name: True\n'
     for trial in trials:
-        program += f'device._TRIAL, device.SECONDS = {trial}, {1 if "wait" in trial else 100}\ndevice.choose("auto")\n'
+        program += (f'environment._TRIAL, environment.SECONDS = {trial}, {1 if "wait" in trial else 100}\n'
+                    'environment.choose_device("auto")\n')
     result = run(program + COMPUTES)
     assert (result.returncode, result.stdout) == (0, 'CPU 1 3.0\n'), result.stderr
     lines = result.stderr.splitlines()

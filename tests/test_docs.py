@@ -9,11 +9,10 @@ import sys
 from dataclasses import fields
 
 from ms_crf.options import Options, dashed
-from ms_crf.train import options_of
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, options_of
 
 PAGES = [ROOT / name for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'configs/README.md')]
 PAGES += sorted((ROOT / 'docs').glob('*.md'))
@@ -130,7 +129,7 @@ for verb, words in json.load(sys.stdin):
             parsed, given = train.read_options(words)
             assert set(given) <= set(train.ON_RESUME), 'options that --resume does not take'
         elif verb == 'train' and ('--config' not in words or os.path.exists(words[words.index('--config') + 1])):
-            train.options_of(words)
+            train.new_options(*train.read_options(words))
         else:
             load_plugin(words)
             importlib.import_module(f'ms_crf.{verb}').parser().parse_args(words)

@@ -9,11 +9,10 @@ from dataclasses import fields
 from ms_crf import compare, export, infer, train
 from ms_crf.errors import OptionError
 from ms_crf.options import Options, dashed
-from ms_crf.train import options_of
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, options_of
 
 
 def refused(arguments):

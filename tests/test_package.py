@@ -1,6 +1,7 @@
 """The package as a whole: its public names, its environment, its screens."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,17 @@ def test_installed_package_needs_what_the_project_needs():
     required = (PACKAGE.parent / 'requirements.txt').read_text().split()
     assert set(required) - set(project['dependencies']) == {name for name in required if name.startswith('pytest')}
     assert set(project['dependencies']) <= set(required)
+
+
+def test_each_python_that_is_claimed_is_checked():
+    """By the hosted workflow, whose Python is the one that .ci/run makes its environment with."""
+    root = PACKAGE.parent
+    project, workflow = ((root / name).read_text() for name in ('pyproject.toml', '.github/workflows/checks.yml'))
+    least, above = map(int, re.search(r'requires-python = ">=3\.(\d+),<3\.(\d+)"', project).groups())
+    claimed = [f'3.{minor}' for minor in range(least, above)]
+    assert re.findall(r'Python :: (3\.\d+)', project) == re.findall(r'"(3\.\d+)"', workflow) == claimed
+    assert f'target-version = "py3{least}"' in project and f'python_version = "3.{least}"' in project
+    assert 'run: bash .ci/run\n' in workflow and 'python3 -m venv' in (root / '.ci' / 'run').read_text()
 
 
 def test_what_is_marked_slow_is_there():

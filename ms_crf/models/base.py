@@ -28,11 +28,11 @@ MOST_NBEST = 1000              # taggings of a sentence that can be asked for; m
 
 
 class SentenceError(OptionError):
-    """A sentence that the model can't take; `number` is its index, from 0, among all that it was asked for."""
+    """A sentence that the model can't take; `index` says which, from 0, of all that it was asked to tag."""
 
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f'sentence {number}: {reason}')
-        self.number, self.reason = number, reason
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(f'sentence {index}: {reason}')
+        self.index, self.reason = index, reason
 
 
 class Encoded(Protocol):
@@ -118,19 +118,12 @@ class StepLearner(Learner, Protocol):
         """A new network with its first weights.
 
         It is a cell with `widths`, of each place where values are dropped in training, the input first, and a `head`.
-        If it has a `word_table`, a Parameter, then the optimizer updates the rows of a batch alone, and `step` hands
-        it their gradients; if it has `pretrained_params()`, these learn at a rate of their own.
-        """
+        Called with the arrays of a batch, and with a tensor for each of these places that the values there are
+        multiplied with, it gives the loss.
 
-    def step(self, network: Any, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients).
-
-        Args:
-            network, optimizer: what is trained, and the `Optimizer` of its weights.
-            loss_scale: whether the loss is multiplied with the last number in `now` before its gradients are taken.
-
-        The step takes in `now` what the optimizer takes, the arrays of `batch`, and for each of the network's `widths`
-        an array that values are multiplied with.
+        If it has a `row_table`, a Parameter, only the rows of it that a batch names are read and updated: the first
+        array of a batch holds their ids, each once but for padding, and the cell is called with the rows themselves in
+        place of the ids. If it has `pretrained_params()`, these learn at a rate of their own.
         """
 
     def plan(self, generator: np.random.Generator) -> list:
@@ -144,7 +137,7 @@ class Kind:
     """A kind of model, to be subclassed and given to `register`; it has class methods only.
 
     Attributes:
-        name: in config.json and for --model.
+        name: in config.json, and in the `Options` of a training.
         uses_mindspore: whether it computes with MindSpore, and so on a device.
         in_steps: whether it is trained in steps: its learner is a `StepLearner`.
         options: names of the `Options` that mean something to it, beside those that every training in steps has.
@@ -200,7 +193,7 @@ _KINDS: dict[str, str | type[Kind]] = {
 
 
 def register(kind: type[Kind]) -> type[Kind]:
-    """Makes a kind of model known by its name, for --model as for run directories; a decorator of its class.
+    """Makes a kind of model known by its name, for options as for run directories; a decorator of its class.
 
     Raises:
         ValueError: there is another of this name.
@@ -232,8 +225,8 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
     name = config.get('model')
     if not isinstance(name, str) or name not in _KINDS:
         raise CorpusError(path, None, f'expected "model" to be {" or ".join(_KINDS)}, got {brief(name)}; if it is a '
-                                      'kind of your own, name its program with --plugin; if another version of this '
-                                      'program made it, train again')
+                                      'kind of your own, load the program that registers it as a plugin; if another '
+                                      'version of ms_crf made it, train again')
     kind = kind_named(name)
     with found_in(path):
         kind.check_config(config)
@@ -268,4 +261,5 @@ def constraints_of(options: Options, scheme: str, tags: list) -> Any:
 def check_head(output: str, options: Options) -> None:
     """Raises OptionError if a run has not what an export is to give."""
     if output == EMISSIONS and options.head != 'crf':
-        raise OptionError('--emissions needs a run with --head crf, got softmax: there is nothing to trace back')
+        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
+                          'trace back')

@@ -4,7 +4,7 @@
 training, tagging, confidences and export are here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -17,7 +17,6 @@ from ms_crf.models.labels import Tags, TagsRecord, mostly_characters
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
-from ms_crf.training.step import make_plain_step
 
 import numpy as np
 from mindspore import nn, ops
@@ -105,10 +104,6 @@ class _Learner:
     def network(self) -> FeatureNetwork:
         """A new network with its first weights."""
         return self.kind.build(self.options, self.vocabulary, self.scheme)
-
-    def step(self, network: FeatureNetwork, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step, see `make_plain_step`."""
-        return make_plain_step(network, optimizer, loss_scale)
 
     def decoder(self, network: FeatureNetwork, compiled: Any) -> '_Decoder':
         """What tags with the network."""
@@ -205,7 +200,7 @@ class FeatureKind(Kind):
     """A kind of model whose network reads features, to be inherited and given to `register`.
 
     Attributes:
-        name: in config.json and for --model.
+        name: in config.json, and in the `Options` of a training.
         options: names of the `Options` that mean something to it, beside those that every training in steps has.
         count: how many features a token has.
     """

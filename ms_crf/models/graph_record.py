@@ -67,15 +67,15 @@ def check_target(path: Any) -> None:
         files.check_writable(target)
         if files.is_written_through(target):
             raise CorpusError(target, None, 'expected the name of a file to write, got something else, which a graph '
-                                            'and its record can not be; choose another --output')
+                                            'and its record can not be; choose another name')
     name = record_of(path)
     if name.exists() and _any_record(name) is None:
         raise CorpusError(name, None, 'expected nothing, or the record of an earlier export, got another file, which '
-                                      'would be overwritten; choose another --output')
+                                      'would be overwritten; choose another name')
     if name.name in (CONFIG, VOCABULARY, SCORES, CHECKSUMS) and (name.parent / CONFIG).exists() \
             and _any_record(name.parent / CONFIG) is None:
         raise CorpusError(name, None, f'expected a name that no file of a run has, got one beside {CONFIG}; choose '
-                                      'another --output')
+                                      'another name')
 
 
 def _any_record(path: Path) -> dict | None:
@@ -197,7 +197,7 @@ def _check(name: Path, record: dict) -> 'GraphInput':
         kind = kind_of_graph(record)
         if kind is None:
             raise wrong('model', 'a kind of model that is known here', brief(record['model']),
-                        'if it is one of your own, name its program with --plugin')
+                        'if it is one of your own, load the program that registers it as a plugin')
         graph_input = kind.graph_input(record)
         static = f'"static" {loaded.static}' if loaded.static else 'one row'
         check_room(graph_input, loaded.static, f'a batch of {static}')

@@ -55,7 +55,7 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
                                         f'writes into one graph, got one of {size:,}; tag with the run itself')
     if static:
         try:
-            check_room(graph_input, static, f'--static {" ".join(map(str, static))}')
+            check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
         except ValueError as error:
             raise OptionError(str(error)) from None
     record = {
@@ -143,7 +143,7 @@ class MindIRDecoder:
         if longest is not None and sizes.max() > longest:
             index = int(np.argmax(sizes > longest))
             raise SentenceError(index, f'the graph takes sentences of up to {longest} {self.graph_input.unit}, got one '
-                                       f'of {sizes[index]}; export one without --static, or with a greater length')
+                                       f'of {sizes[index]}; export one for any, or for a greater length')
         batch: list[int] = []
         for index in np.argsort(sizes, kind='stable').tolist():
             # The next is at least as long as all before it.

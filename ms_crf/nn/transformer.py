@@ -1,4 +1,4 @@
-"""A transformer encoder as BERT and RoBERTa are: ids of pieces in, a vector for each out.
+"""A transformer encoder as BERT and RoBERTa are: ids of subwords in, a vector for each out.
 
 It is for weights that were trained elsewhere: its own are zeros until they are loaded.
 """
@@ -54,10 +54,10 @@ class Linear(nn.Cell):
 
 
 class Attention(nn.Cell):
-    """Each piece takes from all pieces of its row, in each head by its own scores.
+    """Each subword takes from all subwords of its row, in each head by its own scores.
 
     Args:
-        width: of a piece's vector.
+        width: of a subword's vector.
         heads: number of attention heads; they divide the width.
     """
 
@@ -116,16 +116,16 @@ class Layer(nn.Cell):
 
 
 class Encoder(nn.Cell):
-    """Vectors of pieces in their sentence.
+    """Vectors of subwords in their sentence.
 
     Args:
-        vocabulary: number of pieces.
-        width: of a piece's vector.
+        vocabulary: number of subwords.
+        width: of a subword's vector.
         layers: their number.
         heads: of the attention; they divide the width.
         inner: width between the two products of a feed-forward.
         positions: rows of the table of positions.
-        first_position: the row of the first piece.
+        first_position: the row of the first subword.
         kinds: rows of the table of segment kinds, of which the first is used.
         activation: 'gelu', 'gelu_tanh' or 'relu'.
         epsilon: of layer norm.
@@ -140,39 +140,39 @@ class Encoder(nn.Cell):
         self.norm = nn.LayerNorm((width,), epsilon=epsilon)
         self.layers = nn.CellList([Layer(width, heads, inner, activation, epsilon) for _ in range(layers)])
 
-    def construct(self, pieces, lengths):
+    def construct(self, subwords, lengths):
         """The last hidden state.
 
         Args:
-            pieces: (rows, length) int32 ids, the special ones among them.
+            subwords: (rows, length) int32 ids, the special ones among them.
             lengths: (rows,), 0 to length; what stands behind them does not matter.
 
         Returns:
             (rows, length, width).
         """
-        positions = ops.arange(pieces.shape[1]).astype(ms.int32)
+        positions = ops.arange(subwords.shape[1]).astype(ms.int32)
         hidden = ops.expand_dims(positions >= ops.expand_dims(lengths, 1), 1)       # (rows, 1, length)
-        return self._read(pieces, positions, hidden)
+        return self._read(subwords, positions, hidden)
 
-    def packed(self, pieces: Tensor, windows: Tensor, positions: Tensor) -> Tensor:
+    def packed(self, subwords: Tensor, windows: Tensor, positions: Tensor) -> Tensor:
         """The same of rows in which several windows stand side by side, unseen by each other.
 
         Args:
-            pieces: (rows, length) int32 ids.
-            windows: (rows, length), the index of each piece's window in its row, and another for what is in none.
+            subwords: (rows, length) int32 ids.
+            windows: (rows, length), the index of each subword's window in its row, and another for what is in none.
             positions: (rows, length) int32, position in the window, from 0.
 
         Returns:
             (rows, length, width).
         """
-        return self._read(pieces, positions, ops.expand_dims(windows, 2) != ops.expand_dims(windows, 1))
+        return self._read(subwords, positions, ops.expand_dims(windows, 2) != ops.expand_dims(windows, 1))
 
-    def _read(self, pieces: Tensor, positions: Tensor, hidden: Tensor) -> Tensor:
-        """hidden: (rows, 1 or length, length), what each piece does not see."""
-        rows, length = pieces.shape
+    def _read(self, subwords: Tensor, positions: Tensor, hidden: Tensor) -> Tensor:
+        """hidden: (rows, 1 or length, length), what each subword does not see."""
+        rows, length = subwords.shape
         mask = ops.expand_dims(hidden.astype(ms.float32) * HIDDEN, 1)
         offsets = ops.gather(self.positions, positions + self.first_position, 0) + self.kinds[0]
-        values = ops.gather(self.pieces, ops.reshape(pieces, (-1,)), 0)             # (rows * length, width)
+        values = ops.gather(self.pieces, ops.reshape(subwords, (-1,)), 0)           # (rows * length, width)
         values = ops.reshape(values, (rows, length, self.width)) + offsets
         values = self.norm(ops.reshape(values, (rows * length, self.width)))
         for layer in self.layers:

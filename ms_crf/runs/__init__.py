@@ -1,4 +1,4 @@
-"""Ring 4: the run directory: its files, how a crash leaves them whole, its place and its lock.
+"""Ring 4: the run directory: what its files hold, how they are replaced so that no crash loses them, how it is locked.
 
 It knows text and options, and of models only what their records hold.
 """

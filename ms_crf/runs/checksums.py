@@ -1,8 +1,8 @@
-"""checksums.json of a run directory: what each of its files may hold, so that a damaged or edited one is noticed.
+"""checksums.json of a run directory: what its files may hold, so that a damaged or edited one is noticed.
 
-For each file the record has the SHA-256 of its latest contents, behind that of the ones before; of config.json not of
-the bytes but of what it says, without the names of files and folders, which may be moved. A run without the record,
-as earlier versions made it, is read as it is.
+For each file the record lists the SHA-256 of its contents, and before that the one of its previous contents if there
+were any. For config.json it is the SHA-256 not of the bytes but of the parsed contents, without the names of files and
+folders, which may be moved. A run without this record, as earlier versions made it, is read unchecked.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def checksum(paths: Iterable[PathLike]) -> str:
 
 
 def digest_of(path: PathLike, name: str | None = None) -> str:
-    """What the record has of a file; `name` is the one that its draft will get."""
+    """The digest under which the record lists a file; for a draft, `name` is the name of the file that it becomes."""
     path = Path(path)
     if (name or path.name) != CONFIG:
         return checksum([path])
@@ -70,7 +70,7 @@ def _digest(record: Any) -> str:
 
 
 def read(folder: PathLike) -> dict[str, list[str]] | None:
-    """Lists of digests by name of file, the latest last; None if there is no record."""
+    """For each file's name the list of its digests, the latest last; None if there is no record."""
     path = Path(folder) / RECORD
     if not path.exists():
         return None
@@ -84,14 +84,14 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
 
 
 def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
-    """Replaces the record; what is listed is as `read` gives it."""
+    """Replaces the record by one that lists these digests by file, as `read` returns them."""
     record = {'format': FORMAT, 'files': listed, 'sha256': _digest(listed)}
     path = Path(folder) / RECORD
     files.write_text(path, json.dumps(record, indent=1) + '\n', path.with_name(f'.{RECORD}'))
 
 
 def check(path: PathLike) -> None:
-    """Raises CorpusError unless a file holds what the record of its run has."""
+    """Raises CorpusError unless the record of its run lists what the file holds."""
     path = Path(path)
     listed = read(path.parent)
     while listed is not None and digest_of(path) not in listed.get(path.name, []):

@@ -11,7 +11,7 @@ scores.json     what the best epoch is worth on dev and test
 checksums.json  by which damage to the files above is noticed
 lock            held by the training that writes to the folder
 
-How it is written to says `saving`, where it is made `place`.
+How it is written to says `saving`, where it is made `directory`.
 """
 
 import contextlib
@@ -50,12 +50,6 @@ def write_json(path: PathLike, record: Any) -> None:
     """Replaces one file of a run."""
     with saving(Path(path).parent) as new:
         new.json(Path(path).name, record)
-
-
-def write_tensors(path: PathLike, arrays: Mapping[str, Any]) -> None:
-    """Likewise, by a dict of arrays."""
-    with saving(Path(path).parent) as new:
-        new.tensors(Path(path).name, arrays)
 
 
 def read_json(path: PathLike) -> Any:

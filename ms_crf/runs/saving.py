@@ -1,12 +1,12 @@
-"""New files of a run take their places together, so that a crash at any moment leaves a run that can be read.
+"""Replaces several files of a run together, so that a crash at any moment leaves a run that can be read.
 
-First each new file is written to a draft beside it and brought to the disk. Then checksums.json is replaced: from now
-on it lists what each file holds and what its draft holds. Then the drafts are renamed, one after the other.
+First each new file is written to a draft beside the old one and flushed to the disk. Then checksums.json is replaced:
+from now on it lists both what each file holds and what its draft holds. Then the drafts are renamed, one by one.
 
-- A crash before checksums.json is replaced leaves all files as they were, as it lists them; drafts are no part of it.
-- After that each file holds what it held or what its draft held, and both are listed; those that were not renamed yet
-  still have their drafts, by which `settle` knows them. It renames them before the run is written to again, so that
-  state and weights are of one moment. Where there is no draft, a file holds what is listed last.
+- A crash before checksums.json is replaced leaves all files as they were, and the drafts mean nothing.
+- A crash after that leaves some files new and others old; both contents are listed, so that all can be read. The files
+  that are still old have their drafts beside them. `settle` renames these before the run is written to again, so that
+  state and weights belong together. A file without a draft holds what is listed last.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ from ms_crf.runs import checksums
 
 import numpy as np
 
-#: all files that are saved, in the order in which they get their places
+#: all files that are saved, in the order in which they are replaced
 NAMES = ('config.json', 'vocab.json', 'tables.npz', 'weights.ckpt', 'metrics.jsonl', 'state.ckpt', 'scores.json')
-_LEFT = ('.weights.tmp', '.state.tmp', f'.{checksums.RECORD}')   # what MindSpore and the record are written to
+_LEFT = ('.weights.tmp', '.state.tmp', f'.{checksums.RECORD}')   # drafts of what MindSpore writes, and of the record
 _KEPT = 'what was saved before stays'
 
 
@@ -42,11 +42,11 @@ def quiet() -> Iterator[None]:
 
 
 class Saving:
-    """Drafts of new files; `saving` makes one.
+    """Writes drafts of new files; `saving` makes one of these.
 
     Args:
         folder: the run directory.
-        drafts: an ExitStack, that removes drafts unless they get their places.
+        drafts: removes the drafts at its end, unless they have become files.
     """
 
     def __init__(self, folder: Path, drafts: contextlib.ExitStack) -> None:
@@ -55,7 +55,7 @@ class Saving:
 
     @contextlib.contextmanager
     def file(self, name: str) -> Iterator[Path]:
-        """A name to write to for one of NAMES."""
+        """The name of a draft to write to, for one of NAMES."""
         draft = _draft(self.folder, name)
         for path in (draft, draft.with_suffix('.tmp')):          # the second is what MindSpore writes to
             self._drafts.enter_context(files.temporary(path))
@@ -70,28 +70,30 @@ class Saving:
             raise CorpusError(self.folder / name, None, f'can not be written: {reason}; {_KEPT}') from None
 
     def text(self, name: str, text: str) -> None:
+        """Writes a text file."""
         with self.file(name) as draft:
             draft.write_text(text, encoding='utf-8')
 
     def json(self, name: str, record: Any) -> None:
+        """Writes a JSON file."""
         self.text(name, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
 
     def tensors(self, name: str, arrays: Mapping[str, Any]) -> None:
-        """Of a dict of arrays."""
+        """Writes a checkpoint of MindSpore with these arrays."""
         import mindspore as ms  # here, because models without tensors need no MindSpore
         with self.file(name) as draft, quiet():
             ms.save_checkpoint([{'name': key, 'data': ms.Tensor(array)} for key, array in arrays.items()], str(draft))
             draft.chmod(0o644)
 
     def arrays(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Likewise for NumPy."""
+        """Writes an .npz file of NumPy with these arrays."""
         with self.file(name) as draft, open(draft, 'wb') as file:        # a name would get an ending
             np.savez(file, **arrays)
 
 
 @contextlib.contextmanager
 def saving(folder: PathLike) -> Iterator[Saving]:
-    """A `Saving`, whose files take their places when the block ends without an error.
+    """Gives a `Saving`, whose files replace the old ones together when the block ends without an error.
 
     Raises:
         CorpusError: they can't be written; what was saved before stays.
@@ -107,7 +109,7 @@ def saving(folder: PathLike) -> Iterator[Saving]:
         new_drafts = {name: _draft(folder, name) for name in NAMES if name in new.names}
         for name, draft in new_drafts.items():
             listed[name] = [*listed.get(name, [])[-1:], checksums.digest_of(draft, name)]
-            files.keep(draft)                    # from here on it is for `settle` to tell what becomes of it
+            files.keep(draft)                    # from here on `settle` decides what becomes of it
         try:
             checksums.write(folder, listed)
         except CorpusError:
@@ -117,7 +119,7 @@ def saving(folder: PathLike) -> Iterator[Saving]:
 
 
 def settle(folder: PathLike) -> None:
-    """Brings a saving that a crash has cut off to its end, or to nothing if it was not complete."""
+    """Finishes a saving that was interrupted by a crash, or discards it if not all drafts had been written."""
     folder = Path(folder)
     new_drafts = {name: draft for name in NAMES if (draft := _draft(folder, name)).exists()}
     if new_drafts:

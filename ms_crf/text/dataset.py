@@ -29,19 +29,19 @@ Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the fi
 class Corpora(NamedTuple):
     """Train, dev and test under one scheme."""
 
-    #: 'train', 'dev', 'test' (where given), tags in the scheme of training
+    #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training
     parts: dict[str, list[Sentence]]
-    #: the same parts: tags that predictions are scored against, see `score_in`
+    #: for the same parts the tags that predictions are scored against, see `score_in`
     gold: dict[str, list[list[str]]]
     #: the scheme of the files
-    found: str
+    file_scheme: str
     #: the scheme of training
     scheme: str
-    #: all tags of training
+    #: all tags that the model is to know
     tags: list[str]
     #: where tags broke the scheme
     repaired: list[Repaired]
-    #: where there are tags that train lacks
+    #: where dev and test have tags that train lacks
     unknown: list[Unknown]
 
 
@@ -49,12 +49,12 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     """Reads the files of a training.
 
     Args:
-        paths: dict of 'train', 'dev' and perhaps 'test' to file names.
-        scheme: to train in: 'auto' for that of the files (BIO for IOB1), or 'BIO', 'BIOES', 'BMES'.
-        columns: of token and tag, see `read_corpus`.
+        paths: the names of the files of 'train', 'dev' and perhaps 'test'.
+        scheme: the one to train in, 'BIO', 'BIOES' or 'BMES'; 'auto' for that of the files, BIO if that is IOB1.
+        columns: indices of the columns of token and tag, see `read_corpus`.
 
     Raises:
-        CorpusError: at the first fault.
+        CorpusError: a file can't be read, or its tags are of no scheme.
     """
     files = {part: read_corpus(path, columns) for part, path in paths.items()}
     file_scheme = _recognise(paths, files)
@@ -76,68 +76,43 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
 
 
 def convert(tags: Sequence[str], scheme: str) -> list[str]:
-    """The same spans in another scheme."""
+    """Tags of the same spans in another scheme."""
     return tags_of(spans_of(tags), len(tags), scheme)
 
 
 def as_they_stand(file_scheme: str, model_scheme: str) -> bool:
-    """Whether the tags of a model are compared with gold tags as both stand, in one scheme.
+    """Whether predicted and gold tags are compared as they are, since both are in the same scheme.
 
-    Otherwise the spans of both are written in one scheme first, that of the files (BIO for IOB1): accuracy counts tags.
+    Otherwise both are converted to the scheme that `home` names before they are compared.
 
     Args:
-        file_scheme: of the files.
-        model_scheme: that the model was trained in.
+        file_scheme: the scheme of the files.
+        model_scheme: the scheme that the model was trained in.
     """
     return file_scheme == model_scheme
 
 
 def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
              model_scheme: str) -> Score:
-    """Scores predictions of a model.
+    """The score of a model's predictions.
 
     Args:
-        file_scheme: of the files that the model was trained on.
-        gold: lists of tags: as they stand, or in the scheme that `home` names, as `as_they_stand` says.
-        predicted: lists of tags in the scheme `model_scheme`.
-        model_scheme: that the model was trained in.
+        file_scheme: the scheme of the files that the model was trained on.
+        gold: a list of tags for each sentence: in `file_scheme` if `as_they_stand`, otherwise in that of `home`.
+        predicted: a list of tags for each sentence, in `model_scheme`.
+        model_scheme: the scheme that the model was trained in.
     """
     if not as_they_stand(file_scheme, model_scheme):
         predicted = [convert(tags, home(file_scheme)) for tags in predicted]
     return score(gold, predicted, home(file_scheme))
 
 
-def gold_in(scheme: str, tags: list[str], path: object, line: int, model_scheme: str) -> list[str]:
-    """Tags of a sentence at that line of a file as `score_in` wants them.
-
-    Args:
-        scheme: of the files that the model was trained on.
-        tags: of the sentence; of any scheme of spans, or plain ones.
-        path, line: where it begins.
-        model_scheme: that the model was trained in.
-
-    Raises:
-        CorpusError: the tags are of no scheme of spans, but those of the model are.
-    """
-    if scheme == PLAIN:
-        return tags
-    odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
-    if odd is not None:
-        raise CorpusError(path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got {odd!r} in "
-                                      'the sentence that begins here')
-    try:
-        recognise_scheme([tags])
-    except SchemeError as error:
-        raise CorpusError(path, line, f'{error} in the sentence that begins here') from None
-    return tags if as_they_stand(scheme, model_scheme) else convert(tags, home(scheme))
-
-
 class Scores:
-    """What a model is worth on sentences that come bit by bit.
+    """Adds up the score of a model over sentences that come bit by bit.
 
     Args:
-        file_scheme, model_scheme: as of `score_in`.
-        path: of the file whose tags are gold.
+        file_scheme, model_scheme: the same as for `score_in`.
+        path: the file that the gold tags are from, for messages.
     """
 
     def __init__(self, file_scheme: str, model_scheme: str, path: object) -> None:
@@ -145,16 +120,40 @@ class Scores:
         self.result, self._otherwise = total([]), 0
 
     def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
-        """Takes sentences: the line on which each begins, its tags in the file, and those of the model."""
-        known = [gold_in(self.file_scheme, tags, self.path, line, self.model_scheme)
-                 for line, tags in zip(lines, gold)]
+        """Adds sentences.
+
+        Args:
+            lines: the line on which each of them begins.
+            gold: their tags in the file.
+            predicted: the model's tags.
+        """
+        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
         self.result = total([self.result, score_in(self.file_scheme, known, predicted, self.model_scheme)])
         if self.file_scheme != PLAIN and as_they_stand(self.file_scheme, self.model_scheme):
             gold, predicted = ([convert(tags, home(self.file_scheme)) for tags in rows] for rows in (gold, predicted))
         self._otherwise += sum(one == other for row, others in zip(gold, predicted) for one, other in zip(row, others))
 
+    def _gold(self, tags: list[str], line: int) -> list[str]:
+        """Gold tags, in any scheme of spans or plain, converted to the scheme in which `score_in` compares them.
+
+        Raises:
+            CorpusError: the model's tags are of spans, and these are not.
+        """
+        scheme = self.file_scheme
+        if scheme == PLAIN:
+            return tags
+        odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
+        if odd is not None:
+            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got "
+                                               f'{odd!r} in the sentence that begins here')
+        try:
+            recognise_scheme([tags])
+        except SchemeError as error:
+            raise CorpusError(self.path, line, f'{error} in the sentence that begins here') from None
+        return tags if as_they_stand(scheme, self.model_scheme) else convert(tags, home(scheme))
+
     def lines(self) -> list[str]:
-        """The table of conlleval, and the accuracy counted the other way where that is another one."""
+        """The table of conlleval; then the accuracy with the tags in the other scheme, where it differs."""
         lines = table(self.result)
         if self._otherwise != self.result.correct_tokens:
             other = 'of the tags as they stand, in schemes of their own'
@@ -173,7 +172,7 @@ def digest_of(sentences: Iterable[Sentence]) -> str:
 
 
 def home(scheme: str) -> str:
-    """The scheme that tags of a corpus are scored in."""
+    """The scheme in which the tags of files of this scheme are scored: the same, but BIO for IOB1."""
     return 'BIO' if scheme == 'IOB1' else scheme
 
 
@@ -195,7 +194,7 @@ def _line_of(path: PathLike, sentence: Sentence, position: int) -> int:
 
 def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
              tags: Iterable[str]) -> list[Unknown]:
-    """What dev and test have and no model of these tags can find: entries of `Corpora.unknown`."""
+    """The tags in dev and test that a model with these tags can never predict: the entries of `Corpora.unknown`."""
     known = {_kind(tag, scheme) for tag in tags}
     unknown = []
     for part, sentences in files.items():
@@ -209,7 +208,7 @@ def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]],
 
 
 def _kind(tag: str, scheme: str) -> tuple[bool, str]:
-    """What of a tag a model has to know: the type of a span, or that there is none; of plain tags the tag."""
+    """What a model must have seen to predict a tag: a span's type, or that there are tokens outside; a plain tag."""
     return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
 
 

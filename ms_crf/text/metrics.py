@@ -29,10 +29,10 @@ class SpanScore(NamedTuple):
 
 
 class Score(NamedTuple):
-    """What a corpus of predictions is worth."""
+    """How well the predicted tags of a corpus agree with the gold ones."""
 
-    spans: SpanScore                   # all types together; of plain tags every token is a span
-    by_type: dict[str, SpanScore]      # type: SpanScore, by name
+    spans: SpanScore                   # of all types together; with plain tags each token is a span
+    by_type: dict[str, SpanScore]      # in the order of the types' names
     tokens: int
     correct_tokens: int
 
@@ -46,9 +46,9 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
     """Compares predicted with gold tag sequences.
 
     Args:
-        gold, predicted: lists of lists of tags, of the same lengths.
+        gold, predicted: a list of tags for each sentence, of the same lengths.
         scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` 'IOB1' as well.
-        strict: count only spans that are well-formed under the scheme; otherwise those of `spans_of`.
+        strict: count only spans that are well-formed in the scheme; otherwise all that `spans_of` finds.
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
@@ -96,7 +96,7 @@ def _spans(tags: Sequence[str], scheme: str, strict: bool) -> list[SpanTuple]:
 
 
 def as_record(result: Score) -> dict[str, float]:
-    """A `Score` for JSON."""
+    """The rates of a `Score`, to be written as JSON."""
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
             'accuracy': result.accuracy}
 
@@ -112,7 +112,7 @@ def table(result: Score) -> list[str]:
 
 
 def percent(part: int, whole: int) -> float:
-    """In the order in which conlleval computes it, on which the last digit of a tie depends: 23 of 160 is 14.38."""
+    """The share as a percentage, computed in conlleval's order, so that ties are rounded alike: 23 of 160 is 14.38."""
     return 100 * part / whole if whole else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Tagged sentences from column files and JSON lines; every fault is named with file and line."""
+"""Reads tagged sentences from column files and JSON lines; messages about faults name file and line."""
 
 import gzip
 import json
@@ -14,7 +14,7 @@ from ms_crf.files import JSONFault, PathLike, json_of
 from ms_crf.text.schemes import is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
-KNOWN_TAGS = 1000          # more distinct ones than these are no tags
+KNOWN_TAGS = 1000          # a last column with more distinct values than these does not hold tags
 BLANKS = ' \t\r\n'            # what separates tokens and lines; other white space of Unicode is a part of them
 _NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
 
@@ -35,7 +35,7 @@ def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
 
 
 def byte_lines(path: PathLike) -> Iterator[bytes]:
-    """The lines of a file, also gzipped (.gz), as `cut` makes them."""
+    """The lines of a file, also gzipped (.gz); lone carriage returns end a line, too, see `cut`."""
     try:
         file = (gzip.open if str(path).endswith('.gz') else open)(path, 'rb')
     except ValueError:                           # a NUL, or half of a surrogate pair
@@ -63,9 +63,9 @@ def check_readable(path: PathLike) -> None:
 
 
 def cut(line: bytes) -> list[bytes]:
-    """The lines in bytes that a line feed ends, or the end of the file: a lone carriage return ends a line as well.
+    """Cuts a line, which ends in a line feed or with the file, at lone carriage returns, which end a line as well.
 
-    What else Unicode counts as the end of a line is a part of it.
+    Other characters that Unicode counts as line ends are a part of the line.
     """
     if b'\r' not in line:
         return [line]
@@ -96,9 +96,9 @@ def decode(path: object, line_number: int, line: bytes, errors: str = 'strict') 
 
 
 def _split(text: str) -> list[str]:
-    """Columns, separated by tabs if there is one, by blanks otherwise; other white space is part of a token.
+    """The columns of a line, separated by tabs if it has any, by blanks otherwise; blanks around a column are removed.
 
-    Blanks around a column are none of it.
+    Other white space is part of a token.
     """
     if '\t' in text:
         return [column.strip(' ') for column in text.split('\t')]
@@ -106,7 +106,7 @@ def _split(text: str) -> list[str]:
 
 
 class Row(NamedTuple):
-    """A line of a column file; cells are empty where it holds no token."""
+    """A line of a column file; it has no cells if it holds no token."""
 
     line_number: int
     text: str
@@ -114,13 +114,15 @@ class Row(NamedTuple):
 
 
 def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Iterator[list[Row] | None]:
-    """Lists of rows, each with the blank line that ends it as its last row; the last may have none.
+    """Groups lines by sentence: yields lists of rows, of which the last is the blank line that ends the sentence.
 
-    -DOCSTART- rows and comments hold no token, nor do ranges of words (1-2) and empty nodes (1.1) of CoNLL-U.
+    -DOCSTART- rows and comments hold no token, and neither do the ranges of words (1-2) and empty nodes (1.1) of
+    CoNLL-U. At the end of the file the blank line may be missing.
 
     Args:
-        lines: (line number, text) one after the other; None, where more is not there yet, is handed on.
-        conllu: whether it is a file of CoNLL-U.
+        lines: (line number, text) one after the other; a None among them, which stands for a pause in the input, is
+            yielded as it is.
+        conllu: whether the file is in the format CoNLL-U.
     """
     comments, waiting, block = _Comments(conllu), [], []
     for line in lines:
@@ -147,12 +149,17 @@ def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Ite
 
 
 class _Comments:
-    """Tells lines that begin with '#' and are comments from rows whose token is a hashtag or '#'.
+    """Decides whether a line that begins with '#' is a comment or a row whose token is a hashtag or '#'.
 
-    In CoNLL-U all of them are comments. Elsewhere those are which have not as many columns as the rows; where tabs
-    separate columns, those without a tab; and where blanks do, those '# ...' before the first row of a sentence that
-    have the form '# key = value' or do not end in a tag: O, one of spans, or one that a row of this sentence or of
-    those before it ends in. Where all lines begin with '#', those which have this form or no tag at their end.
+    In CoNLL-U every such line is a comment. In other files it is a comment if
+
+    - it has another number of columns than the rows;
+    - columns are separated by tabs, and it has none;
+    - columns are separated by blanks, it stands before the first row of a sentence, its first column is '#' alone, and
+      it has the form '# key = value' or does not end in a tag. Tags are O, tags of spans, and what the rows of this
+      and of earlier sentences end in.
+
+    In a file in which all lines begin with '#', those are comments that have this form or do not end in a tag.
     """
 
     def __init__(self, conllu: bool) -> None:
@@ -160,7 +167,7 @@ class _Comments:
         self.width: int | None = None
 
     def see(self, text: str, cells: list[str]) -> None:
-        """Takes a row."""
+        """Learns from a row how many columns there are, what separates them, and its tag."""
         if text.startswith(('#', '-DOCSTART-')):
             return
         if self.width is None:
@@ -169,7 +176,7 @@ class _Comments:
             self.tags.add(cells[-1])
 
     def without(self, rows: list[Row]) -> list[Row]:
-        """Rows of a sentence, those without cells that hold no token."""
+        """The rows of a sentence, without cells where a row holds no token."""
         checked, begun = [], False
         for row in rows:
             if row.cells and (row.text.startswith('-DOCSTART-') or self._is_comment(row, begun)):
@@ -193,11 +200,11 @@ class _Comments:
 
 
 def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator[Sentence]:
-    """Sentences of a column file: a row a token, a blank line between sentences; see `blocks`.
+    """The sentences of a column file: a row for each token, a blank line between sentences; see `blocks`.
 
     Args:
         path: the file.
-        columns: which column holds the token and which the tag, from 0, or from -1 backwards; see `columns_of`.
+        columns: indices of the columns of token and tag, from 0, or from -1 backwards; see `columns_of`.
     """
     columns = columns_of(path, columns)
     for rows in blocks(numbered_lines(path), is_conllu(path)):
@@ -209,12 +216,12 @@ def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator
 
 
 def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:
-    """The columns of token and tag, or of the token alone: where none are named, CoNLL-U has others."""
+    """The indices of the columns of token and tag, or of the token alone; CoNLL-U has a default of its own."""
     return CONLLU_COLUMNS[:len(columns)] if is_conllu(path) and columns == COLUMNS[:len(columns)] else columns
 
 
 def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
-    """What stands in the columns of token and tag, or of the token alone, in their order."""
+    """The token and the tag of a row, or the token alone, by the indices of their columns."""
     cells = row.cells
     names = ('token', 'tag')[:len(columns)]
     indices = [column if column >= 0 else len(cells) + column for column in columns]
@@ -234,7 +241,7 @@ def _are_strings(value: object) -> bool:
 
 
 def read_json_lines(path: PathLike) -> Iterator[Sentence]:
-    """Sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are left out."""
+    """The sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are skipped."""
     for line_number, text in numbered_lines(path):
         if not text.strip(BLANKS):
             continue
@@ -245,7 +252,7 @@ def read_json_lines(path: PathLike) -> Iterator[Sentence]:
 
 
 def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
-    """The object of a line."""
+    """Parses the JSON object on a line."""
     try:
         record = json_of(text, None)
     except JSONFault as error:
@@ -256,7 +263,7 @@ def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
 
 
 def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What stands under "tokens" and "tags" of an object."""
+    """The lists "tokens" and "tags" of an object, checked."""
     for name in ('tokens', 'tags'):
         if not _are_strings(record.get(name)):
             raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
@@ -279,10 +286,14 @@ def is_conllu(path: PathLike) -> bool:
 def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> list[Sentence]:
     """All sentences of a file: JSON lines if its name ends in .jsonl or .json (or these with .gz), columns otherwise.
 
-    Columns are those of `read_columns`. The file is read once, so that a pipe will do.
+    The file is read only once, so that it may be a pipe.
+
+    Args:
+        path: the file.
+        columns: indices of the columns of token and tag, see `read_columns`.
 
     Raises:
-        CorpusError: at the first fault, or if there is no sentence.
+        CorpusError: the file can't be read, has a fault, or holds no sentence.
     """
     sentences = list(read_json_lines(path) if is_json(path) else read_columns(path, columns))
     if not sentences:

@@ -1,4 +1,4 @@
-"""Tag schemes: one table each, and all that follows from it: what may follow what, spans of tags and tags of spans.
+"""Tag schemes: a table with a row for each; from it follow allowed transitions, and spans of tags and tags of spans.
 
 A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'.
 """
@@ -22,11 +22,11 @@ class Scheme(NamedTuple):
     inside: str
     last: str
     single: str                  # of a span of one token
-    again: str | None = None  # in place of `first` and `single` where a span of the same type has just ended
+    again: str | None = None     # replaces `first` and `single` where a span of the same type has just ended
 
     @property
     def prefixes(self) -> str:
-        """All of them, each once."""
+        """All prefixes of the scheme, each once."""
         return ''.join(dict.fromkeys((self.again or '') + ''.join(self[:4])))
 
     @property
@@ -46,7 +46,7 @@ class Scheme(NamedTuple):
 
     @property
     def within(self) -> set[tuple[str, str]]:
-        """Pairs of prefixes that may follow each other under one type, apart from opening after closing."""
+        """Pairs of prefixes that may follow each other within one type, besides `opening` after `closing`."""
         pairs = {(before, after) for before in {self.first, self.inside, self.again or self.first}
                  for after in {self.inside, self.last}}
         return pairs | ({(before, self.again) for before in self.closing} if self.again else set())
@@ -61,7 +61,7 @@ TABLE = {
 PLAIN = 'plain'
 SCHEMES = (*TABLE, PLAIN)
 
-# What a prefix says by itself, whatever the scheme: those that always begin a span, always end one, continue one.
+# What a prefix says in every scheme: those that always begin a span, those that always end one, and all there are.
 _BEGINNING = ''.join({prefix for scheme in TABLE.values() for prefix in (scheme.first, scheme.single, scheme.again)
                       if prefix and prefix != scheme.inside})
 _ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.marks_ends for prefix in (scheme.last, scheme.single)})
@@ -80,7 +80,7 @@ def is_span_tag(tag: str) -> bool:
     return len(prefix) == 1 and prefix in _PREFIXES and bool(dash) == bool(kind)
 
 
-# What may follow what
+# Allowed transitions
 
 def _may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
     """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
@@ -93,14 +93,14 @@ def _may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool
 
 
 def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
-    """What a tag scheme allows, as `CRF(constraints=...)` takes it.
+    """The transitions that a tag scheme allows, as `CRF(constraints=...)` takes them.
 
     Args:
         scheme: 'BIO', 'IOB1', 'BIOES' or 'BMES'.
         tags: the tags in the order of their ids, such as ['O', 'B-PER', 'I-PER'].
 
     Returns:
-        Constraints: transitions (K, K), start (K,), end (K,), True for allowed.
+        Constraints: transitions (K, K), start (K,) and end (K,), with True for what is allowed.
     """
     if not isinstance(scheme, str) or scheme not in TABLE:
         raise ValueError(f'scheme must be one of {", ".join(TABLE)}, got {brief(scheme)}')
@@ -132,10 +132,10 @@ def _parts_of(scheme: str, tags: Sequence[str]) -> list[Part]:
     return parts
 
 
-# Which scheme a corpus has
+# Recognising the scheme of a corpus
 
 class SchemeError(ValueError):
-    """Tags that belong to no scheme; `sentence` and `position` say where the first of them is."""
+    """Tags that fit no scheme; `sentence` and `position` are the indices of the first of them."""
 
     def __init__(self, message: str, sentence: int, position: int) -> None:
         super().__init__(message)
@@ -143,12 +143,13 @@ class SchemeError(ValueError):
 
 
 def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
-    """Name of the scheme of tag sequences: one of `TABLE`, or 'plain' such as parts of speech.
-
-    Spans have to make up all tags or none: with 'B-PER' among them, a tag like 'NOUN' is an error.
+    """The name of the scheme that tag sequences are in: one of `TABLE`, or 'plain' for tags such as parts of speech.
 
     Args:
         sentences: lists of tags.
+
+    Raises:
+        SchemeError: some tags are of spans and others are not, such as 'B-PER' and 'NOUN', or no scheme has them all.
     """
     tags = {tag for sentence in sentences for tag in sentence}
     typed = {tag for tag in tags if is_span_tag(tag) and '-' in tag}
@@ -175,7 +176,7 @@ def _fault(sentences: Sequence[Sequence[str]], wrong: Container[str], expected: 
 
 
 def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
-    """Whether all tags follow each other as a scheme has it; where sentences end is not looked at."""
+    """Whether all transitions between tags are allowed by the scheme; the ends of sentences are not looked at."""
     known: dict[tuple[str | None, str], bool] = {}
     for sentence in sentences:
         before: str | None = None
@@ -190,7 +191,7 @@ def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
     return True
 
 
-# Spans of tags, and tags of spans
+# From tags to spans and back
 
 def _ends(before: Part, prefix: str, kind: str) -> bool:
     """Whether the span that `before` (prefix, type) is in ends before this tag."""
@@ -207,8 +208,9 @@ def _begins(before: Part, prefix: str, kind: str) -> bool:
 def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]:
     """Where spans begin and end by the rules of `spans_of`, as two tables of bools (tags + 1, tags + 1).
 
-    Entry (i, j) of the first: a span begins at tag j after tag i; of the second: the span that tag i is in ends
-    before tag j. The last row and column are the sentence's ends.
+    Entry (i, j) of the first table says whether a span begins at tag j if tag i is before it; entry (i, j) of the
+    second, whether the span that tag i is in ends before tag j. The last row and column stand for the beginning and
+    the end of a sentence.
     """
     parts = [*map(split_tag, tags), ('O', '')]
     return ([[_begins(before, *after) for after in parts] for before in parts],
@@ -216,10 +218,10 @@ def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]
 
 
 def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
-    """Spans, whatever the tags are: any change of type or prefix that can begin a span does.
+    """The spans of any tags, also ill-formed ones: a span begins wherever a change of type or prefix allows it.
 
-    For B, I and O these are the rules of conlleval. That script knows no S and M, and takes E for the inside of a span
-    unless E or I comes after it; here M counts as I, E ends a span, and S is one.
+    For B, I and O these are the rules of conlleval. That script does not know S and M, and takes E for the inside of a
+    span unless E or I comes after it; here M counts as I, E ends a span, and S is a span of one token.
     """
     spans: list[SpanTuple] = []
     first, before = 0, ('O', '')
@@ -234,7 +236,7 @@ def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
 
 
 def strict_spans_of(tags: Iterable[str], scheme: str) -> list[SpanTuple]:
-    """Only spans that are well-formed in 'BIO', 'BIOES' or 'BMES'; what else there is means nothing."""
+    """Only those spans that are well-formed in the scheme, 'BIO', 'BIOES' or 'BMES'; other tags are ignored."""
     prefixes, before = TABLE[scheme], ''
     spans: list[SpanTuple] = []
     first: int | None = None
@@ -257,7 +259,7 @@ def strict_spans_of(tags: Iterable[str], scheme: str) -> list[SpanTuple]:
 
 
 def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
-    """Tags of a sentence of that length in a scheme; spans must not overlap."""
+    """The tags, in a scheme, of a sentence of that length with these spans, which must not overlap."""
     table, tags = TABLE[scheme], ['O'] * length
     before, after = None, 0                      # type of the span before, and the token after it
     for kind, first, last in sorted(spans, key=lambda span: span[1]):

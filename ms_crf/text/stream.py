@@ -1,4 +1,4 @@
-"""Sentences to tag from text, column files and JSON lines, one after the other as they arrive."""
+"""Reads sentences to tag from text, column files and JSON lines, one after the other as they arrive."""
 
 import os
 import re
@@ -30,25 +30,25 @@ _WORD, _CHARACTER = re.compile(f'[^{BLANKS}]+'), re.compile(f'[^{BLANKS}]')
 
 
 class Item(NamedTuple):
-    """A sentence of the input, with what is needed to give it back."""
+    """A sentence of the input, with all that is needed to write it out again with its tags."""
 
-    line: int                                 # on which it begins
+    line: int                                 # the number of the line on which it begins
     text: str                                 # as it stands there, or the tokens joined by blanks
     tokens: list[str]
     starts: list[int]                         # where each token begins in the text
-    gold: list[str] | None = None             # its tags, if they were asked for
-    rows: tuple[Row, ...] = ()                # of a column file
-    record: dict[str, Any] | None = None      # of JSON lines
+    gold: list[str] | None = None             # its tags in the input, if they were asked for
+    rows: tuple[Row, ...] = ()                # its rows, if it is from a column file
+    record: dict[str, Any] | None = None      # its object, if it is from JSON lines
 
 
 def format_of(name: object) -> str:
-    """The format that the name of a file stands for; text if it says nothing."""
+    """The format of a file by the ending of its name; text for any other ending."""
     name = str(name).removesuffix('.gz')
     return JSON if name.endswith(('.jsonl', '.json')) else CONLL if name.endswith(_COLUMN_FILES) else TEXT
 
 
 def _arriving(descriptor: int, name: str) -> Iterator[bytes | None]:
-    """Lines from a descriptor as they come, each with its end; None before it would have to be waited."""
+    """Lines from a descriptor as they come, each with its end; None whenever the next one is not there yet."""
     rest = []
     while True:
         try:
@@ -74,13 +74,13 @@ def _arriving(descriptor: int, name: str) -> Iterator[bytes | None]:
 
 def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
              report: Callable[[str], object]) -> Iterator[tuple[int, str] | None]:
-    """(line number, text) of byte lines; None is handed on.
+    """Decodes byte lines and numbers them: yields (line number, text).
 
     Args:
-        lines: byte lines, or None.
-        name: of the input.
-        strict: whether a line that is not UTF-8 is an error; otherwise it comes with replacement characters.
-        report: is called with a line of text about each of these.
+        lines: byte lines; a None among them, which stands for a pause, is yielded as it is.
+        name: of the input, for messages.
+        strict: whether a line that is not UTF-8 is an error; otherwise it is decoded with replacement characters.
+        report: is called with a message about each line that is decoded so.
     """
     line_number = 0
     for line in lines:
@@ -99,7 +99,10 @@ def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
 
 
 def open_lines(name: str) -> Iterator[bytes | None]:
-    """Byte lines of a file, as they come from a pipe or a device, or from standard input if the name is '-'."""
+    """Byte lines of a file, a pipe or a device, or of standard input if the name is '-'.
+
+    Where the next line has not arrived yet, None is yielded first.
+    """
     if name == '-':
         yield from _arriving(sys.stdin.fileno(), 'standard input')
     elif os.path.isfile(name) or name.endswith('.gz'):
@@ -117,15 +120,15 @@ def open_lines(name: str) -> Iterator[bytes | None]:
 
 def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characters: bool = False,
          columns: tuple[int, ...] = (0,)) -> Iterator[Item | None]:
-    """Items of numbered lines; None is handed on.
+    """The items of an input.
 
     Args:
-        lines: what `numbered` gives.
-        name: of the input.
-        kind: 'text', 'conll' or 'json'.
-        characters: whether each character of a line is a token, not each word.
-        columns: which column holds the token, and which the gold tag if it is wanted. Of JSON lines only how many
-            there are counts.
+        lines: what `numbered` yields; None is yielded as it is.
+        name: of the input, for messages; a name that ends in .conllu stands for CoNLL-U.
+        kind: the format, 'text', 'conll' or 'json'.
+        characters: whether each character of a text is a token; otherwise each word is one.
+        columns: the index of the column that holds the token, and of the one that holds the gold tag if gold tags are
+            wanted. For JSON lines only their number counts: with two of them, "tags" is read.
     """
     if kind == CONLL:
         yield from _of_columns(blocks(lines, is_conllu(name)), name, columns_of(name, columns))
@@ -140,7 +143,7 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
 
 
 def item_of_text(line_number: int, text: str, characters: bool) -> Item:
-    """The item of a text: tabs, blanks and line ends separate its words, as they do in column files."""
+    """The item of a line of text: tabs, blanks and line ends separate its words, as they do in column files."""
     matches = [(match.group(), match.start()) for match in (_CHARACTER if characters else _WORD).finditer(text)]
     return Item(line_number, text, [token for token, _ in matches], [start for _, start in matches])
 
@@ -182,7 +185,7 @@ def _of_json(name: str, line_number: int, text: str, characters: bool, with_gold
 
 
 def _find(tokens: Sequence[str], text: str) -> list[int] | None:
-    """Where the tokens stand in a text, one after the other; None if they don't."""
+    """Where each token begins in a text that holds them one after the other; None if it does not."""
     starts, offset = [], 0
     for token in tokens:
         start = text.find(token, offset)

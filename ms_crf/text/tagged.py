@@ -1,10 +1,19 @@
-"""What a tagger says of a sentence: its tags, the spans that they stand for, and confidences."""
+"""Tagged sentences: what a tagger says of them, and how that is written as text, columns and JSON lines."""
 
-from typing import NamedTuple
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ms_crf.errors import CorpusError, brief
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.stream import CONLL, JSON, TEXT, Item
+
+COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colour
+_LINE_ENDS = str.maketrans('\r\n', '  ')
 
 
 class Span(NamedTuple):
-    """A name, chunk or word: tokens first to last; confidence is its posterior."""
+    """A name, chunk or word: the tokens from `first` to `last`; `confidence` is the posterior of this span."""
 
     type: str
     first: int
@@ -13,18 +22,161 @@ class Span(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """One of the n best taggings of a sentence; confidence is its posterior."""
+    """One of the n best taggings of a sentence; `confidence` is its posterior."""
 
     tags: list[str]
     confidence: float
 
 
 class Tagged(NamedTuple):
-    """A sentence; without confidences these are None."""
+    """A sentence with its tags; `confidences` and `confidence` are None unless they were asked for."""
 
     tokens: list[str]
     tags: list[str]
     spans: list[Span]
-    confidences: list[float] | None = None           # of each token: posterior of its tag
-    confidence: float | None = None                  # of the sentence: posterior of all tags together
-    alternatives: tuple[Alternative, ...] = ()       # n best, the first of them the same as tags
+    confidences: list[float] | None = None           # for each token the posterior of its tag
+    confidence: float | None = None                  # the posterior of all tags together
+    alternatives: tuple[Alternative, ...] = ()       # the n best taggings; the first has the same tags
+
+
+def _two_digits(confidence: float) -> str:
+    return f'{confidence:.2f}'
+
+
+def _rounded(confidence: float) -> float:
+    return round(confidence, 6)
+
+
+def for_columns(items: Iterable[Item | None], name: str) -> Iterator[Item | None]:
+    """Passes items on, None among them; raises CorpusError at the first token that a column can't hold.
+
+    Args:
+        items: those that `read` yields.
+        name: of the input, for messages.
+    """
+    for item in items:
+        if item is not None:
+            _check_tokens(item, name)
+        yield item
+
+
+def _check_tokens(item: Item, name: str) -> None:
+    for token in item.tokens:
+        if not {'\t', '\r', '\n'}.isdisjoint(token):
+            raise CorpusError(name, item.line, f'expected tokens that columns can hold, got a '
+                                               f'{"tab" if chr(9) in token else "line end"} in {brief(token)}; '
+                                               'JSON lines can hold it')
+
+
+class Writer:
+    """Turns tagged sentences into lines.
+
+    Args:
+        kind: the format, 'text', 'conll' or 'json'.
+        scheme: the scheme of the tags.
+        tags: all tags of the model.
+        characters: whether tokens are single characters; then spans without types are words.
+        confidence: whether to show confidences in text and columns; JSON always has them if there are any.
+        colour: whether to colour text for a terminal.
+    """
+
+    def __init__(self, kind: str, scheme: str, tags: Iterable[str], characters: bool = False, confidence: bool = False,
+                 colour: bool = False) -> None:
+        self.scheme, self.confidence = scheme, confidence
+        types = sorted({tag.partition('-')[2] for tag in tags if tag != 'O'})
+        self.makes_words = types == [''] and (characters or scheme == 'BMES')
+        self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
+        self.write = {TEXT: self._text, CONLL: self._columns, JSON: self._json}[kind]
+
+    def lines(self, item: Item, tagged: Tagged) -> str:
+        """A sentence as text, with the end of its last line.
+
+        Args:
+            item: the sentence in the input.
+            tagged: the same sentence with its tags.
+        """
+        return self.write(item, tagged)
+
+    def _text(self, item: Item, tagged: Tagged) -> str:
+        kind = (self._with_tags if self.scheme == PLAIN else self._words if self.makes_words else self._in_brackets)
+        return kind(item, tagged).translate(_LINE_ENDS) + '\n'
+
+    def _in_brackets(self, item: Item, tagged: Tagged) -> str:
+        pieces, done = [], 0
+        for span in tagged.spans:
+            begin, end = _offsets(item, span)
+            note = f' {span.type}' if span.type else ''
+            if self.confidence and span.confidence is not None:
+                note += f' {_two_digits(span.confidence)}'
+            pieces += [item.text[done:begin], self._coloured(f'[{item.text[begin:end]}{note}]', span.type)]
+            done = end
+        return ''.join([*pieces, item.text[done:]])
+
+    def _coloured(self, text: str, kind: str) -> str:
+        return f'\033[1;{self.colours[kind]}m{text}\033[0m' if kind in self.colours else text
+
+    def _with_tags(self, item: Item, tagged: Tagged) -> str:
+        pieces, done = [], 0
+        confidences = tagged.confidences if self.confidence else None
+        for index, (token, start) in enumerate(zip(item.tokens, item.starts)):
+            end = start + len(token)
+            note = f'/{tagged.tags[index]}' + (f'/{_two_digits(confidences[index])}' if confidences else '')
+            pieces += [item.text[done:end], f'\033[36m{note}\033[0m' if self.colours else note]
+            done = end
+        return ''.join([*pieces, item.text[done:]])
+
+    def _words(self, item: Item, tagged: Tagged) -> str:
+        begins = {span.first for span in tagged.spans}
+        inside = {index for span in tagged.spans for index in range(span.first + 1, span.last + 1)}
+        notes = {span.last: f'/{_two_digits(span.confidence)}' for span in tagged.spans
+                 if self.confidence and span.confidence is not None}
+        pieces = []
+        for index, token in enumerate(item.tokens):
+            if index and (index in begins or index not in inside):
+                pieces.append(' ')
+            pieces.append(token + notes.get(index, ''))
+        return ''.join(pieces)
+
+    def _columns(self, item: Item, tagged: Tagged) -> str:
+        columns = [tagged.tags]
+        if self.confidence and tagged.confidences is not None:
+            columns.append([f'{confidence:.4f}' for confidence in tagged.confidences])
+        if not item.rows:
+            return ''.join('\t'.join(row) + '\n' for row in zip(item.tokens, *columns)) + '\n'
+        values, lines = iter(zip(*columns)), []
+        for row in item.rows:
+            if row.cells:
+                # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
+                blanks = '\t' not in row.text and len(row.cells) > 1
+                text = row.text if '\t' in row.text else row.text.strip(' ')
+                lines.append((' ' if blanks else '\t').join([text, *next(values)]) + '\n')
+            else:
+                lines.append(row.text + '\n')
+        return ''.join(lines)
+
+    def _json(self, item: Item, tagged: Tagged) -> str:
+        record = dict(item.record or {})
+        if 'tags' in record:
+            record['gold'] = record['tags']
+        record.update(text=item.text, tokens=tagged.tokens, tags=tagged.tags)
+        record['entities'] = [self._entity(item, span) for span in tagged.spans]
+        if tagged.confidences is not None and tagged.confidence is not None:
+            record['confidences'] = list(map(_rounded, tagged.confidences))
+            record['confidence'] = _rounded(tagged.confidence)
+        if tagged.alternatives:
+            record['alternatives'] = [{'tags': other.tags, 'confidence': _rounded(other.confidence)}
+                                      for other in tagged.alternatives]
+        return json.dumps(record, ensure_ascii=False) + '\n'
+
+    def _entity(self, item: Item, span: Span) -> dict[str, Any]:
+        begin, end = _offsets(item, span)
+        entity = {'type': span.type, 'text': item.text[begin:end], 'first': span.first, 'last': span.last,
+                  'start': begin, 'end': end}
+        if span.confidence is not None:
+            entity['confidence'] = _rounded(span.confidence)
+        return entity
+
+
+def _offsets(item: Item, span: Span) -> tuple[int, int]:
+    """The offsets in the text at which a span begins and ends."""
+    return item.starts[span.first], item.starts[span.last] + len(item.tokens[span.last])

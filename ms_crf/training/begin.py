@@ -1,130 +1,154 @@
-"""How a training begins and goes on, whatever kind of model it is for: from options and files to a run directory."""
+"""How a training begins, whatever kind of model it is for: from options and files to a `Run` in its directory.
 
+A model that is trained in steps gets the `Training` of `trainer`, one that is fitted at once the `Fitted` here.
+"""
+
+import json
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.models.base import Learner, kind_of, read_run
+from ms_crf.errors import CorpusError
+from ms_crf.files import temporary
+from ms_crf.models.base import Decoder, Learner, kind_of, read_run, tags_of
 from ms_crf.models.base import Watcher as LearnerWatcher
 from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.runs.place import Place, new_beside
-from ms_crf.runs.saving import settle
-from ms_crf.text.dataset import Corpora, load
-from ms_crf.training.at_once import AtOnce
+from ms_crf.runs.directory import RunDirectory, new_beside
+from ms_crf.runs.saving import saving, settle
+from ms_crf.text.dataset import Corpora, load, score_in
+from ms_crf.text.metrics import Score, as_record, table
 
 
 class Watcher(LearnerWatcher, Protocol):
-    """Is told how a training goes on, and says when it shall stop; the command shows it."""
+    """Is told how a training goes on, to show it, and says when the training is to stop."""
 
     def corpora(self, corpora: Corpora) -> None:
-        """The files have been read."""
+        """Called when the files have been read."""
 
     def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
-        """A graph was compiled, for 'training' or 'tagging'."""
+        """Called when a graph was compiled, for the task 'training' or 'tagging', and a batch of this shape."""
 
     def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
-        """An epoch begins, or goes on behind so many sentences that are done."""
+        """Called when an epoch begins; `done` of its sentences were done already before the training was resumed."""
 
     def step(self, sentences: int, loss: float) -> None:
-        """A step on so many sentences is done."""
+        """Called after each step, with the number of sentences in its batch."""
 
     def epoch_ends(self, record: dict) -> None:
-        """An epoch is scored and saved; the record is its line in metrics.jsonl."""
+        """Called when an epoch is scored and saved, with its line of metrics.jsonl."""
 
     def stopping(self) -> bool:
-        """Whether the training shall stop after this step."""
+        """Whether the training is to stop after this step."""
 
 
 class Run(Protocol):
     """A run that has begun."""
 
     epoch: int                 # epochs that are done
-    step_in_epoch: int         # steps of the next
-    stoppable: bool            # whether the watcher can stop it, so that it is saved
+    step_in_epoch: int         # steps of the next epoch that are done
+    stoppable: bool            # whether the watcher can stop it; then it is saved
 
     @property
-    def place(self) -> Place:
-        """Of the run directory."""
+    def directory(self) -> RunDirectory:
+        """The directory of the run, locked."""
 
     @property
     def folder(self) -> Path:
         """The run directory."""
 
     def run(self) -> dict:
-        """Goes on to the end; returns what scores.json holds. Raises Stopped or NotFinite."""
+        """Trains to the end; returns what scores.json holds.
+
+        Raises:
+            Stopped: the watcher has stopped it.
+            NotFinite: the loss is no number any more.
+        """
 
 
 def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
-    """A new run in the folder that the options name; nothing is written before all input has been read.
+    """Begins a new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
-        options: of the run, checked.
-        watcher: is told what happens.
-        overwrite: whether a run may be there already.
+        options: those of the run, checked.
+        watcher: is told how it goes on.
+        overwrite: whether an earlier run may be there, which the new one replaces.
+
+    Raises:
+        PathTaken: there is something in that folder.
+        CorpusError, OptionError: the input has a fault, or the options ask for what can't be.
     """
     kind = kind_of(options)
     with ExitStack() as fault:
-        place = Place(options.save, overwrite)
-        fault.callback(place.release)
+        directory = RunDirectory.new(options.save, overwrite)
+        fault.callback(directory.release)
         corpora, began = _read(options, watcher), time.perf_counter()
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
-                  'scheme': corpora.scheme, 'found_scheme': corpora.found}
-        place.create(config, learner.vocabulary.to_json(), learner.fill)
-        run = (_training(options, place, corpora, learner, watcher) if kind.in_steps
-               else AtOnce(place, corpora, learner, seconds))
+                  'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme}
+        directory.create(config, learner.vocabulary.to_json(), learner.fill)
+        run = (_training(options, directory, corpora, learner, watcher) if kind.in_steps
+               else Fitted(directory, corpora, learner, seconds))
         fault.pop_all()
     return run
 
 
 def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
-    """Goes on with a run; its files must be what they were. Options that are others than before are kept in it."""
+    """Goes on with a run, whose training files must be the same as before.
+
+    Args:
+        folder: the run directory.
+        options: those of the run, some of them perhaps changed; changes are saved in it.
+        watcher: is told how it goes on.
+
+    Raises:
+        CorpusError: the run can't be resumed, or the files are not the same.
+    """
     with ExitStack() as fault:
-        place = Place.resumed(folder)
-        fault.callback(place.release)
-        settle(place.folder)                     # a saving that a crash has cut off
-        kind, config = read_run(place.folder)
+        directory = RunDirectory.resumed(folder)
+        fault.callback(directory.release)
+        settle(directory.folder)                     # a saving that a crash has cut off
+        kind, config = read_run(directory.folder)
         if not kind.in_steps:
-            raise OptionError('--resume goes on with trainings in steps; a run of --model '
-                              f'{kind.name} is learned at once')
-        check_run(place.folder, watcher)
+            raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
+                                            'in steps')
+        check_run(directory.folder, watcher)
         corpora = _read(options, watcher)
-        learner = kind.learner(options, corpora, watcher, (place.folder, config))
-        check_input(place.folder, config, options, learner)
-        run = _training(options, place, corpora, learner, watcher)
+        learner = kind.learner(options, corpora, watcher, (directory.folder, config))
+        check_input(directory.folder, config, options, learner)
+        run = _training(options, directory, corpora, learner, watcher)
         keep_options(run.folder, options)
         fault.pop_all()
     return run
 
 
 def _read(options: Options, watcher: Watcher) -> Corpora:
-    """The sentences of a run."""
+    """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair())
     watcher.corpora(corpora)
     return corpora
 
 
-def _training(options: Options, place: Place, corpora: Corpora, learner: Any, watcher: Watcher) -> Run:
+def _training(options: Options, directory: RunDirectory, corpora: Corpora, learner: Any, watcher: Watcher) -> Run:
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
-    return Training(options, place, corpora, learner, watcher)
+    return Training(options, directory, corpora, learner, watcher)
 
 
 def check_run(folder: Path, watcher: Watcher) -> None:
-    """Raises CorpusError if a run can't go on."""
+    """Raises CorpusError if files are missing without which a training can't go on."""
     state, weights = folder / records.STATE, folder / records.WEIGHTS
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
         left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
         raise CorpusError(state, None, f'no such file, and a training that has epochs can not go on without it; {left}'
-                                       'restore it, or train from the start with another --save')
+                                       'restore it, or train from the start in another folder')
     other = new_beside(folder)
     if (other / records.STATE).exists():
-        watcher.say(f'{other} holds a training that was stopped before it could take the place of {folder}; go on with '
-                    f'that by --resume {other}')
+        watcher.say(f'{other} holds a training that was stopped before it could replace {folder}; to go on with that, '
+                    f'resume {other}')
 
 
 def check_input(folder: Path, config: dict, options: Options, learner: Learner) -> None:
@@ -132,9 +156,9 @@ def check_input(folder: Path, config: dict, options: Options, learner: Learner) 
 
     Args:
         folder: the run directory.
-        config: what is in config.json; of earlier versions, less than today.
-        options: of the training.
-        learner: what has been read.
+        config: what is in config.json; earlier versions wrote less into it.
+        options: those of the training.
+        learner: what has been read now.
     """
     record = {name: value for name, value in learner.record().items() if name in config}
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
@@ -149,7 +173,7 @@ def check_input(folder: Path, config: dict, options: Options, learner: Learner) 
 
 
 def keep_options(folder: Path, options: Options) -> None:
-    """Puts the options of a resumption into config.json, so that the next one needs not name them again."""
+    """Saves changed options in config.json, so that they need not be named again when the run is resumed again."""
     config = records.read_config(folder)
     before = records.read_options(folder, config).to_json()
     changed = {name: value for name, value in options.to_json().items() if value != before[name]}
@@ -158,9 +182,63 @@ def keep_options(folder: Path, options: Options) -> None:
         records.write_json(folder / records.CONFIG, config)
 
 
+class Fitted:
+    """A run whose model is fitted at once, when it begins: it is only scored and saved.
+
+    Args:
+        directory: the run directory, which exists, with the model in it.
+        corpora: the sentences, in one scheme.
+        learner: the model that was learned from them.
+        seconds: that it took to learn.
+    """
+
+    stoppable = False
+    epoch = step_in_epoch = 0
+
+    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
+        self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        return self.directory.folder
+
+    def run(self) -> dict:
+        """Scores and saves the model, and unlocks the directory; returns what scores.json holds."""
+        # If it can't replace an earlier run after all, its folder goes.
+        draft: Any = nullcontext() if self.directory.earlier is None else temporary(self.folder)
+        try:
+            with draft:
+                decoder = self.learner.decoder(None, None)
+                results: dict[str, Score] = {
+                    part: score_of(part, self.corpora, self.learner, decoder)
+                    for part in ('dev', 'test') if part in self.corpora.parts}
+                metrics = {'epoch': 0, **as_record(results['dev']), 'seconds': round(self.seconds, 3)}
+                scores = scores_record(0, 0, results)
+                with saving(self.folder) as new:
+                    new.text(records.METRICS, json.dumps(metrics) + '\n')
+                    new.json(records.SCORES, scores)
+                self.directory.publish()
+                return scores
+        finally:
+            self.directory.release()
+
+
+def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
+    """The score of a model on 'dev' or 'test'."""
+    predicted = tags_of(decoder, learner.encoded[part])
+    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.scheme)
+
+
+def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score]) -> dict[str, Any]:
+    """What scores.json holds: the best epoch, the number of epochs, and the scores by part."""
+    return {'best_epoch': best_epoch, 'epochs': epochs,
+            **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
+
+
 class Stopped(Exception):
-    """The user has stopped the run; it is saved."""
+    """The user has stopped the training, whose state is saved."""
 
 
 class NotFinite(Exception):
-    """The loss is no number; what was saved before stays."""
+    """The loss or its gradients are not finite; what was saved before stays."""

@@ -1,7 +1,7 @@
 """Adam, AdamW and SGD with momentum over MindSpore's fused kernels, as one cell for the compiled step.
 
-Of the word table only the rows of the batch are read and written: with tens of thousands of words the rest of
-the step costs less than touching them all would.
+Of a network's `row_table` only the rows of the batch are read and written: in a table of tens of thousands of words
+the rest of the step costs less than touching them all would.
 """
 
 from typing import Any
@@ -17,25 +17,25 @@ def _zeros_like(parameter: Any, prefix: str) -> Any:
 
 
 class Optimizer(nn.Cell):
-    """Updates a network.
+    """Updates the weights of a network.
 
     Args:
-        network: whose weights are updated, with a `head`; its `word_table`, if it has one, is updated row by row, and
-            what `pretrained_params()` gives, if it has that, learns at a rate of its own.
+        network: the network, with a `head`; its `row_table`, if it has one, is updated row by row, and the weights that
+            `pretrained_params()` returns, if it has that method, learn at a rate of their own.
         kind: 'adam', 'adamw' or 'sgd'.
-        momentum: of SGD.
-        weight_decay: AdamW takes it from the weights, SGD adds it to the gradients; matrices and word rows only.
-        clip: the norm that all gradients together are cut down to; 0 for no limit.
+        momentum: the momentum of SGD.
+        weight_decay: AdamW subtracts it from the weights, SGD adds it to the gradients; of matrices and rows only.
+        clip: the norm to which all gradients together are scaled down; 0 for no limit.
         crf_rate: multiplies the learning rate of the head's own weights.
-        word_rate: multiplies the learning rate of the word table; 0 leaves it as it is, and it needs no gradient.
+        row_rate: multiplies the learning rate of the row table; 0 leaves it as it is, and it needs no gradient.
         encoder_rate: multiplies the learning rate of the pretrained weights.
     """
 
     def __init__(self, network: Any, kind: str = 'adam', momentum: float = 0.9, weight_decay: float = 0.0,
-                 clip: float = 5.0, crf_rate: float = 1.0, word_rate: float = 1.0, encoder_rate: float = 1.0) -> None:
+                 clip: float = 5.0, crf_rate: float = 1.0, row_rate: float = 1.0, encoder_rate: float = 1.0) -> None:
         super().__init__()
         self.kind, self.clip, self.momentum, self.weight_decay = kind, clip, momentum, weight_decay
-        self.table = getattr(network, 'word_table', None)
+        self.table = getattr(network, 'row_table', None)
         weights = [parameter for parameter in network.trainable_params() if parameter is not self.table]
         pretrained = {parameter.name for parameter in network.pretrained_params()} if hasattr(
             network, 'pretrained_params') else set()
@@ -44,7 +44,7 @@ class Optimizer(nn.Cell):
                       for parameter in weights]
         self.decays = [weight_decay if parameter.ndim > 1 and parameter.name not in head else 0.0
                        for parameter in weights]
-        self.word_rate = 0 if self.table is None else word_rate
+        self.row_rate = 0 if self.table is None else row_rate
         self.weights = ms.ParameterTuple(weights)
         self.first = ms.ParameterTuple([_zeros_like(weight, 'first') for weight in weights])
         self.row_state: list = []
@@ -60,20 +60,24 @@ class Optimizer(nn.Cell):
         self.apply_momentum = ops.ApplyMomentum()
 
     def state(self) -> list:
-        """All Parameters that a resumed run needs beside the network's."""
+        """All Parameters that have to be saved for resuming, besides those of the network."""
         return [*self.first, *([] if self.kind == 'sgd' else self.second), *self.row_state]
 
-    def construct(self, now, words, row_gradients, gradients):
+    def rows(self, ids):
+        """The rows of the table that these ids stand for."""
+        return ops.gather(self.table, ids, 0)
+
+    def construct(self, now, ids, row_gradients, gradients):
         """One update.
 
         Args:
             now: (3,), the learning rate, BETA1 and BETA2 to the power of the number of steps.
-            words: (words,) ids, distinct except for padding, whose gradients are 0; None without a word table.
-            row_gradients: (words, word_dim); None without a word table, or with one that stays as it is.
-            gradients: of `weights`, in their order.
+            ids: (rows,) of rows of the table, distinct except for padding, whose gradients are 0; None without a table.
+            row_gradients: (rows, width); None without a table, or with one that stays as it is.
+            gradients: the gradients of `weights`, in their order.
 
         Returns:
-            Norm of all gradients before clipping.
+            The norm of all gradients before clipping.
         """
         norm = self.norm_of(row_gradients, gradients)
         if self.clip > 0:
@@ -85,13 +89,13 @@ class Optimizer(nn.Cell):
         for index in range(len(gradients)):
             gradient = gradients[index] * scale
             done = ops.depend(done, self._update(index, rate * self.rates[index], power1, power2, gradient))
-        if self.word_rate > 0:
-            rows = self._update_rows(rate * self.word_rate, power1, power2, words, row_gradients * scale)
+        if self.row_rate > 0:
+            rows = self._update_rows(rate * self.row_rate, power1, power2, ids, row_gradients * scale)
             done = ops.depend(done, rows)
         return done
 
     def norm_of(self, row_gradients, gradients):
-        """The Euclidean norm of all gradients together, those of rows (or None) and those of `weights`."""
+        """The Euclidean norm of all gradients together, of the rows (or None) and of `weights`."""
         norm = ops.zeros((), ms.float32) if row_gradients is None else (row_gradients * row_gradients).sum()
         for gradient in gradients:
             norm = norm + (gradient * gradient).sum()
@@ -108,22 +112,22 @@ class Optimizer(nn.Cell):
         return self.adam(weight, self.first[index], self.second[index], power1, power2, rate, BETA1, BETA2, EPSILON,
                          gradient)
 
-    def _update_rows(self, rate, power1, power2, words, gradients):
-        rows = ops.gather(self.table, words, 0)
-        first = ops.gather(self.first_rows, words, 0)
+    def _update_rows(self, rate, power1, power2, ids, gradients):
+        rows = self.rows(ids)
+        first = ops.gather(self.first_rows, ids, 0)
         if self.kind == 'sgd':
             if self.weight_decay > 0:
                 gradients = gradients + self.weight_decay * rows
             first = self.momentum * first + gradients
             rows = rows - rate * first
-            done = ops.scatter_update(self.first_rows, words, first)
-            return done, ops.scatter_update(self.table, words, rows)
-        second = ops.gather(self.second_rows, words, 0)
+            done = ops.scatter_update(self.first_rows, ids, first)
+            return done, ops.scatter_update(self.table, ids, rows)
+        second = ops.gather(self.second_rows, ids, 0)
         first = BETA1 * first + (1 - BETA1) * gradients
         second = BETA2 * second + (1 - BETA2) * gradients * gradients
         if self.kind == 'adamw' and self.weight_decay > 0:
             rows = rows * (1 - rate * self.weight_decay)
         rate = rate * ops.sqrt(1 - power2) / (1 - power1)
         rows = rows - rate * first / (ops.sqrt(second) + EPSILON)
-        done = ops.scatter_update(self.first_rows, words, first), ops.scatter_update(self.second_rows, words, second)
-        return done, ops.scatter_update(self.table, words, rows)
+        done = ops.scatter_update(self.first_rows, ids, first), ops.scatter_update(self.second_rows, ids, second)
+        return done, ops.scatter_update(self.table, ids, rows)

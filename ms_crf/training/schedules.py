@@ -1,34 +1,47 @@
-"""Learning rates over time, and the noise of a step: all of it follows from the seed and the position alone."""
+"""The course of a training: its length, learning rates, the noise and the loss scale of a step, the best epoch.
+
+Rates and noise follow from the options, the seed and the position in the training alone, so that a resumed training
+goes on with the same ones.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
-EPOCHS, PATIENCE, WARMUP, DECAY = 24, 8, 0.5, 0.05     # what `course_of` stretches
-FEW_STEPS = 25                                         # an epoch of fewer is a small part of a training
-AVERAGE_EVERY = 8      # steps; the whole word table takes part, which each step would wait for
+EPOCHS, PATIENCE, WARMUP, DECAY = 24, 8, 0.5, 0.05     # defaults, which `course_of` stretches for short epochs
+FEW_STEPS = 25                                         # an epoch of fewer steps is short
+AVERAGE_EVERY = 8      # steps; averaging the whole word table at each step would take too long
 
 
 class Course(NamedTuple):
-    """How long a training may take and how its rate goes; all but the last in epochs, as the options of these names."""
+    """How long a training may take and how its learning rate changes; the options of these names, all set.
+
+    All but `average_every` are counted in epochs.
+    """
 
     epochs: int
     patience: int
     warmup: float
     decay: float
-    average_every: int     # steps from which to which the average of the weights moves
+    average_every: int     # the average of the weights is updated at every so many steps
 
 
 def course_of(steps: int, epochs: int | None = None, patience: int | None = None, warmup: float | None = None,
               decay: float | None = None) -> Course:
     """The `Course` of a training whose epochs have that many steps.
 
-    What is None follows from the steps: 24 epochs, 8 of patience, 0.5 of warm-up, decay by 0.05 an epoch; stretched,
-    where an epoch has fewer than FEW_STEPS, to as many steps as epochs of FEW_STEPS would have. For 50 sentences, 2
-    steps an epoch, that makes 600 steps of 48: F1 44 for 4 on the sample corpus. There the average moves at every
-    step: moved at every 8th, it would be that of a handful of weights.
+    The defaults are 24 epochs, a patience of 8, a warm-up of 0.5 and a decay of 0.05 an epoch. If an epoch has fewer
+    than FEW_STEPS steps, they are stretched to the number of steps that they would be if it had FEW_STEPS. So 50
+    sentences, 2 steps an epoch, are trained for 600 steps in place of 48: on the sample corpus F1 is 44, not 4. The
+    average of the weights is then updated at every step, or it would be one of a handful of weights.
+
+    Args:
+        steps: of an epoch.
+        epochs, patience, warmup, decay: the options of these names; None for the defaults.
     """
     stretch = max(1.0, FEW_STEPS / steps)
     if warmup is None:
@@ -43,15 +56,15 @@ def course_of(steps: int, epochs: int | None = None, patience: int | None = None
 
 
 def rate_at(kind: str, rate: float, time: float, epochs: int, warmup: float = 0.0, decay: float = 0.0) -> float:
-    """The learning rate.
+    """The learning rate at a moment of the training.
 
     Args:
-        kind: 'constant', 'inverse' or 'cosine'.
-        rate: the highest.
-        time: epochs done, with their fraction.
-        epochs: of the whole training.
-        warmup: epochs over which 'cosine' rises first.
-        decay: of 'inverse'.
+        kind: the schedule, 'constant', 'inverse' or 'cosine'.
+        rate: the highest learning rate.
+        time: the number of epochs that are done, with a fraction.
+        epochs: the length of the whole training.
+        warmup: the number of epochs over which 'cosine' rises at first.
+        decay: for 'inverse', D of rate / (1 + D * time).
     """
     if kind == 'inverse':
         return rate / (1 + decay * time)
@@ -65,13 +78,17 @@ def rate_at(kind: str, rate: float, time: float, epochs: int, warmup: float = 0.
 
 def dropout(seed: int, epoch: int, step: int, shape: tuple[int, int], widths: Sequence[int], rates: Sequence[float],
             locked: bool) -> list[np.ndarray]:
-    """What values are multiplied with in training: for each width an array (length, rows, width).
+    """Dropout masks for a step: 0 for what is dropped, 1 / (1 - rate) for the rest.
 
     Args:
-        seed, epoch, step: the position, which alone decides.
-        shape: (length, rows).
-        rates: for each width the share that is dropped.
-        locked: the same for all positions of a row.
+        seed, epoch, step: what the random generator is seeded with.
+        shape: (length, rows) of the batch.
+        widths: the width of each place where values are dropped.
+        rates: for each of these the share that is dropped.
+        locked: whether the mask is the same for all positions of a row.
+
+    Returns:
+        For each of the widths an array (length, rows, width).
     """
     generator = np.random.default_rng([seed, epoch, step])
     length, rows = shape
@@ -85,13 +102,16 @@ def dropout(seed: int, epoch: int, step: int, shape: tuple[int, int], widths: Se
 
 def replaced(generator: np.random.Generator, sentences: Sequence[np.ndarray], counts: np.ndarray,
              strength: float) -> list[np.ndarray]:
-    """For each sentence which of its tokens become the unknown word.
+    """Draws for each sentence which of its tokens are replaced by the unknown word.
 
     Args:
         generator: a NumPy random generator.
-        sentences: for each the forms of its tokens.
-        counts: how often each form's word occurs.
-        strength: Z of Z / (Z + count).
+        sentences: for each sentence the forms of its tokens, indices into `counts`.
+        counts: how often the word of each form occurs.
+        strength: Z of the probability Z / (Z + count).
+
+    Returns:
+        For each sentence an array of bools, one for each token.
     """
     rates = strength / (strength + counts)
     lengths = np.cumsum([len(tokens) for tokens in sentences])[:-1]
@@ -104,13 +124,16 @@ GROWS_AFTER = 2000           # steps without an overflow
 
 
 class LossScale:
-    """What the loss is multiplied with before its gradients are taken: half as much after a step that overflows."""
+    """The factor of the loss before its gradients are taken, so that 16-bit floats can hold them.
+
+    It is halved after a step that overflows, and doubled after many steps that do not.
+    """
 
     def __init__(self) -> None:
-        self.scale, self.good = FIRST, 0         # steps without an overflow since it was changed
+        self.scale, self.good = FIRST, 0         # good: steps without an overflow since the scale was changed
 
     def take(self, finite: bool) -> None:
-        """Takes whether the loss and the gradients of a step were finite."""
+        """Adapts the scale to a step, by whether its loss and gradients were finite."""
         self.good = self.good + 1 if finite else 0
         if not finite:
             self.scale /= 2
@@ -118,13 +141,82 @@ class LossScale:
             self.scale, self.good = min(2 * self.scale, MOST), 0
 
     def exhausted(self) -> bool:
-        """Whether even the least scale has overflowed: the numbers themselves are too large, or none."""
+        """Whether even the least scale has overflowed: then the loss itself is too large or not a number."""
         return self.scale < LEAST
 
     def state(self) -> list[float]:
-        """All there is to it, as two numbers."""
+        """Its state as two numbers."""
         return [self.scale, float(self.good)]
 
     def load(self, state: Sequence[float]) -> None:
-        """Goes on from what `state` gave."""
+        """Restores what `state` returned."""
         self.scale, self.good = float(state[0]), int(state[1])
+
+
+NEAR_ZERO = 0.1      # an F1 below this proves nothing: untrained networks reach 0.01 to 0.04 with 5 to 9 tags
+
+
+class Best:
+    """Keeps track of the best epoch, and of how long ago there was any progress.
+
+    Epochs are compared by their score on dev, then by accuracy. A score below NEAR_ZERO counts as 0 if accuracy is
+    lower than the most frequent tag alone would reach: otherwise the few spans that an untrained network hits by chance
+    would outweigh a network that has begun to learn and still tags everything 'O'. Scores of 0 with equal accuracy are
+    compared by the loss.
+
+    Args:
+        gold: the lists of tags of dev.
+        plain: whether these are plain tags, not tags of spans.
+    """
+
+    def __init__(self, gold: Sequence[Sequence[str]], plain: bool) -> None:
+        counts: Counter[str] = Counter(chain.from_iterable(gold))
+        self.common, count = counts.most_common(1)[0]
+        self.common_share = count / sum(counts.values())     # accuracy of the most frequent tag alone
+        self.plain = plain
+        self.epoch = self.moved = 0                          # moved: the last epoch with any progress
+        self.highest = -1.0
+        self.key: tuple[float, ...] = (-1.0, 0.0, 0.0)
+
+    def take(self, epoch: int, score: float, accuracy: float, loss: float) -> bool:
+        """Takes the result of an epoch; returns whether it is the best so far.
+
+        Args:
+            epoch: its number, from 1.
+            score: its F1 on dev, or its accuracy with plain tags.
+            accuracy: its accuracy on dev.
+            loss: its mean loss in training.
+        """
+        counts = score >= NEAR_ZERO or accuracy >= self.common_share
+        score_or_0 = score if counts else 0.0
+        key = score_or_0, accuracy, 0.0 if score_or_0 > 0 else -loss
+        best = key > self.key
+        if best:
+            self.key, self.epoch = key, epoch
+        if best or score > self.highest:
+            self.moved = epoch
+        self.highest = max(self.highest, score)
+        return best
+
+    def nothing_learned(self) -> str | None:
+        """One line if the best epoch is no better than the most frequent tag for every word; otherwise None."""
+        score, accuracy, _ = self.key
+        if self.common_share == 1 or score > (self.common_share if self.plain else 0):
+            return None
+        return (f'nothing was learned: on dev the model is no better than the tag {self.common!r} for every word '
+                f'(accuracy {accuracy:.2%}, of that tag {self.common_share:.2%}); it needs more sentences, or more '
+                'epochs')
+
+    def state(self) -> list[float]:
+        """Its state as numbers, for `load`."""
+        return [self.epoch, self.moved, self.highest, *self.key]
+
+    def load(self, state: Sequence[float]) -> None:
+        """Restores what `state` returned."""
+        epoch, moved, self.highest, *key = state
+        self.epoch, self.moved, self.key = int(epoch), int(moved), tuple(key)
+
+    def load_score(self, epoch: int, score: float) -> None:
+        """Restores what earlier versions saved, the best epoch and its score."""
+        self.epoch = self.moved = epoch
+        self.highest, self.key = score, (score, 1.0, 0.0)

@@ -10,11 +10,11 @@ from mindspore import nn, ops
 
 
 class Average(nn.Cell):
-    """Moves the weights of one network a little way towards those of another.
+    """Moves the weights of one network a little towards those of another.
 
     Args:
-        network: that is trained.
-        average: of the same architecture; its weights follow.
+        network: the network that is trained.
+        average: one of the same architecture, whose weights are moved.
     """
 
     def __init__(self, network: nn.Cell, average: nn.Cell) -> None:
@@ -23,7 +23,7 @@ class Average(nn.Cell):
         self.target = ms.ParameterTuple(average.trainable_params())
 
     def construct(self, share):
-        """Moves them by a share of the way, 0 to 1; returns when all have moved."""
+        """Moves each weight by a share, 0 to 1, of the difference; returns the share, when all have moved."""
         done = share
         for index in range(len(self.source)):
             target = self.target[index]
@@ -32,93 +32,65 @@ class Average(nn.Cell):
 
 
 def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> Callable:
-    """The compiled function of one step of a network with a word table, of which only the rows of a batch are read.
+    """The compiled function of one step.
 
     Args:
-        network: gives the rows of word ids by `rows`, and the loss from rows, `form_words`, two arrays of spellings,
-            `places`, lengths, tags and what values are multiplied with.
+        network: gives the loss from the arrays of a batch and a tuple of what values are multiplied with. If it has a
+            `row_table`, the first array of a batch holds ids of rows of that, and the network takes these rows in its
+            place: so the gradient is that of these rows alone.
         optimizer: updates the network.
         loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
             `now`; for 16-bit floats. Where loss or gradients are not finite then, the step changes nothing.
 
     Returns:
         step(now, *batch, *keep) to (loss, norm of the gradients). `now` is the array that the optimizer takes; `batch`
-        what the network takes, with word ids in place of rows; `keep` one array for each of the network's `widths`,
-        that the values there are multiplied with. It comes last and apart, for MindSpore compiles anew for each tuple
-        that it is given.
+        the arrays of a batch; `keep` one array for each of the network's `widths`, that the values there are multiplied
+        with.
     """
     network.set_train()                                          # for what is fast in one graph and not in the other
     finish = _finish(optimizer, loss_scale)
+    by_rows, rows_move, kept = optimizer.table is not None, optimizer.row_rate > 0, len(network.widths)
 
-    def scaled(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep, now):
-        loss = network(rows, form_words, long_spellings, short_spellings, places, lengths, tags, keep)
+    def scaled(rows, batch, keep, now):
+        loss = network(rows, *batch, keep) if by_rows else network(*batch, keep)
         return loss * now[3] if loss_scale else loss
 
-    table_moves = optimizer.word_rate > 0
-    value_and_grad = ms.value_and_grad(scaled, 0 if table_moves else None, optimizer.weights)
-
-    @ms.jit
-    def step(now, words, form_words, long_spellings, short_spellings, places, lengths, tags, *keep):
-        loss, gradients = value_and_grad(network.rows(words), form_words, long_spellings, short_spellings,
-                                         places, lengths, tags, keep, now)
-        rows, weights = gradients if table_moves else (None, gradients)
-        return finish(now, words, loss, rows, weights)
-
-    return step
-
-
-def make_plain_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> Callable:
-    """The compiled function of one step of a network without word table.
-
-    Args:
-        network: gives the loss from the arrays of a batch and a tuple of what values are multiplied with.
-        optimizer: updates the network.
-        loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
-            `now`; where loss or gradients are not finite then, the step changes nothing.
-
-    Returns:
-        step(now, *batch, *keep) to (loss, norm of the gradients). `now` is the array that the optimizer takes; `batch`
-        what the network takes; `keep` one array for each of the network's `widths`, that the values there are
-        multiplied with.
-    """
-    network.set_train()
-    kept = len(network.widths)
-    finish = _finish(optimizer, loss_scale)
-
-    def scaled(batch, keep, now):
-        loss = network(*batch, keep)
-        return loss * now[3] if loss_scale else loss
-
-    value_and_grad = ms.value_and_grad(scaled, None, optimizer.weights)
+    value_and_grad = ms.value_and_grad(scaled, 0 if rows_move else None, optimizer.weights)
 
     @ms.jit
     def step(now, *arrays):
-        loss, weights = value_and_grad(arrays[:-kept], arrays[-kept:], now)
-        return finish(now, None, loss, None, weights)
+        ids, rows, row_gradients = None, None, None
+        if by_rows:
+            ids, arrays = arrays[0], arrays[1:]
+            rows = optimizer.rows(ids)
+        loss, gradients = value_and_grad(rows, arrays[:-kept], arrays[-kept:], now)
+        if rows_move:
+            row_gradients, gradients = gradients
+        return finish(now, ids, loss, row_gradients, gradients)
 
     return step
 
 
 def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
-    """The end of a step: from the loss and its gradients, of rows and weights, to (loss, norm of the gradients)."""
+    """The end of a step: updates the network by the gradients, and returns the loss and the norm of the gradients."""
 
-    def update(now, words, loss, rows, weights):
-        return loss, optimizer(now, words, rows, weights)
+    def update(now, ids, loss, rows, weights):
+        return loss, optimizer(now, ids, rows, weights)
 
-    def update_if_finite(now, words, loss, rows, weights):
+    def update_if_finite(now, ids, loss, rows, weights):
         loss = loss / now[3]
         rows = None if rows is None else rows / now[3]
         weights = [weight / now[3] for weight in weights]
         norm = optimizer.norm_of(rows, weights)
         if ops.logical_and(ops.isfinite(loss), ops.isfinite(norm)):
-            norm = ops.depend(norm, optimizer(now, words, rows, weights))
+            norm = ops.depend(norm, optimizer(now, ids, rows, weights))
         return loss, norm
 
     return update_if_finite if loss_scale else update
 
 
 def make_average(network: nn.Cell, average: nn.Cell) -> Callable:
-    """The compiled function that moves the weights of `average` by a share of the way to those of `network`, 0 to 1."""
+    """The compiled function that moves the weights of `average` by a share, 0 to 1, towards those of `network`."""
     cell = Average(network, average)
 
     @ms.jit

@@ -1,6 +1,7 @@
-"""A training from files to a run directory: epochs of compiled steps, the best by dev score, resumable to the bit.
+"""Training in steps: epochs of compiled steps, a score on dev after each, saved so that it can be resumed to the bit.
 
-Nothing that is random has a state of its own: order, dropout and replaced words follow from seed and position.
+No random generator has a state that would have to be saved: the order of sentences, dropout and replaced words follow
+from the seed and the position in the training.
 """
 
 import json
@@ -10,20 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ms_crf.models.base import StepLearner, tags_of
+from ms_crf.models.base import StepLearner
 from ms_crf.models.graphs import read_weights
 from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.runs.place import Place
+from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving
-from ms_crf.text.dataset import Corpora, score_in
-from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.dataset import Corpora
+from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import PLAIN
-from ms_crf.training.begin import NotFinite, Stopped, Watcher
-from ms_crf.training.best import Best
+from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_record
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
-from ms_crf.training.schedules import FEW_STEPS, LossScale, course_of, dropout, rate_at
-from ms_crf.training.step import make_average
+from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
+from ms_crf.training.step import make_average, make_step
 
 import mindspore as ms
 import numpy as np
@@ -32,21 +32,21 @@ SAVE_SECONDS = 300           # within long epochs the state is saved this often
 
 
 class Training:
-    """One run.
+    """A run that is trained in steps.
 
     Args:
-        options: of the run, checked.
-        place: of the run directory, which exists; training goes on from the state in it, if there is one.
-        corpora: its sentences, in one scheme.
-        learner: makes networks, steps and batches of them.
-        watcher: is told what happens.
+        options: those of the run, checked.
+        directory: the run directory, which exists; training goes on from the state in it, if there is one.
+        corpora: the sentences, in one scheme.
+        learner: makes networks and batches.
+        watcher: is told how the training goes on.
     """
 
-    stoppable = True           # within its steps, so that it is saved
+    stoppable = True           # after each step
 
-    def __init__(self, options: Options, place: Place, corpora: Corpora, learner: StepLearner,
+    def __init__(self, options: Options, directory: RunDirectory, corpora: Corpora, learner: StepLearner,
                  watcher: Watcher) -> None:
-        self.options, self.place, self.corpora, self.watcher = options, place, corpora, watcher
+        self.options, self.directory, self.corpora, self.watcher = options, directory, corpora, watcher
         ms.set_seed(options.seed)
         self.learner = learner
         self.network = self.learner.network()
@@ -63,34 +63,39 @@ class Training:
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
-        self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.found == PLAIN), 0.0
+        self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.file_scheme == PLAIN), 0.0
         self.metrics: list[dict] = []
         self.scaling = LossScale() if options.precision == 'mixed' else None
         if (self.folder / records.STATE).exists():
             self._load_state()
         self.shapes: set = set()
-        self.step = self.learner.step(self.network, self.optimizer, self.scaling is not None)
+        self.step = make_step(self.network, self.optimizer, self.scaling is not None)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self) -> int:
-        """Of an epoch: those of the first, or, where there are many, as many as there are at least."""
+        """The number of steps in the first epoch; where epochs are long, the least that it can be."""
         least = -(-len(self.corpora.parts['train']) // self.options.batch_size)
         return least if least >= FEW_STEPS else len(self.learner.plan(np.random.default_rng([self.options.seed, 1])))
 
-    # What is saved and loaded
+    # Saving and loading
 
     @property
     def folder(self) -> Path:
-        """The run directory; another one than options say until its first epoch is saved, if it overwrites a run."""
-        return self.place.folder
+        """Where the run is now: another folder than the options say until it has replaced an earlier run."""
+        return self.directory.folder
 
     def _parameters(self) -> list:
-        """All Parameters that are saved with the state."""
+        """All Parameters that are saved in the state."""
         average = self.scored.trainable_params() if self.scored is not self.network else []
         return [*self.network.trainable_params(), *self.optimizer.state(), *average]
 
     def save(self, best: bool | None = None) -> None:
-        """Saves the state; after an epoch, with whether it is the best so far, its weights and its metrics as well."""
+        """Saves the state of the training.
+
+        Args:
+            best: after an epoch, whether it is the best so far: then its weights are saved, too, and metrics in any
+                case. None within an epoch.
+        """
         with saving(self.folder) as new:
             if best:
                 new.tensors(records.WEIGHTS, {name.removeprefix('average.'): array for name, array in
@@ -105,10 +110,10 @@ class Training:
                 arrays['loss_scale'] = np.array(self.scaling.state(), np.float64)
             new.tensors(records.STATE, arrays)
         if self.epoch:
-            self.place.take()
+            self.directory.publish()
 
     def _load_state(self) -> None:
-        """Goes on from the state in the run directory."""
+        """Loads the state in the run directory."""
         path = self.folder / records.STATE
         arrays = records.read_tensors(path)
         parameters = self._parameters()
@@ -131,22 +136,22 @@ class Training:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
         self.metrics = records.read_metrics(self.folder)[:self.epoch]
         if self.epoch:
-            self.place.take()
+            self.directory.publish()
 
     def load_best(self) -> None:
-        """Puts the weights of the best epoch into the network that is scored."""
+        """Loads the weights of the best epoch into the network that is scored."""
         named = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
         for parameter, weight in read_weights(self.folder, named):
-            ms.ops.assign(parameter, weight)                     # which compiled graphs see
+            ms.ops.assign(parameter, weight)                     # in place, so that compiled graphs see it
 
     # Epochs
 
     def run(self) -> dict:
-        """Trains to the end and scores the best epoch; returns what scores.json holds. Then the place is free."""
+        """Trains to the end, scores the best epoch, and unlocks the directory; returns what scores.json holds."""
         try:
             return self._run()
         finally:
-            self.place.release()
+            self.directory.release()
 
     def _run(self) -> dict:
         self._announce()
@@ -155,12 +160,10 @@ class Training:
         if self.epoch < self.course.epochs:
             self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
         self.load_best()
-        parts = [part for part in ('dev', 'test') if part in self.learner.encoded]
-        results = {part: self.score(part) for part in parts}
+        results = {part: self.score(part) for part in ('dev', 'test') if part in self.learner.encoded}
         if warning := self.best.nothing_learned():
             self.watcher.say(warning)
-        scores = {'best_epoch': self.best.epoch, 'epochs': self.epoch,
-                  **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
+        scores = scores_record(self.best.epoch, self.epoch, results)
         records.write_json(self.folder / records.SCORES, scores)
         return scores
 
@@ -168,24 +171,22 @@ class Training:
         return 0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0
 
     def _announce(self) -> None:
-        """Says what follows from short epochs, unless the options say all of it."""
+        """Says how long the training may take, if that follows from the number of steps in an epoch."""
         if self.steps_an_epoch < FEW_STEPS and None in (self.options.epochs, self.options.patience):
             end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
             self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
                              f'them{end}')
 
     def _main(self, result: Score) -> float:
-        """What of a score decides which epoch is the best."""
+        """The figure by which the best epoch is chosen: F1 of spans, or accuracy of plain tags."""
         return result.accuracy if self.best.plain else result.spans.f1
 
     def score(self, part: str) -> Score:
-        """The score, on 'dev' or 'test', of the network that is scored."""
-        corpora = self.corpora
-        predicted = tags_of(self.decoder, self.learner.encoded[part])
-        return score_in(corpora.found, corpora.gold[part], predicted, corpora.scheme)
+        """The score on 'dev' or 'test': of the average of the weights, or of the network itself if there is none."""
+        return score_of(part, self.corpora, self.learner, self.decoder)
 
     def run_epoch(self) -> None:
-        """Trains to the end of an epoch, from its beginning or from where it was stopped, scores and saves."""
+        """Trains to the end of an epoch, from its beginning or from where it was stopped; then scores and saves it."""
         options, sentences = self.options, len(self.corpora.parts['train'])
         batches = self.learner.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
         began = saved = time.perf_counter()
@@ -215,7 +216,7 @@ class Training:
         self._end_epoch(seconds, compiling, sentences)
 
     def _run_step(self, batch: Iterable[np.ndarray], shape: Any, time_in_epochs: float) -> tuple[float, float]:
-        """Makes a step on a batch: (loss, norm of the gradients)."""
+        """Makes a step on a batch; returns the loss and the norm of the gradients."""
         options = self.options
         rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
         factors = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
@@ -238,7 +239,7 @@ class Training:
         return loss, norm
 
     def _can_go_on(self, loss: float, norm: float) -> bool:
-        """Whether a step was right, or one that overflowed and a smaller scale of the loss may help the next ones."""
+        """Whether loss and gradients of a step were finite, or may be so in the next ones by a smaller loss scale."""
         finite = bool(np.isfinite([loss, norm]).all())
         if self.scaling is None:
             return finite
@@ -246,7 +247,7 @@ class Training:
         return not self.scaling.exhausted()
 
     def _describe(self, loss: float, norm: float, indices: np.ndarray) -> str:
-        """A step that failed, and the sentences of its batch, in one line."""
+        """One line about a step that failed, and about the sentences in its batch."""
         lines = [self.corpora.parts['train'][index].line for index in sorted(indices)]
         scale = '' if self.scaling is None else f' at a loss scale of {2 * self.scaling.scale:g}'
         return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}'
@@ -254,7 +255,13 @@ class Training:
                 f'{", ".join(map(str, lines))}')
 
     def _end_epoch(self, seconds: float, compiling: float, sentences: int) -> None:
-        """Scores and saves an epoch."""
+        """Scores and saves an epoch.
+
+        Args:
+            seconds: that its steps took, without those that compiled a graph.
+            compiling: seconds of the steps that compiled a graph.
+            sentences: their number in an epoch.
+        """
         began = time.perf_counter()
         result = self.score('dev')
         self.epoch += 1

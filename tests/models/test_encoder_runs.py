@@ -18,7 +18,7 @@ from ms_crf.training import begin
 import numpy as np
 import pytest
 
-from conftest import ROOT, files
+from conftest import ROOT, files, options_of
 from encoders import CONFIG, PIECES, make_folder, peer_of, tensors
 from oracle import Row
 
@@ -52,7 +52,7 @@ def frozen(corpora, encoder, tmp_path_factory):
 def test_what_a_run_prints_and_leaves(frozen, encoder):
     folder, output = frozen
     lines = output.splitlines()
-    assert any(line.endswith(' pieces a word; 2 layers, 12 wide, frozen') for line in lines)
+    assert any(line.endswith(' subwords a word; 2 layers, 12 wide, frozen') for line in lines)
     assert any(line.startswith('encoded train: 21 windows in ') for line in lines)
     assert sum(line.startswith('epoch ') for line in lines) == 2
     assert {file.name for file in folder.iterdir()} == {'encoder', 'config.json', 'vocab.json', 'weights.ckpt',
@@ -126,7 +126,7 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     folder, _ = frozen
     kept = {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()}
     assert len(kept) == 3 and all(file.suffix == '.npy' for file in kept)
-    options = train.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
+    options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
                                                  str(folder.parent / 'kept'), '--encoder-link'))
     watcher = train.Watcher()
     one = begin.start(options, watcher).learner
@@ -176,7 +176,7 @@ class CopyAt(train.Watcher):
 
 
 def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
-    options = train.options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
+    options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
     begin.start(options, train.Watcher())             # and then nothing for once
     run = begin.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
     before = EncoderFiles(encoder).weights()
@@ -271,12 +271,12 @@ WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
     ('model.safetensors', 'half', 'bert/model.safetensors: expected tensors in the format safetensors: '),
     ('vocab.txt', None, 'bert/tokenizer.json: no such file; expected it, or vocab.txt'),
     ('vocab.txt', b'[UNK]\n[CLS]\n', 'bert/vocab.txt: expected a line [SEP], got none'),
-    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a piece a line, in UTF-8: '),
+    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a subword a line, in UTF-8: '),
     ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer as the library tokenizers reads it'),
     ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON as the Hugging Face hub writes it: '),
     ('tokenizer.json', b'[' * 100000, 'writes it: it is nested too deeply'),
-    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special pieces such as '),
-    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown pieces, to be '),
+    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special tokens such as '),
+    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown subwords, '),
     ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),
 ])
 def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):
@@ -309,7 +309,7 @@ def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
 ])
 def test_options_that_mean_nothing(others, message):
     with pytest.raises(OptionError, match=message):
-        train.options_of(others)
+        options_of(others)
 
 
 def test_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):

@@ -204,7 +204,7 @@ def test_nothing_else_is_overwritten(run, tmp_path, capsys):
         assert export.main(['--run', str(run), '--output', str(tmp_path / 'a.mindir')]) == 2
         assert capsys.readouterr().err == (
             f'ms_crf.export: {tmp_path}/a.json: expected nothing, or the record of an earlier export, got another '
-            'file, which would be overwritten; choose another --output\n')
+            'file, which would be overwritten; choose another name\n')
         assert (tmp_path / 'a.json').read_text() == text and not (tmp_path / 'a.mindir').exists()
 
 
@@ -232,7 +232,7 @@ def test_links_and_modes_are_kept(run, pair, tmp_path):
 
 @pytest.mark.parametrize('static', [(GREAT, GREAT), (10 ** 15, 1)])
 def test_a_batch_without_a_place_in_memory(run, static, tmp_path):
-    with pytest.raises(OptionError, match=f'--static {static[0]} {static[1]} needs at least .* GB of memory'):
+    with pytest.raises(OptionError, match=f'{static[0]} x {static[1]} tokens needs at least .* GB of memory'):
         mindir.export(run, tmp_path / 'a.mindir', static=list(static))
     assert not list(tmp_path.iterdir())
 

@@ -42,7 +42,7 @@ def test_trained_tagged_and_exported(run, corpora, tmp_path):
     assert both[0] == both[1]
     error = call('infer', '--run', run, '--text', 'a', status=2)
     assert f'{run}/config.json: expected "model" to be bilstm or encoder or hmm, got \'mine\'; if it is a' in error
-    assert 'name its program with --plugin' in error and len(error.splitlines()) == 1
+    assert 'load the program that registers it as a plugin' in error and len(error.splitlines()) == 1
 
 
 def test_stopped_and_resumed_it_is_the_same_to_the_bit(run, corpora, tmp_path):

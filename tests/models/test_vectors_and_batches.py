@@ -195,7 +195,7 @@ def corpus(folder, **parts):
 def test_a_corpus_in_other_schemes(tmp_path):
     paths = corpus(tmp_path, train='a/I-X b/I-X c/O d/I-Y', dev='a/I-X b/B-X')
     found = load(paths)
-    assert (found.found, found.scheme, found.repaired) == ('IOB1', 'BIO', [])
+    assert (found.file_scheme, found.scheme, found.repaired) == ('IOB1', 'BIO', [])
     assert found.tags == ['O', 'B-X', 'I-X', 'B-Y', 'I-Y']
     assert found.parts['train'][0].tags == ['B-X', 'I-X', 'O', 'B-Y'] and found.gold['dev'] == [['B-X', 'B-X']]
     found = load(paths, 'BIOES')

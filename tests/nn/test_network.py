@@ -156,7 +156,7 @@ def test_updates_are_pytorchs(generator, kind, options):
 def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
     ms.set_seed(1)
     network = TaggerNetwork(5, 3, 2, 4, char='none')
-    optimizer = Optimizer(network, 'sgd', momentum=0.0, clip=0.0, crf_rate=3.0, word_rate=0.5)
+    optimizer = Optimizer(network, 'sgd', momentum=0.0, clip=0.0, crf_rate=3.0, row_rate=0.5)
     before = {parameter.name: parameter.asnumpy().copy() for parameter in network.trainable_params()}
     gradients = tuple(ms.ops.ones_like(weight) for weight in optimizer.weights)
     optimizer(float_tensor([0.1, 1, 1]), int_tensor([3, 1, 0]), float_tensor([[1] * 3, [2] * 3, [0] * 3]), gradients)

@@ -11,9 +11,8 @@ import sys
 from ms_crf import Tagger, export, infer, train
 from ms_crf.errors import CorpusError
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.runs import checksums, lock, place, records
-from ms_crf.runs.lock import Lock
-from ms_crf.runs.place import Place
+from ms_crf.runs import checksums, directory, records
+from ms_crf.runs.directory import Lock, RunDirectory
 from ms_crf.runs.saving import saving
 
 import pytest
@@ -128,7 +127,7 @@ import json, os, shutil, sys
 from pathlib import Path
 from ms_crf.models.hmm.model import read_hmm
 from ms_crf.runs import records
-from ms_crf.runs.place import Place
+from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving, settle
 run, top = Path(sys.argv[1]), Path(sys.argv[2])
 
@@ -191,17 +190,17 @@ config, vocabulary = (json.loads((run / name).read_text()) for name in ('config.
 config['options']['add'] = 0.5
 
 def overwrite():
-    place = Place(top / 'run', True)
-    folder = place.create(config, vocabulary)
-    assert folder != place.path
+    made = RunDirectory.new(top / 'run', overwrite=True)
+    folder = made.create(config, vocabulary)
+    assert folder != made.path
     with saving(folder) as new:
         with new.file('tables.npz') as draft:
             draft.write_bytes((top / 'run' / 'tables.npz').read_bytes())
-    place.take()
+    made.publish()
 
 def look(killed):
     try:
-        Place(top / 'run').release()
+        RunDirectory.new(top / 'run').release()
     except ValueError as error:
         assert 'expected a folder that is not there yet' in str(error)       # a run is there, by whichever name before
     assert read_hmm(top / 'run').states
@@ -216,20 +215,20 @@ at_every_step(overwrite, look)
 
 @pytest.mark.parametrize('program,steps', [(SAVING, 10), (TAKING, 20)])
 def test_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
-    """While files are saved, and while a run takes the place of another."""
+    """While files are saved, and while a run replaces another."""
     result = subprocess.run([sys.executable, '-c', program, str(hmm), str(tmp_path / 'top')], cwd=ROOT,
                             capture_output=True, text=True, timeout=100)
     assert (result.returncode, result.stderr) == (0, '')
     assert int(result.stdout) > steps
 
 
-# Locks and places
+# Locks, and runs that replace others
 
 def test_one_training_at_a_time(hmm, corpora, capsys):
     """Who reads goes on; the lock ends with whoever holds it."""
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(hmm), '--overwrite']
     before = contents(hmm)
-    program = (f'import sys; from ms_crf.runs.lock import Lock; lock = Lock({str(hmm)!r}); print("held")\n'
+    program = (f'import sys; from ms_crf.runs.directory import Lock; lock = Lock({str(hmm)!r}); print("held")\n'
                'sys.stdin.read()')
     holder = subprocess.Popen([sys.executable, '-uc', program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               text=True)
@@ -256,7 +255,7 @@ def test_a_lock_is_free_after_a_training_that_failed(hmm, corpora, tmp_path, cap
 def test_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, 'No locks available')
-    monkeypatch.setattr(lock.fcntl, 'flock', refuse)
+    monkeypatch.setattr(directory.fcntl, 'flock', refuse)
     first, second = Lock(hmm), Lock(hmm)
     first.release(), second.release()
     monkeypatch.setattr(os, 'open', lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, 'Read-only file system')))
@@ -265,32 +264,32 @@ def test_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch)
 
 
 @pytest.mark.parametrize('renames_open', [True, False])
-def test_a_run_takes_the_place_of_another_by_its_first_epoch(hmm, monkeypatch, renames_open):
-    monkeypatch.setattr(place, '_RENAMES_OPEN', renames_open)
+def test_a_run_replaces_another_by_its_first_epoch(hmm, monkeypatch, renames_open):
+    monkeypatch.setattr(directory, '_RENAMES_OPEN', renames_open)
     before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
         'config.json', 'vocab.json'))
-    new = Place(hmm, True)
+    new = RunDirectory.new(hmm, overwrite=True)
     with pytest.raises(CorpusError, match='a training is running there already'):
-        Place(hmm, True)
+        RunDirectory.new(hmm, overwrite=True)
     folder = new.create(config, vocabulary)
     assert folder == hmm.with_name('.run.new') and contents(hmm) == before
     tables = (hmm / 'tables.npz').read_bytes()
-    assert new.take() == hmm and not (hmm / 'tables.npz').exists()
+    assert new.publish() == hmm and not (hmm / 'tables.npz').exists()
     with pytest.raises(CorpusError, match='a training is running there already'):
-        Place(hmm, True)
+        RunDirectory.new(hmm, overwrite=True)
     with saving(hmm) as more, more.file('tables.npz') as draft:
         draft.write_bytes(tables)
     Tagger.load(hmm)
     new.release()
     assert [path.name for path in hmm.parent.iterdir()] == ['run']
-    Place(hmm, True).release()
+    RunDirectory.new(hmm, overwrite=True).release()
 
 
-def test_a_run_stays_where_it_was_if_the_new_one_can_not_take_its_place(hmm, monkeypatch):
+def test_a_run_stays_where_it_was_if_the_new_one_can_not_replace_it(hmm, monkeypatch):
     before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
         'config.json', 'vocab.json'))
-    place = Place(hmm, True)
-    folder = place.create(config, vocabulary)
+    new = RunDirectory.new(hmm, overwrite=True)
+    folder = new.create(config, vocabulary)
     real = os.rename
 
     def refuse(source, target):
@@ -299,8 +298,8 @@ def test_a_run_stays_where_it_was_if_the_new_one_can_not_take_its_place(hmm, mon
         real(source, target)
     monkeypatch.setattr(os, 'rename', refuse)
     with pytest.raises(CorpusError, match=r'Input/output error; the new run is in .*\.run\.new'):
-        place.take()
-    assert contents(hmm) == before and place.folder == folder
+        new.publish()
+    assert contents(hmm) == before and new.folder == folder
 
 
 def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):

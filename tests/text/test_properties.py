@@ -7,8 +7,7 @@ from ms_crf.text.metrics import score, total
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import TABLE, allowed_transitions, recognise_scheme, spans_of, strict_spans_of, tags_of
 from ms_crf.text.stream import CONLL, JSON, Item
-from ms_crf.text.tagged import Tagged
-from ms_crf.text.writers import Writer
+from ms_crf.text.tagged import Tagged, Writer
 
 import pytest
 from hypothesis import given, settings

@@ -44,7 +44,7 @@ def test_a_sentence_too_long_for_a_graph_is_named(run, tmp_path):
     sentences = [['to'], [], ['in'] * 4] * CHUNK + [[], ['to'] * 5, ['to'] * 9]
     with pytest.raises(SentenceError, match='up to 4 tokens, got one of 5') as raised:
         Tagger.load(tmp_path / 'a.mindir').tag(sentences)
-    assert raised.value.number == 3 * CHUNK + 1
+    assert raised.value.index == 3 * CHUNK + 1
 
 
 @pytest.mark.parametrize('size', [1, 30, 41, 70000])

@@ -7,13 +7,12 @@ import shutil
 from ms_crf import train
 from ms_crf.runs import records
 from ms_crf.training import begin
-from ms_crf.training.best import Best
-from ms_crf.training.schedules import Course, course_of
+from ms_crf.training.schedules import Best, Course, course_of
 
 import numpy as np
 import pytest
 
-from conftest import SMALL, close, files, write_corpus
+from conftest import SMALL, close, files, options_of, write_corpus, write_tensors
 
 OF_24 = Course(epochs=24, patience=8, warmup=0.5, decay=0.05, average_every=8)
 
@@ -105,7 +104,7 @@ class Recorder(train.Watcher):
 def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
     """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
     given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
-    options, recorder = train.options_of(given), Recorder()
+    options, recorder = options_of(given), Recorder()
     recorder.run = run = begin.start(options, recorder)
     first = records.as_arrays(run.network.trainable_params())
     expected = {name: array.astype(float) for name, array in first.items()}
@@ -151,7 +150,7 @@ def test_why_a_training_ended(undisturbed, tmp_path, capsys):
     shutil.copytree(undisturbed[0], folder)
     arrays = records.read_tensors(folder / records.STATE)
     del arrays['best']
-    records.write_tensors(folder / records.STATE, arrays)
+    write_tensors(folder / records.STATE, arrays)
     assert train.main(['--resume', str(folder), '--epochs', '60', '--patience', '3']) == 0
     shown = capsys.readouterr().out.splitlines()
     scores = json.loads((folder / records.SCORES).read_text())

@@ -16,7 +16,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import SMALL, close, files, float_tensor, int_tensor
+from conftest import SMALL, close, files, float_tensor, int_tensor, options_of
 
 WORDS, PIECES = 'words', 'pieces'
 
@@ -30,8 +30,7 @@ def made(compiled, monkeypatch):
         ms.set_seed(1)
         network = TaggerNetwork(5, 3, 2, 4, char='none') if reads == WORDS else SubwordTagger(3, 2, 4)
         optimizer = Optimizer(network, **options)
-        maker = steps.make_step if reads == WORDS else steps.make_plain_step
-        return network, optimizer, maker(network, optimizer, scaled)
+        return network, optimizer, steps.make_step(network, optimizer, scaled)
     return make
 
 
@@ -60,7 +59,7 @@ def values(network, optimizer):
 
 
 @pytest.mark.parametrize('reads,options', [(WORDS, {}), (PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
-                                          (WORDS, {'kind': 'sgd', 'word_rate': 0.0})])
+                                          (WORDS, {'kind': 'sgd', 'row_rate': 0.0})])
 def test_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, reads, options):
     """Beside steps without a scale that have no overflow between them."""
     network, optimizer, step = made(reads, True, **options)
@@ -87,7 +86,7 @@ def test_a_word_table_that_stays_has_no_gradient(made):
     """The norm, which clipping goes by, is that of all other gradients; these are what they are with a table."""
     batch, norms, tables = batch_of(WORDS), [], []
     for rate in (1.0, 0.0):
-        network, optimizer, step = made(WORDS, False, kind='sgd', momentum=0.0, clip=0.0, word_rate=rate)
+        network, optimizer, step = made(WORDS, False, kind='sgd', momentum=0.0, clip=0.0, row_rate=rate)
         before = values(network, optimizer)
         norms.append(float(step(float_tensor([1, 1, 1]), *batch)[1].asnumpy()))
         moved = {name: (before[name] - array).astype(float) for name, array in values(network, optimizer).items()}
@@ -136,7 +135,7 @@ class Steps(train.Watcher):
 
 
 def test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(corpora, tmp_path):
-    options = train.options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
+    options = options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
                                         str(tmp_path / 'run')])
 
     run = begin.start(options, Steps(4))

@@ -11,15 +11,14 @@ import time
 
 from ms_crf import Tagger, train
 from ms_crf.errors import CorpusError
-from ms_crf.models.words import model as words
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import begin, trainer
 from ms_crf.training.begin import Stopped
 
 import numpy as np
 import pytest
 
-from conftest import ROOT, SMALL, files
+from conftest import ROOT, SMALL, files, options_of, write_tensors
 
 
 def tensors(folder):
@@ -78,7 +77,7 @@ class StopAt(train.Watcher):
 
 def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     """In the midst of an epoch, at its end, and before anything was saved."""
-    options = train.options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
+    options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     run = begin.start(options, StopAt(4))
     with pytest.raises(Stopped):
         run.run()
@@ -188,7 +187,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
     shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
     watcher = train.Watcher(io.StringIO())
     options = records.read_options(folder, records.read_config(folder))
-    begin.resume(folder, options, watcher).place.release()
+    begin.resume(folder, options, watcher).directory.release()
     assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
     assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ['other', 'run']
@@ -199,7 +198,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
 
 def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
-    real = words.make_step
+    real = trainer.make_step
 
     def make(*arguments):
         step, count = real(*arguments), [0]
@@ -209,7 +208,7 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
             count[0] += 1
             return (loss * np.nan if count[0] == 8 else loss), norm
         return poisoned
-    monkeypatch.setattr(words, 'make_step', make)
+    monkeypatch.setattr(trainer, 'make_step', make)
     assert train.main([*files(corpora), *SMALL, '--save', str(folder)]) == 2
     message = capsys.readouterr().err
     assert message.startswith('train.py: step 2 of epoch 2: loss nan, norm of gradients ')
@@ -281,7 +280,7 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     assert f'{state}: expected tensors as train.py writes them' in capsys.readouterr().err
     arrays = records.read_tensors(undisturbed[0] / records.STATE)
     del arrays['first.projection.weight']
-    records.write_tensors(state, arrays)
+    write_tensors(state, arrays)
     assert train.main(['--resume', str(folder)]) == 2
     assert f'{state}: expected a tensor first.projection.weight, got none' in capsys.readouterr().err
     checksums.unlink()
@@ -299,7 +298,7 @@ def test_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
     assert capsys.readouterr().err == (
         f'train.py: {folder}/state.ckpt: no such file, and a training that has epochs can not go on without it; '
-        'weights.ckpt is there, to tag with; restore it, or train from the start with another --save\n')
+        'weights.ckpt is there, to tag with; restore it, or train from the start in another folder\n')
     assert (folder / records.WEIGHTS).read_bytes() == before
 
 
@@ -318,9 +317,9 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     vectors = tmp_path / 'vectors.txt'
     vectors.write_text('of 0.1 0.2\nto 0.3 0.4\nXan 0.5 0.6\nelsewhere 0.7 0.8\n')
     folder = tmp_path / 'run'
-    options = train.options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
+    options = options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
                                         str(folder)])
-    begin.start(options, StopAt(1)).place.release()
+    begin.start(options, StopAt(1)).directory.release()
 
     def check(name, old, new, message):
         path = tmp_path / name
@@ -336,10 +335,10 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: these are not the sentences')
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
-    begin.resume(folder, options, StopAt(1)).place.release()
+    begin.resume(folder, options, StopAt(1)).directory.release()
     config = records.read_config(folder)
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256'):
         del config[name]
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
-    begin.resume(folder, options, StopAt(1)).place.release()
+    begin.resume(folder, options, StopAt(1)).directory.release()

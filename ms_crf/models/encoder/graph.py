@@ -51,7 +51,7 @@ class SubwordGraphInput:
     """
 
     rows, tokens = 64, 2048
-    unit = 'tokens or pieces of them'
+    unit = 'tokens or subwords'
 
     def __init__(self, vocabulary: Tags, tokenizer: Any, longest: int) -> None:
         self.vocabulary, self.tokenizer, self.longest = vocabulary, tokenizer, longest
@@ -71,7 +71,7 @@ class SubwordGraphInput:
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
         """The tables of ids and of positions: (end of the parameter's name, what, how many rows at least, exactly)."""
-        return [('.pieces', 'pieces', last_id(self.tokenizer) + 1, False),
+        return [('.pieces', 'subwords', last_id(self.tokenizer) + 1, False),
                 ('.positions', 'positions', self.longest, False)]
 
     def to_json(self) -> dict:

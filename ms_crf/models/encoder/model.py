@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +29,6 @@ from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.text.dataset import Corpora, digest_of
-from ms_crf.training.step import make_plain_step
 
 import mindspore as ms
 import numpy as np
@@ -58,7 +57,7 @@ class EncoderLearner:
             for part, sentences in corpora.parts.items()}
         subwords = sum(int(encoded.counts.sum()) for encoded in self.encoded.values())
         tokens = sum(int(encoded.lengths.sum()) for encoded in self.encoded.values())
-        watcher.say(f'{subwords / tokens:.2f} pieces a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
+        watcher.say(f'{subwords / tokens:.2f} subwords a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
         self._shapes = row_shapes(self.encoded['train'].sizes, options.batch_size)
         check_subwords(options, files.sizes, len(corpora.tags), self._shapes, subwords)
@@ -92,10 +91,6 @@ class EncoderLearner:
         """A new network with its first weights: a `SubwordTagger`, or an `EncodedTagger` if the encoder is tuned."""
         tagger = build_tagger(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
         return EncodedTagger(build_encoder(self.files.sizes, self._weights), tagger) if self.tuned else tagger
-
-    def step(self, network: Any, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients)."""
-        return make_plain_step(network, optimizer, loss_scale)
 
     def decoder(self, network: Any, compiled: Any) -> 'EncoderDecoder':
         """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled."""

@@ -100,10 +100,10 @@ def pool_words(vectors, words, counts):
     Returns:
         (length, batch, width); zeros for a word without subwords.
     """
-    pieces, batch, width = vectors.shape
+    subwords, batch, width = vectors.shape
     length = counts.shape[0]
-    segments = ops.reshape(words * batch + ops.arange(batch).astype(ms.int32), (pieces * batch, 1))
+    segments = ops.reshape(words * batch + ops.arange(batch).astype(ms.int32), (subwords * batch, 1))
     sums = ops.zeros(((length + 1) * batch, width), ms.float32)          # the last of each row: of no word
-    sums = ops.tensor_scatter_add(sums, segments, ops.reshape(vectors, (pieces * batch, width)))
+    sums = ops.tensor_scatter_add(sums, segments, ops.reshape(vectors, (subwords * batch, width)))
     sums = ops.reshape(sums[:length * batch], (length, batch, width))
     return sums / ops.expand_dims(ops.maximum(counts, 1).astype(ms.float32), 2)

@@ -173,9 +173,9 @@ def tokenizer_of(text: str) -> Any:
     model = json_of(text)['model']
     unknown = model.get('unk_token')
     if unknown is not None and tokenizer.token_to_id(unknown) is None:
-        raise ValueError(f'expected {unknown}, which stands for unknown pieces, to be one of the pieces')
+        raise ValueError(f'expected {unknown}, which stands for unknown subwords, to be one of its subwords')
     if model.get('type') == 'Unigram' and model.get('unk_id') is None:
-        raise ValueError('expected "unk_id", the piece that stands for unknown ones, got none')
+        raise ValueError('expected "unk_id", the subword that stands for unknown ones, got none')
     specials_of(tokenizer)
     return tokenizer
 
@@ -209,7 +209,7 @@ def _of_vocabulary(path: Path, config: Path) -> str:
     try:
         subwords = path.read_text(encoding='utf-8').split('\n')
     except (ValueError, OSError) as error:
-        raise CorpusError(path, None, f'expected a piece a line, in UTF-8: {error}') from None
+        raise CorpusError(path, None, f'expected a subword a line, in UTF-8: {error}') from None
     for subword in _SPECIAL:
         if subword not in subwords:
             raise CorpusError(path, None, f'expected a line {subword}, got none')

@@ -35,7 +35,7 @@ def specials_of(tokenizer: Any) -> Specials:
             if specials.size:
                 return specials
             break
-    raise ValueError('expected a tokenizer that puts special pieces such as [CLS] and [SEP] around a sentence, '
+    raise ValueError('expected a tokenizer that puts special tokens such as [CLS] and [SEP] around a sentence, '
                      'by its "post_processor", got none')
 
 

@@ -138,7 +138,7 @@ def read_hmm(folder: Any) -> HMM:
     vocabulary = records.read_vocabulary(folder, HMMTags)
     path = Path(folder) / records.TABLES
     if not path.is_file():
-        raise CorpusError(path, None, 'no such file; expected a run of --model hmm')
+        raise CorpusError(path, None, 'no such file; expected the run of a hidden Markov model')
     check_readable(path)
     checksums.check(path)
     try:

@@ -1,7 +1,7 @@
 """The tagger over word vectors and characters as a kind of model: what it learns from, how it tags, its graph."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from ms_crf.options import WIDEST, Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
 from ms_crf.training.schedules import replaced
-from ms_crf.training.step import make_step
 
 import mindspore as ms
 import numpy as np
@@ -80,10 +79,6 @@ class WordLearner:
         network = build_network(self.options, self.vocabulary, self.word_dim, self.scheme)
         network.word_table.set_data(ms.Tensor(self.rows))
         return network
-
-    def step(self, network: TaggerNetwork, optimizer: Any, loss_scale: bool) -> Callable:
-        """The compiled function of a step: step(now, *batch, *keep) to (loss, norm of the gradients)."""
-        return make_step(network, optimizer, loss_scale)
 
     def decoder(self, network: TaggerNetwork, compiled: Any) -> 'WordDecoder':
         """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled."""

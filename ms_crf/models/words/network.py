@@ -44,6 +44,11 @@ class TaggerNetwork(Layers):
         self.add_layers(word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
                         constraints)
 
+    @property
+    def row_table(self) -> Parameter:
+        """The vectors of words, of which a step of training reads and updates those of its batch."""
+        return self.word_table
+
     def rows(self, words):
         """(words,) ids to their vectors (words, word_dim)."""
         return ops.gather(self.word_table, words, 0)
