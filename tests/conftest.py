@@ -155,6 +155,15 @@ def undisturbed(corpora):
     return folder, result
 
 
+@pytest.fixture(scope='session')
+def encoder(tmp_path_factory):
+    """The folder of a small pretrained encoder, with random weights."""
+    from encoders import make_folder
+    folder = make_folder(tmp_path_factory.mktemp('encoders') / 'small')
+    (folder / 'tokenizer_config.json').write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
+    return folder
+
+
 @pytest.fixture
 def hmm(tmp_path, corpora):
     """A run that is made within a hundredth of a second: a hidden Markov model."""

@@ -1,6 +1,5 @@
 """The vectors of subwords, by an encoder in compiled graphs of fixed shapes; kept in a folder, if one is named."""
 
-import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +8,7 @@ from typing import Any
 
 from ms_crf.environment import VERSION
 from ms_crf.errors import CorpusError
+from ms_crf.files import faults_named, whole
 from ms_crf.models.encoder.windows import Subwords, pack
 from ms_crf.models.graph_calls import graph_call
 
@@ -98,22 +98,12 @@ class Reader:
 
 def _save(path: Path, shape: tuple[int, int], parts: Iterable[tuple[int, np.ndarray]]) -> None:
     """Writes vectors of this shape as a whole file, from (index of the first, vectors) of its parts."""
-    draft = path.with_name(f'.{path.name}.{os.getpid()}')
-    try:
-        with open(draft, 'wb') as file:
-            np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
-            begin = file.tell()
-            for first, vectors in parts:
-                file.seek(begin + 4 * first * shape[1])
-                file.write(np.ascontiguousarray(vectors, '<f4').data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        raise CorpusError(path, None, f'can not be written: {error.strerror}') from None
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+    with whole(path) as draft, faults_named(path, ''), open(draft, 'wb') as file:
+        np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
+        begin = file.tell()
+        for first, vectors in parts:
+            file.seek(begin + 4 * first * shape[1])
+            file.write(np.ascontiguousarray(vectors, '<f4').data)
 
 
 def _load(path: Path, shape: tuple[int, int]) -> np.ndarray:
