@@ -105,6 +105,57 @@ def parameters(crf):
     return [getattr(crf, name) for name in NAMES.values()]
 
 
+def assign(crf, scores):
+    """Gives a layer the scores of an `oracle.Case`; a graph does not see set_data once it is compiled."""
+    for name, parameter in NAMES.items():
+        ms.ops.assign(getattr(crf, parameter), float_tensor(scores[name]))
+
+
+class AllCalls:
+    """A layer, and one function of all its calls that is compiled once for each shape, whatever scores it has.
+
+    Args:
+        case: an `oracle.Case` with its number of tags and its constraints.
+        compiled: what the fixture of this name gives.
+        n: of the n best paths.
+    """
+
+    RESULTS = ('loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'decode', 'viterbi', 'nbest')
+    _made: dict = {}
+
+    def __init__(self, case, compiled, n):
+        crf = self.crf = make_crf(case)
+
+        def loss(emissions, tags, lengths):
+            return crf(emissions, tags, lengths)
+
+        derivative = ms.value_and_grad(loss, 0, parameters(crf))
+
+        def everything(emissions, tags, lengths):
+            value, (by_emissions, by_scores) = derivative(emissions, tags, lengths)
+            return (value, (by_emissions, *by_scores), crf.log_prob(emissions, tags, lengths),
+                    crf.normalizer(emissions, lengths), crf.marginals(emissions, lengths),
+                    crf.decode(emissions, lengths), crf(emissions, seq_length=lengths),
+                    crf.nbest(emissions, n, lengths))
+
+        self.run = compiled(everything)
+
+    def __call__(self, emissions, tags, lengths):
+        """What all calls give, by `RESULTS`; gradients by emissions, transitions, start and end."""
+        return dict(zip(self.RESULTS, self.run(emissions, tags, lengths)))
+
+    @classmethod
+    def of(cls, case, compiled, n=4):
+        """That of this process for such cases, with the scores of this one."""
+        constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
+                                                                     for part in case.constraints)
+        key = compiled is ms.jit, case.num_tags, constraints, n
+        if key not in cls._made:
+            cls._made[key] = cls(case, compiled, n)
+        assign(cls._made[key].crf, case.scores)
+        return cls._made[key]
+
+
 def close(found, expected, tolerance=1e-5):
     """Equal within a relative error, of the largest value where single ones are small."""
     found = found.asnumpy() if hasattr(found, 'asnumpy') else np.asarray(found)
