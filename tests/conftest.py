@@ -20,17 +20,7 @@ NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end
 #: files, tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
 SLOW = """
     crf/test_any_length.py
-    crf/test_crf.py::test_agrees_with_all_paths[graph-constrained]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-large scores]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-plain]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-single tokens]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-unknown tags]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-wide batch]
-    crf/test_crf.py::test_best_paths_can_serve_as_tags[graph]
-    crf/test_crf.py::test_equal_paths_give_the_lowest_tag[graph]
     crf/test_crf.py::test_methods_compile_one_by_one
-    crf/test_crf.py::test_reductions_and_layouts[graph]
-    crf/test_crf.py::test_scores_of_best_paths_can_be_differentiated[graph]
     crf/test_forbidden.py
     crf/test_mixed_precision.py
     crf/test_numbers.py
@@ -77,12 +67,32 @@ SLOW = """
 SLOW = {line.strip() for line in SLOW.splitlines() if line.strip()}
 
 
+#: Each graph of the layer takes seconds to compile. Of tests in crf/ that run in both modes, the one in the graph is
+#: slow, too, but for these, which share two compiled functions.
+QUICK = {f'crf/test_crf.py::test_agrees_with_all_paths[graph-{name}]'
+         for name in ('plain', 'constrained', 'unknown tags', 'large scores')}
+
+#: Files that take longest, the longest first: what two processes do at the end should be short.
+FIRST = """
+    training/test_train.py crf/test_crf.py crf/test_forbidden.py models/test_own_model.py test_tagger.py
+    crf/test_mixed_precision.py test_console.py test_compare.py models/test_encoder_runs.py test_docs.py
+    crf/test_second_derivatives.py crf/test_values.py crf/test_numbers.py crf/test_nan.py test_sharing.py
+    models/test_graph_files.py test_fuzz.py test_examples.py test_infer.py test_wheel.py training/test_loss_scale.py
+    training/test_course.py crf/test_any_length.py crf/test_nbest.py crf/test_constraints.py crf/test_tutorial.py
+    crf/test_transformations.py training/test_options_at_work.py nn/test_network.py
+""".split()
+
+
 def pytest_collection_modifyitems(items):
-    """Marks what `SLOW` names."""
+    """Marks what is slow, and puts the longest files first."""
     for item in items:
         name = item.nodeid.removeprefix('tests/')
-        if SLOW & {name, name.partition('[')[0], name.partition('::')[0]}:
+        in_graph = hasattr(item, 'callspec') and item.callspec.params.get('compiled') == 'graph'
+        if (SLOW & {name, name.partition('[')[0], name.partition('::')[0]}
+                or in_graph and name.startswith('crf/') and name not in QUICK):
             item.add_marker('slow')
+    place = {file: place for place, file in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.nodeid.removeprefix('tests/').partition('::')[0], len(FIRST)))
 
 
 def float_tensor(values):

@@ -109,8 +109,7 @@ def test_softmax_head(level, compiled):
     close(actual, ((normalizer - picked) * live).sum())
 
 
-@pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16])
-@pytest.mark.parametrize('constraints', [None, BIO])
+@pytest.mark.parametrize('constraints,dtype', [(None, ms.float16), (BIO, ms.bfloat16)])
 def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, compiled):
     case = case_of(constraints)
     emissions, tags, lengths = inputs_of(case)
