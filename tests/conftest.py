@@ -16,7 +16,7 @@ SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', 
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
-#: Tests that take more than about four seconds on one core, and files that compile many graphs, marked slow here:
+#: Tests that take more than some three seconds on one core, and files that compile many graphs, marked slow here:
 #: files, tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
 SLOW = """
     crf/test_any_length.py
@@ -47,9 +47,14 @@ SLOW = """
     test_console.py::test_training_goes_on_when_nobody_reads_what_it_says
     test_device.py::test_tagging_goes_on_without_the_device
     test_examples.py
+    test_infer.py::test_a_conversation
+    test_infer.py::test_a_pipe_is_answered_as_it_speaks_and_may_break
+    test_infer.py::test_a_sentence_of_ten_thousand_words
     test_infer.py::test_characters
     test_infer.py::test_exported_and_tagged_without_the_run
+    test_infer.py::test_json_lines_say_where_things_are
     test_infer.py::test_plain_tags
+    test_infer.py::test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option
     test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
     test_sharing.py
     test_tagger.py::test_a_graph_run_by_hand_from_its_record
