@@ -45,8 +45,8 @@ def test_agrees_with_the_paths_that_remain(options, length, compiled):
     for seed, (name, indices) in enumerate(FORBIDDEN.items()):
         if name in ('starts', 'all transitions but one way round') and 'constraints' in options:
             continue                                             # nothing would remain
-        if length == 140 and compiled is not ms.jit and name != 'of all kinds':
-            continue                                             # 140 positions take seconds in PyNative mode
+        if compiled is not ms.jit and (length == 140 or 'unknown' in options) and name != 'of all kinds':
+            continue                                             # which takes a second each in PyNative mode
         case = padded(Case(seed, 5, 4, 3, **options).forbid(**indices), length, -np.inf, 2)
         check(case, AllCalls.of(case, compiled))
 
