@@ -17,31 +17,26 @@ SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', 
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
-#: Tests that take more than about four seconds on one core, and files that compile many graphs, marked slow here:
+#: Tests that take more than some three seconds on one core, and files that compile many graphs, marked slow here:
 #: files, tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
 SLOW = """
     crf/test_any_length.py
-    crf/test_crf.py::test_agrees_with_all_paths[graph-constrained]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-large scores]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-plain]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-single tokens]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-unknown tags]
-    crf/test_crf.py::test_agrees_with_all_paths[graph-wide batch]
-    crf/test_crf.py::test_best_paths_can_serve_as_tags[graph]
-    crf/test_crf.py::test_equal_paths_give_the_lowest_tag[graph]
+    crf/test_checked_values.py::test_a_mask_with_holes_gives_nan_in_a_graph
+    crf/test_crf.py::test_cells_run_in_graph_mode
     crf/test_crf.py::test_methods_compile_one_by_one
-    crf/test_crf.py::test_reductions_and_layouts[graph]
-    crf/test_crf.py::test_scores_of_best_paths_can_be_differentiated[graph]
     crf/test_forbidden.py
     crf/test_mixed_precision.py
+    crf/test_nan.py::test_nan_in_one_emission_is_seen[pynative-140-160]
     crf/test_numbers.py
     crf/test_second_derivatives.py
     crf/test_transformations.py
+    crf/test_tutorial.py::test_cell_runs_in_graph_mode
     crf/test_tutorial.py::test_two_sentences
     crf/test_values.py
     models/test_encoder.py::test_minilm_is_that_of_transformers
     models/test_encoder_runs.py
     models/test_graph_files.py::test_a_full_disk
+    models/test_graph_files.py::test_a_graph_may_have_the_name_of_its_draft
     models/test_graph_files.py::test_interrupted_while_the_graph_is_compiled
     models/test_graph_files.py::test_links_and_modes_are_kept
     models/test_own_model.py
@@ -53,9 +48,14 @@ SLOW = """
     test_console.py::test_training_goes_on_when_nobody_reads_what_it_says
     test_device.py::test_tagging_goes_on_without_the_device
     test_examples.py
+    test_infer.py::test_a_conversation
+    test_infer.py::test_a_pipe_is_answered_as_it_speaks_and_may_break
+    test_infer.py::test_a_sentence_of_ten_thousand_words
     test_infer.py::test_characters
     test_infer.py::test_exported_and_tagged_without_the_run
+    test_infer.py::test_json_lines_say_where_things_are
     test_infer.py::test_plain_tags
+    test_infer.py::test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option
     test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
     test_sharing.py
     test_tagger.py::test_a_graph_run_by_hand_from_its_record
@@ -67,23 +67,49 @@ SLOW = """
     text/test_sentences.py::test_a_sentence_too_long_for_a_graph_is_named
     training/test_course.py::test_a_small_corpus_is_averaged_from_its_first_step
     training/test_course.py::test_what_a_training_on_few_sentences_says
+    training/test_course.py::test_why_a_training_ended
     training/test_loss_scale.py::test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit
+    training/test_options_at_work.py::test_each_place_loses_its_own_share
+    training/test_options_at_work.py::test_rates_fall_and_weights_decay
+    training/test_options_at_work.py::test_tags_are_those_of_the_scheme_without_constraints
+    training/test_options_at_work.py::test_words_become_unknown_and_spellings_are_cut
     training/test_train.py::test_a_disk_that_is_full
     training/test_train.py::test_a_loss_that_is_no_number
     training/test_train.py::test_a_signal_saves_and_says_how_to_go_on
     training/test_train.py::test_killed_and_resumed_is_the_same_to_the_bit
+    training/test_train.py::test_options_of_a_resumption_are_kept
     training/test_train.py::test_stopped_and_resumed_is_the_same_to_the_bit
     training/test_train.py::test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved
 """
 SLOW = {line.strip() for line in SLOW.splitlines() if line.strip()}
 
+#: Graphs take seconds to compile. Of tests that run in both modes, the one in the graph is slow, too, but for some
+#: that share one compiled function, and for the BiLSTM's.
+QUICK = {f'crf/test_crf.py::test_agrees_with_all_paths[graph-{name}]'
+         for name in ('plain', 'unknown tags', 'large scores')} | {
+             'nn/test_bilstm.py::test_outputs_and_gradients_are_pytorchs[graph]'}
+
+#: Files that take longest, the longest first: what two processes do at the end should be short.
+FIRST = """
+    training/test_train.py crf/test_crf.py models/test_encoder_runs.py crf/test_forbidden.py test_tagger.py
+    crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py test_sharing.py
+    crf/test_second_derivatives.py crf/test_values.py test_console.py test_compare.py test_infer.py test_docs.py
+    crf/test_nan.py models/test_graph_files.py test_fuzz.py test_examples.py test_wheel.py
+    training/test_loss_scale.py training/test_course.py crf/test_any_length.py crf/test_nbest.py
+    crf/test_constraints.py crf/test_tutorial.py crf/test_transformations.py training/test_options_at_work.py
+    nn/test_network.py
+""".split()
+
 
 def pytest_collection_modifyitems(items):
-    """Marks what `SLOW` names."""
+    """Marks what is slow, and puts the longest files first."""
     for item in items:
         name = item.nodeid.removeprefix('tests/')
-        if SLOW & {name, name.partition('[')[0], name.partition('::')[0]}:
+        in_graph = hasattr(item, 'callspec') and item.callspec.params.get('compiled') == 'graph'
+        if in_graph and name not in QUICK or SLOW & {name, name.partition('[')[0], name.partition('::')[0]}:
             item.add_marker('slow')
+    place = {file: place for place, file in enumerate(FIRST)}
+    items.sort(key=lambda item: place.get(item.nodeid.removeprefix('tests/').partition('::')[0], len(FIRST)))
 
 
 def float_tensor(values):
@@ -104,6 +130,57 @@ def make_crf(case, **options):
 
 def parameters(crf):
     return [getattr(crf, name) for name in NAMES.values()]
+
+
+def assign(crf, scores):
+    """Gives a layer the scores of an `oracle.Case`; a graph does not see set_data once it is compiled."""
+    for name, parameter in NAMES.items():
+        ms.ops.assign(getattr(crf, parameter), float_tensor(scores[name]))
+
+
+class AllCalls:
+    """A layer, and one function of all its calls that is compiled once for each shape, whatever scores it has.
+
+    Args:
+        case: an `oracle.Case` with its number of tags and its constraints.
+        compiled: what the fixture of this name gives.
+        n: of the n best paths.
+    """
+
+    RESULTS = ('loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'decode', 'viterbi', 'nbest')
+    _made: dict = {}
+
+    def __init__(self, case, compiled, n):
+        crf = self.crf = make_crf(case)
+
+        def loss(emissions, tags, lengths):
+            return crf(emissions, tags, lengths)
+
+        derivative = ms.value_and_grad(loss, 0, parameters(crf))
+
+        def everything(emissions, tags, lengths):
+            value, (by_emissions, by_scores) = derivative(emissions, tags, lengths)
+            return (value, (by_emissions, *by_scores), crf.log_prob(emissions, tags, lengths),
+                    crf.normalizer(emissions, lengths), crf.marginals(emissions, lengths),
+                    crf.decode(emissions, lengths), crf(emissions, seq_length=lengths),
+                    crf.nbest(emissions, n, lengths))
+
+        self.run = compiled(everything)
+
+    def __call__(self, emissions, tags, lengths):
+        """What all calls give, by `RESULTS`; gradients by emissions, transitions, start and end."""
+        return dict(zip(self.RESULTS, self.run(emissions, tags, lengths)))
+
+    @classmethod
+    def of(cls, case, compiled, n=4):
+        """That of this process for such cases, with the scores of this one."""
+        constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
+                                                                     for part in case.constraints)
+        key = compiled is ms.jit, case.num_tags, constraints, n
+        if key not in cls._made:
+            cls._made[key] = cls(case, compiled, n)
+        assign(cls._made[key].crf, case.scores)
+        return cls._made[key]
 
 
 def close(found, expected, tolerance=1e-5):
@@ -165,6 +242,15 @@ def undisturbed(corpora):
     result = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)], cwd=ROOT,
                             capture_output=True, text=True, timeout=200)
     return folder, result
+
+
+@pytest.fixture(scope='session')
+def encoder(tmp_path_factory):
+    """The folder of a small pretrained encoder, with random weights."""
+    from encoders import make_folder
+    folder = make_folder(tmp_path_factory.mktemp('encoders') / 'small')
+    (folder / 'tokenizer_config.json').write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
+    return folder
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import files
+
 SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 LETTERS = 'abcdefghijklmnopqrstuvwxyz'
 PIECES = [*SPECIAL, *LETTERS, *(f'##{letter}' for letter in LETTERS), 'to', 'in', 'at', 'on', 'by', 'of', 'the', '##an',
@@ -46,6 +48,12 @@ def make_folder(path, config=CONFIG, arrays=None):
     (path / 'vocab.txt').write_text('\n'.join(PIECES) + '\n')
     numpy.save_file(tensors(config) if arrays is None else arrays, path / 'model.safetensors')
     return path
+
+
+def arguments(corpora, encoder, folder, *others):
+    """Of a short training with a frozen encoder."""
+    return [*files(corpora), '--encoder', str(encoder), '--encoder-lstm', '6', '--batch-size', '4', '--epochs', '2',
+            '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU', '--save', str(folder), *others]
 
 
 def peer_of(path):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from test_any_length import Everything, exported
 from test_any_length import check as check_everything
-from test_crf import check, functions
+from test_crf import check
 
-from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from conftest import AllCalls, assign, close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case, Row
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -32,37 +32,33 @@ FORBIDDEN = {
 }
 
 
-def assign(crf, case):
-    for scores, parameter in zip(case.scores.values(), parameters(crf)):
-        ms.ops.assign(parameter, float_tensor(scores))           # a graph does not see set_data once it is compiled
+def padded(case, length, emission, tag):
+    """The case with its emissions and tags padded to a length."""
+    case.emissions = np.concatenate([case.emissions, np.full((length - 5, 4, 3), emission)])
+    case.tags = np.concatenate([case.tags, np.full((length - 5, 4), tag)])
+    return case
 
 
 @pytest.mark.parametrize('length', [5, 140])                     # unrolled, and in loops over blocks
 @pytest.mark.parametrize('options', [{}, {'unknown': 0.4}, {'constraints': BIO}])
 def test_agrees_with_the_paths_that_remain(options, length, compiled):
-    crf = make_crf(Case(0, 5, 4, 3, **options))
-    run = functions(crf, compiled, 4)
     for seed, (name, indices) in enumerate(FORBIDDEN.items()):
         if name in ('starts', 'all transitions but one way round') and 'constraints' in options:
             continue                                             # nothing would remain
-        case = Case(seed, 5, 4, 3, **options).forbid(**indices)
-        case.emissions = np.concatenate([case.emissions, np.full((length - 5, 4, 3), -np.inf)])
-        case.tags = np.concatenate([case.tags, np.full((length - 5, 4), 2)])
-        assign(crf, case)
-        check(case, crf, run)
+        if compiled is not ms.jit and (length == 140 or 'unknown' in options) and name != 'of all kinds':
+            continue                                             # which takes a second each in PyNative mode
+        case = padded(Case(seed, 5, 4, 3, **options).forbid(**indices), length, -np.inf, 2)
+        check(case, AllCalls.of(case, compiled))
 
 
 def test_huge_negative_scores_forbid_as_well(compiled):
     """What people write for -inf."""
-    crf = make_crf(Case(1, 5, 4, 3))
-    run = functions(crf, compiled, 4)
     for low in (-1e25, -1e30, -3e38, np.float32(-3.4028235e38)):
         case = Case(1, 5, 4, 3).forbid(**FORBIDDEN['of all kinds'])
         case.emissions[case.emissions == -np.inf] = low
         for scores in case.scores.values():
             scores[scores == -np.inf] = low
-        assign(crf, case)
-        check(case, crf, run)
+        check(case, AllCalls.of(case, compiled))
 
 
 @pytest.mark.parametrize('dtype', [ms.float16, ms.float64])
@@ -84,8 +80,7 @@ def test_minus_infinity_of_other_types(dtype, compiled):
 def test_large_scores_beside_minus_infinity(compiled):
     """Both kinds of falling back on the log domain at once."""
     case = Case(2, 5, 4, 3, scale=60.0).forbid(**FORBIDDEN['of all kinds'])
-    crf = make_crf(case)
-    check(case, crf, functions(crf, compiled, 4))
+    check(case, AllCalls.of(case, compiled))
 
 
 @pytest.mark.parametrize('constraints', [None, BIO])
@@ -101,11 +96,13 @@ def test_in_one_graph_for_all_shapes(constraints, tmp_path):
             check_everything(case, everything(float_tensor(case.emissions), int_tensor(case.lengths)))
 
 
-@pytest.mark.parametrize('name', FORBIDDEN)
-def test_what_is_known_of_a_path(name, compiled):
-    case = Case(3, 5, 4, 3).forbid(**FORBIDDEN[name])
-    everything = Everything(make_crf(case))
-    check_everything(case, compiled(everything)(float_tensor(case.emissions), int_tensor(case.lengths)))
+def test_what_is_known_of_a_path(compiled):
+    crf = make_crf(Case(3, 5, 4, 3))
+    run = compiled(Everything(crf))
+    for indices in FORBIDDEN.values():
+        case = Case(3, 5, 4, 3).forbid(**indices)
+        assign(crf, case.scores)
+        check_everything(case, run(float_tensor(case.emissions), int_tensor(case.lengths)))
 
 
 def test_functions_of_the_tutorial(compiled):
@@ -200,7 +197,7 @@ def test_a_forbidden_gold_tag_costs_10_000(compiled):
         case.tags[:, 0] = [0, 1, 2, 2, 0]
         gold = case.tags.copy()
         case.forbid(**indices).tags = gold
-        assign(crf, case)
+        assign(crf, case.scores)
         before = [case.emissions.copy(), *(scores.copy() for scores in case.scores.values())]
         value, gradients = run(float_tensor(case.emissions), int_tensor(gold), int_tensor(case.lengths))
         expected = priced(case).losses()
@@ -211,57 +208,48 @@ def test_a_forbidden_gold_tag_costs_10_000(compiled):
             assert not gradient.asnumpy()[scores == -np.inf].any()
 
 
-@pytest.mark.parametrize('length,constraints', [(5, None), (70, BIO)])
+@pytest.mark.parametrize('length,constraints', [(5, None), (140, BIO)])
 def test_a_row_without_any_path_hurts_no_other(length, constraints, compiled):
     """All tags of a position are -inf: the other rows are as they are without it, and all gradients finite."""
-    whole = Case(1, 5, 4, 3, constraints=constraints)
-    whole.emissions = np.concatenate([whole.emissions, np.zeros((length - 5, 4, 3))])
-    whole.tags = np.concatenate([whole.tags, np.zeros((length - 5, 4), int)])
+    whole = padded(Case(1, 5, 4, 3, constraints=constraints), length, 0.0, 0)
     emissions = whole.emissions.copy()
     emissions[2, 0] = -np.inf
-    crf = make_crf(whole)
-    run = functions(crf, compiled, 4)
-    tags, lengths = int_tensor(whole.tags), int_tensor(whole.lengths)
-    inputs = float_tensor(emissions)
+    actual = AllCalls.of(whole, compiled)(float_tensor(emissions), int_tensor(whole.tags), int_tensor(whole.lengths))
 
-    loss, gradients = run['loss'](inputs, tags, lengths)
-    without = whole.rows[0]
-    assert np.isfinite(loss.asnumpy())
-    for gradient in (gradients[0], *gradients[1]):
+    without, gradients = whole.rows[0], actual['gradients']
+    assert np.isfinite(actual['loss'].asnumpy())
+    for gradient in gradients:
         assert np.isfinite(gradient.asnumpy()).all()
     close(gradients[0][:, 1:], whole.gradients()[0][:, 1:])
-    close(run['log_prob'](inputs, tags, lengths)[1:], -whole.losses()[1:])
-    marginals = run['marginals'](inputs, lengths)
+    close(actual['log_prob'][1:], -whole.losses()[1:])
+    marginals = actual['marginals']
     close(marginals[:, 1:], whole.by_position(lambda b, row: row.marginals())[:, 1:])
     close(marginals[:5, 0].sum(-1), np.ones(5))
-    normalizer = run['normalizer'](inputs, lengths)
+    normalizer = actual['normalizer']
     close(normalizer[1:], [row.log_normalizer() for row in whole.rows[1:]])
     assert normalizer[0].asnumpy() == pytest.approx(-BREAK, abs=100)
 
-    paths, scores = run['decode'](inputs, lengths)
+    paths, scores = actual['decode']
     assert tuple(paths[0, :5].asnumpy()) in set(map(tuple, without.paths.tolist()))    # breaks nothing else
     assert scores[0].asnumpy() < -1e30
     close(scores[1:], [row.scores.max() for row in whole.rows[1:]])
-    assert post_decode(*run['viterbi'](inputs, lengths), lengths)[1:] == [row.best() for row in whole.rows[1:]]
-    _, scores = run['nbest'](inputs, lengths)
+    assert post_decode(*actual['viterbi'], int_tensor(whole.lengths))[1:] == [row.best() for row in whole.rows[1:]]
+    _, scores = actual['nbest']
     assert (scores[0].asnumpy() == np.float32(LOWEST)).all()
     close(scores[1:, 0], [row.scores.max() for row in whole.rows[1:]])
 
 
-@pytest.mark.parametrize('num_tags', [1, 3])
-def test_everything_forbidden_stays_finite(num_tags, compiled):
-    case = Case(0, 4, 3, num_tags)
+@pytest.mark.parametrize('length,num_tags', [(4, 1), (5, 3)])
+def test_everything_forbidden_stays_finite(length, num_tags, compiled):
+    case = Case(0, length, 4, num_tags)
     for scores in case.scores.values():
         scores[:] = -np.inf
-    crf = make_crf(case)
-    run = functions(crf, compiled, 2)
-    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
-    loss, gradients = run['loss'](emissions, tags, lengths)
-    assert 0.0 <= loss.asnumpy() < 100.0                         # the gold path breaks no more than any other
-    for gradient in (gradients[0], *gradients[1]):
+    actual = AllCalls.of(case, compiled)(float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths))
+    assert 0.0 <= actual['loss'].asnumpy() < 100.0               # the gold path breaks no more than any other
+    for gradient in actual['gradients']:
         assert np.isfinite(gradient.asnumpy()).all()
-    close(run['normalizer'](emissions, lengths) / BREAK, [-(n + 1.0) if n else 0.0 for n in case.lengths], 1e-2)
-    close(run['marginals'](emissions, lengths).sum(-1), np.arange(4)[:, None] < case.lengths)
+    close(actual['normalizer'] / BREAK, [-(n + 1.0) if n else 0.0 for n in case.lengths], 1e-2)
+    close(actual['marginals'].sum(-1), np.arange(length)[:, None] < case.lengths)
 
 
 def test_marginals_can_be_differentiated(compiled):

@@ -59,8 +59,7 @@ def inputs_of(case):
     return float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
 
 
-@pytest.mark.parametrize('level', LEVELS)
-@pytest.mark.parametrize('constraints', [None, BIO])
+@pytest.mark.parametrize('level,constraints', [*((level, None) for level in LEVELS), ('O1', BIO), ('auto', BIO)])
 def test_loss_and_gradients(level, constraints, compiled):
     case = case_of(constraints)
     crf = make_crf(case)
@@ -110,8 +109,7 @@ def test_softmax_head(level, compiled):
     close(actual, ((normalizer - picked) * live).sum())
 
 
-@pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16])
-@pytest.mark.parametrize('constraints', [None, BIO])
+@pytest.mark.parametrize('constraints,dtype', [(None, ms.float16), (BIO, ms.bfloat16)])
 def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, compiled):
     case = case_of(constraints)
     emissions, tags, lengths = inputs_of(case)
@@ -134,7 +132,9 @@ def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, com
               [row.log_normalizer() for row in case.rows])
 
 
-@pytest.mark.parametrize('level', LEVELS)
+@pytest.mark.parametrize('compiled,level', [
+    *(('pynative', level) for level in LEVELS), *(('graph', level) for level in ('O1', 'O2', 'auto', 'white list'))],
+    indirect=['compiled'])
 def test_the_whole_model(level, compiled):
     """What comes into its CRF is rounded; what comes out of it agrees with the layer given the same."""
     ms.set_seed(1)

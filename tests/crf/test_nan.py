@@ -8,10 +8,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import ops
-from test_crf import functions
 from test_values import is_nan
 
-from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from conftest import AllCalls, close, float_tensor, int_tensor, parameters
 from oracle import Case
 
 NAN, INF = float('nan'), float('inf')
@@ -36,7 +35,8 @@ def test_nan_in_one_emission_is_seen(length, batch, compiled):
 
     run = compiled(everything)
     clean = [actual.asnumpy() for actual in run(float_tensor(emissions))]
-    for position, tag, value in {(0, 0, NAN), (length - 1, 2, NAN), (length // 2, 1, NAN), (length // 2, 0, INF)}:
+    places = [(length // 2, 1, NAN), (0, 0, NAN), (length - 1, 2, NAN), (length // 2, 0, INF)]
+    for position, tag, value in places if compiled is ms.jit or length == 5 else places[:1]:
         faulty = emissions.copy()
         faulty[position, 0, tag] = value
         faulty[1:, 1] = value                                    # padding is not looked at
@@ -49,21 +49,19 @@ def test_nan_in_one_emission_is_seen(length, batch, compiled):
 
 
 def test_nan_in_a_parameter_is_seen(compiled):
-    case = Case(0, 5, 3, 3)
-    case.lengths[:] = [5, 1, 3]
-    crf = make_crf(case)
-    run = functions(crf, compiled, 2)
+    case = Case(0, 5, 4, 3)
+    case.lengths[:] = [5, 1, 3, 2]
+    layer = AllCalls.of(case, compiled)
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
-    for scores, parameter in zip(case.scores.values(), parameters(crf)):
+    for scores, parameter in zip(case.scores.values(), parameters(layer.crf)):
         for value in (NAN, INF):
             faulty = scores.copy()
             faulty.flat[-1] = value
             ms.ops.assign(parameter, float_tensor(faulty))       # a graph does not see set_data once it is compiled
-            assert is_nan(run['loss'](emissions, tags, lengths)[0])
-            assert np.isnan(run['decode'](emissions, lengths)[1].asnumpy()).all()
-            assert np.isnan(run['nbest'](emissions, lengths)[1].asnumpy()).all()
-            assert np.isnan(run['viterbi'](emissions, lengths)[0].asnumpy()).all()
-            assert is_nan(run['normalizer'](emissions, lengths))[0]
+            actual = layer(emissions, tags, lengths)
+            assert is_nan(actual['loss']) and is_nan(actual['normalizer'])[0]
+            for several in (actual['decode'][1], actual['nbest'][1], actual['viterbi'][0]):
+                assert np.isnan(several.asnumpy()).all()
             ms.ops.assign(parameter, float_tensor(scores))
 
 

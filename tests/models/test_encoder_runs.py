@@ -1,13 +1,14 @@
-"""Runs over a pretrained encoder, from `train.py --encoder` to tags and graphs; and folders that can't be used."""
+"""Runs over a pretrained encoder, from `train.py --encoder` to tags and graphs."""
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
 
-from ms_crf import Tagger, allowed_transitions, infer, train
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf import Tagger, allowed_transitions, export, infer, train
+from ms_crf.errors import CorpusError
 from ms_crf.models import mindir
 from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
@@ -18,23 +19,11 @@ from ms_crf.training import begin
 import numpy as np
 import pytest
 
-from conftest import ROOT, files, options_of
-from encoders import CONFIG, PIECES, make_folder, peer_of, tensors
+from conftest import ROOT, options_of
+from encoders import CONFIG, arguments, make_folder, peer_of, tensors
 from oracle import Row
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor'], ['of', '\u200d']]
-
-
-def arguments(corpora, encoder, folder, *others):
-    return [*files(corpora), '--encoder', str(encoder), '--encoder-lstm', '6', '--batch-size', '4', '--epochs', '2',
-            '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU', '--save', str(folder), *others]
-
-
-@pytest.fixture(scope='module')
-def encoder(tmp_path_factory):
-    folder = make_folder(tmp_path_factory.mktemp('encoders') / 'small')
-    (folder / 'tokenizer_config.json').write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
-    return folder
 
 
 @pytest.fixture(scope='module')
@@ -108,6 +97,23 @@ def test_tags_are_those_of_pytorch_and_enumeration(frozen, encoder, tmp_path):
         assert other.confidence == pytest.approx(best, rel=1e-4)
 
 
+@pytest.mark.parametrize('options', [['--static', '3', '30'], ['--emissions'], ['--emissions', '--static', '5', '30']])
+def test_graphs_of_one_shape_and_of_emissions_give_the_tags_of_the_run(frozen, tmp_path, capsys, options):
+    """Of a sentence as well that takes several windows of the encoder."""
+    sentences = [*SENTENCES, [*['to', 'in', 'at', 'on', 'by', 'of', 'the'] * 3, 'Xan', 'unknown']]
+    expected = [tagged.tags for tagged in Tagger.load(frozen[0]).tag(sentences, False)]
+    assert len({tag for tags in expected for tag in tags}) > 1
+    graph = tmp_path / 'a.mindir'
+    assert export.main(['--run', str(frozen[0]), '--output', str(graph), '--device', 'CPU', *options]) == 0
+    assert (tmp_path / 'a.json').exists()
+    tagger = Tagger.load(graph)
+    assert [tagged.tags for tagged in tagger.tag(sentences)] == expected
+    if '--static' in options:
+        capsys.readouterr()
+        assert infer.main(['--mindir', str(graph), '--text', 'to ' * 31, '--device', 'CPU']) == 2
+        assert 'sentences of up to 30 tokens or pieces of them, got one of 31' in capsys.readouterr().err
+
+
 def test_infer_scores_as_training_did(frozen, corpora, capsys):
     """The test corpus has a sentence of twelve words; twice it is longer than the encoder takes at once."""
     folder, _ = frozen
@@ -162,6 +168,20 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     assert 'expected vectors as train.py keeps them' in message and message.endswith('; delete the file\n')
 
 
+def test_a_signal_while_text_is_encoded_leaves_nothing(corpora, encoder, tmp_path):
+    """It comes when the file of the first vectors has been begun, and its graph is still to be compiled."""
+    command = arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache', str(tmp_path / 'kept'))
+    with subprocess.Popen([sys.executable, '-u', 'train.py', *command], cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as process:
+        assert any(line.endswith(', frozen\n') for line in process.stdout)        # what is said before
+        while process.poll() is None and not list((tmp_path / 'kept').glob('.*')):
+            pass
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=100)
+    assert (process.returncode, output, errors) == (130, '', 'train.py: stopped\n')
+    assert [path.name for path in tmp_path.rglob('*')] == ['kept']
+
+
 class CopyAt(train.Watcher):
     """Copies the run when an epoch has ended."""
 
@@ -199,124 +219,6 @@ def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_pat
     assert [len(tagged.tags) for tagged in tagger.tag(SENTENCES)] == [len(sentence) for sentence in SENTENCES]
 
 
-def without(name):
-    return {key: array for key, array in tensors().items() if key != name}
-
-
-def changed(name, array):
-    return {**tensors(), name: array}
-
-
-QUERY = 'encoder.layer.1.attention.self.query.weight'
-
-
-@pytest.mark.parametrize('config,arrays,message', [
-    ({}, without(QUERY), f'model.safetensors: expected a tensor {QUERY}, got none'),
-    ({}, without('embeddings.word_embeddings.weight'),
-     'model.safetensors: expected a tensor embeddings.word_embeddings.weight, got none'),
-    ({}, changed(QUERY, np.zeros((12, 11), np.float32)),
-     f'model.safetensors: expected {QUERY} of shape (12, 12), as config.json says, got (12, 11)'),
-    ({}, changed(QUERY, np.zeros((12, 12), np.int8)), f'{QUERY} of type F32 or F16, got I8; save the model in 32 bits'),
-    ({}, changed(QUERY, np.full((12, 12), np.nan, np.float32)), f'expected {QUERY} to be finite numbers'),
-    ({'model_type': 'gpt2'}, None,
-     "config.json: expected \"model_type\" to be one of bert, roberta, xlm-roberta, camembert, got 'gpt2'"),
-    ({'model_type': None}, None, 'expected "model_type" to be one of'),
-    ({'hidden_act': 'swish'}, None, 'expected "hidden_act" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got'),
-    ({'position_embedding_type': 'relative_key'}, None, "\"position_embedding_type\" to be 'absolute', got 'relative"),
-    ({'num_attention_heads': 5}, None, 'expected "num_attention_heads" to be a divisor of "hidden_size", 12, got 5'),
-    ({'hidden_size': '12'}, None, "expected \"hidden_size\" to be a whole number, got '12'"),
-    ({'hidden_size': 0}, None, 'expected "hidden_size" to be at least 1, got 0'),
-    ({'layer_norm_eps': 'x'}, None, 'expected "layer_norm_eps" to be a number, got'),
-    ({'layer_norm_eps': 1.0}, None, 'expected "layer_norm_eps" to be a number between 0 and 1, got 1.0'),
-    ({'vocab_size': 50}, None, f'expected "vocab_size" to be at least {len(PIECES)}, one more than the last id'),
-    ({'hidden_act': ['gelu']}, None, "\"hidden_act\" to be one of gelu, gelu_new, gelu_pytorch_tanh, relu, got ["),
-    ({'vocab_size': 10 ** 12}, None, 'expected embeddings.word_embeddings.weight of shape (1000000000000, 12), as'),
-    ({'num_hidden_layers': 10 ** 12}, None, 'expected a tensor encoder.layer.2.attention.self.query.weight, got none'),
-    ({'is_decoder': True}, None, 'expected "is_decoder" to be False, got True'),
-    ({'embedding_size': 6}, None, 'expected "embedding_size" to be the same as "hidden_size", 12, got 6'),
-])
-def test_an_encoder_that_does_not_fit(corpora, tmp_path, capsys, config, arrays, message):
-    folder = make_folder(tmp_path / 'bert', {**CONFIG, **config}, arrays or tensors())
-    check_fault(corpora, tmp_path, capsys, folder, message)
-    check_fault(corpora, tmp_path, capsys, folder, message, '--encoder-lr', '0.001')
-
-
-def test_weights_of_16_bits(tmp_path):
-    arrays = {name: array.astype(np.float16) for name, array in tensors(prefix='bert.').items()}
-    weights = EncoderFiles(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
-    assert weights['pieces'].dtype == np.float32
-    assert (weights['layers.1.outer.weight'] == arrays['bert.encoder.layer.1.output.dense.weight']).all()
-
-
-def check_fault(corpora, tmp_path, capsys, folder, message, *others):
-    before = sorted(tmp_path.rglob('*'))
-    assert train.main(arguments(corpora, folder, tmp_path / 'run', *others)) == 2
-    error = capsys.readouterr().err
-    assert error.startswith('train.py: ') and message in error and len(error.splitlines()) == 1, error
-    assert sorted(tmp_path.rglob('*')) == before
-
-
-WITHOUT_SPECIALS = json.dumps({
-    'version': '1.0', 'added_tokens': [], 'pre_tokenizer': {'type': 'Whitespace'},
-    'model': {'type': 'WordLevel', 'vocab': {'a': 0, '[UNK]': 1}, 'unk_token': '[UNK]'}}).encode()
-WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
-
-
-@pytest.mark.parametrize('name,content,message', [
-    ('config.json', None, 'bert/config.json: no such file; expected that of a pretrained encoder'),
-    ('config.json', b'{', 'bert/config.json: expected JSON as the Hugging Face hub writes it: '),
-    ('config.json', b'[]', 'expected a JSON object, got list'),
-    ('model.safetensors', None, 'bert/model.safetensors: no such file; expected the weights in one file'),
-    ('model.safetensors', b'garbage' * 9, 'bert/model.safetensors: expected tensors in the format safetensors: '),
-    ('model.safetensors', 'half', 'bert/model.safetensors: expected tensors in the format safetensors: '),
-    ('vocab.txt', None, 'bert/tokenizer.json: no such file; expected it, or vocab.txt'),
-    ('vocab.txt', b'[UNK]\n[CLS]\n', 'bert/vocab.txt: expected a line [SEP], got none'),
-    ('vocab.txt', b'\xff', 'bert/vocab.txt: expected a subword a line, in UTF-8: '),
-    ('tokenizer.json', b'{"model": 1}', 'bert/tokenizer.json: expected a tokenizer as the library tokenizers reads it'),
-    ('tokenizer.json', b'x', 'bert/tokenizer.json: expected JSON as the Hugging Face hub writes it: '),
-    ('tokenizer.json', b'[' * 100000, 'writes it: it is nested too deeply'),
-    ('tokenizer.json', WITHOUT_SPECIALS, 'bert/tokenizer.json: expected a tokenizer that puts special tokens such as '),
-    ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown subwords, '),
-    ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),
-])
-def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):
-    folder = make_folder(tmp_path / 'bert')
-    if content is None:
-        (folder / name).unlink()
-    else:
-        whole = (folder / name).read_bytes() if content == 'half' else b''
-        (folder / name).write_bytes(whole[:len(whole) // 2] or content)
-    check_fault(corpora, tmp_path, capsys, folder, message)
-
-
-def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
-    check_fault(corpora, tmp_path, capsys, corpora / 'dev.tsv', 'dev.tsv: expected a folder with config.json, model.')
-    check_fault(corpora, tmp_path, capsys, 'bert-base-cased', 'bert-base-cased: no such folder; download config.json, '
-                'model.safetensors and tokenizer.json (or vocab.txt) of a BERT or RoBERTa model from the Hugging Face '
-                'hub into a folder, and name that folder')
-
-
-@pytest.mark.parametrize('others,message', [
-    (['--encoder', 'x', '--word-dim', '50'], '--word-dim means nothing with --encoder; leave it away'),
-    (['--encoder', 'x', '--char', 'none'], '--char means nothing with --encoder'),
-    (['--encoder-lstm', '50'], '--encoder-lstm means nothing without --encoder'),
-    (['--encoder', 'x', '--encoder-lstm', '0', '--layers', '2'], '--layers means nothing with --encoder-lstm 0'),
-    (['--encoder', 'x', '--encoder-lstm', '7'], '--encoder-lstm must be even'),
-    (['--encoder', 'x/encoder', '--save', 'x'], '--encoder must not lie within --save, got x/encoder; copy or name it'),
-    (['--encoder', 'x', '--save', 'y', '--encoder-cache', 'y'], '--encoder-cache must not lie within --save, got y'),
-    (['--encoder', 'x', '--encoder-lr', '1', '--encoder-cache', 'y'], '--encoder-cache is for a frozen encoder'),
-    (['--model', 'hmm', '--encoder', 'x'], '--encoder means nothing with --model hmm'),
-])
-def test_options_that_mean_nothing(others, message):
-    with pytest.raises(OptionError, match=message):
-        options_of(others)
-
-
-def test_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):
-    check_fault(corpora, tmp_path, capsys, encoder, 'dev.tsv: expected a folder to keep vectors in: ',
-                '--encoder-cache', str(corpora / 'dev.tsv'))
-
-
 def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, tmp_path, capsys):
     folder, _ = frozen
     shutil.copytree(folder, tmp_path / 'run')
@@ -332,6 +234,13 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
         assert message in error and len(error.splitlines()) == 1
 
 
+def test_weights_of_16_bits(tmp_path):
+    arrays = {name: array.astype(np.float16) for name, array in tensors(prefix='bert.').items()}
+    weights = EncoderFiles(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
+    assert weights['pieces'].dtype == np.float32
+    assert (weights['layers.1.outer.weight'] == arrays['bert.encoder.layer.1.output.dense.weight']).all()
+
+
 def test_half_a_surrogate_pair_is_tagged(frozen, corpora):
     encoded = Subwords([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
     assert encoded.lengths.tolist() == [2, 1] and encoded.words.tolist() == [0, 1, 0]
@@ -342,9 +251,3 @@ def test_a_network_that_is_too_large_for_a_graph(frozen, tmp_path, monkeypatch):
     with pytest.raises(CorpusError, match='expected a network of at most 1,000 bytes of weights, which Mind'):
         mindir.export(frozen[0], tmp_path / 'a.mindir')
     assert not list(tmp_path.iterdir())
-
-
-def test_libraries_that_are_not_there(corpora, encoder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, 'tokenizers', None)
-    check_fault(corpora, tmp_path, capsys, encoder, 'tokenizers: this library, which encoders need, is not installed; '
-                'do: pip install -r requirements-encoder.txt')

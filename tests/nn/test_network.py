@@ -116,6 +116,30 @@ def test_the_network_reads_words_by_their_place(compiled, generator, options):
     close(scores2, scores.asnumpy())
 
 
+def test_in_16_bits_it_gives_nearly_the_same(compiled, generator):
+    """As with --precision mixed: the loss, and the gradients of all weights, none of which vanish."""
+    inputs, tags = small_inputs(generator), int_tensor([[0, 1, 2], [3, 0, 1], [2, 0, 0], [1, 0, 0]])
+
+    def loss_and_gradients(cast):
+        ms.set_seed(1)
+        network = TaggerNetwork(7, 3, 4, 6, num_characters=9, char_dim=2, char_width=4)
+        if cast:
+            for cell in (network.layers, network.characters):
+                cell.to_float(ms.float16)
+        keep = [float_tensor(np.ones((4, 3, width))) for width in network.widths]
+
+        def loss(words, forms, long_spellings, short_spellings, places, lengths):
+            return network(network.rows(words), forms, long_spellings, short_spellings, places, lengths, tags, keep)
+
+        return compiled(ms.value_and_grad(loss, None, network.trainable_params()))(*inputs)
+
+    (exact, gradients), (value, others) = loss_and_gradients(False), loss_and_gradients(True)
+    close(value, exact.asnumpy(), 1e-2)
+    for gradient, other in zip(gradients, others):
+        assert gradient.asnumpy().any() == other.asnumpy().any()
+        close(other.astype(ms.float32), gradient.asnumpy(), 1e-2)
+
+
 @pytest.mark.parametrize('kind,options', [('adam', {}), ('adamw', {'weight_decay': 0.1}),
                                           ('sgd', {'weight_decay': 0.1}), ('adam', {'clip': 0.5})])
 def test_updates_are_pytorchs(generator, kind, options):

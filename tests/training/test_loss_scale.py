@@ -58,8 +58,10 @@ def values(network, optimizer):
     return records.as_arrays([*network.trainable_params(), *optimizer.state()])
 
 
-@pytest.mark.parametrize('reads,options', [(WORDS, {}), (PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
-                                          (WORDS, {'kind': 'sgd', 'row_rate': 0.0})])
+@pytest.mark.parametrize('compiled,reads,options', [
+    ('graph', WORDS, {}), ('graph', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
+    ('pynative', WORDS, {}), ('pynative', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
+    ('pynative', WORDS, {'kind': 'sgd', 'row_rate': 0.0})], indirect=['compiled'])
 def test_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, reads, options):
     """Beside steps without a scale that have no overflow between them."""
     network, optimizer, step = made(reads, True, **options)

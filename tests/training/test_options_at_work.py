@@ -1,0 +1,102 @@
+"""What options of a training do to its steps, beside arithmetic; and that no option of a command goes untried."""
+
+import argparse
+import re
+
+from ms_crf import compare, export, infer, train
+from ms_crf.runs import records
+from ms_crf.training import begin
+from ms_crf.training.begin import Stopped
+
+import numpy as np
+import pytest
+from test_train import StopAt
+
+from conftest import ROOT, SMALL, close, files, options_of
+
+OPTIONS = ['--scheme', 'BIOES', '--no-constraints', '--char-length', '4', '--dropout-embedding', '0.25',
+           '--dropout-between', '0.75', '--dropout-kind', 'free', '--unknown', '1e9', '--optimizer', 'sgd',
+           '--momentum', '0', '--weight-decay', '0.5', '--schedule', 'inverse', '--decay', '2', '--learning-rate',
+           '0.1', '--word-rate', '0', '--clip', '1e-9']
+STEPS = 5                      # of six in an epoch
+
+
+@pytest.fixture(scope='module')
+def stopped(corpora, tmp_path_factory):
+    """(run, weights before the first step, what each step was given) of a training with all of `OPTIONS`."""
+    options = options_of([*files(corpora), *SMALL, *OPTIONS, '--save',
+                                str(tmp_path_factory.mktemp('options') / 'run')])
+    run, given = begin.start(options, StopAt(STEPS)), []
+    before, step = records.as_arrays(run.network.trainable_params()), run.step
+
+    def recorded(*tensors):
+        given.append([tensor.asnumpy() for tensor in tensors])
+        return step(*tensors)
+
+    run.step = recorded
+    with pytest.raises(Stopped):
+        run.run()
+    assert run.steps == len(given) == STEPS
+    return run, before, given
+
+
+def test_rates_fall_and_weights_decay(stopped):
+    """Gradients are cut down to nothing, so that matrices shrink by the rate times the decay at each step."""
+    run, before, given = stopped
+    rates = [0.1 / (1 + 2 * step / run.steps_an_epoch) for step in range(STEPS)]
+    close([now[0] for now, *_ in given], rates)
+    after = records.as_arrays(run.network.trainable_params())
+    for name, array in before.items():
+        shrinks = array.ndim > 1 and name != 'word_table' and not name.startswith('head.')
+        close(after[name], array * np.prod([1 - 0.5 * rate for rate in rates]) if shrinks else array)
+    assert after['word_table'].tobytes() == before['word_table'].tobytes()
+
+
+def test_each_place_loses_its_own_share(stopped):
+    for *_, at_input, between in stopped[2]:
+        for factors, rate in ((at_input, 0.25), (between, 0.75)):
+            np.testing.assert_allclose(np.unique(factors), [0, 1 / (1 - rate)], rtol=1e-6)
+            assert (factors[0] != factors[1]).any()
+    for position, rate in ((-2, 0.25), (-1, 0.75)):
+        dropped = np.mean([(arrays[position] == 0).mean() for arrays in stopped[2]])
+        assert dropped == pytest.approx(rate, abs=0.1)
+
+
+def test_words_become_unknown_and_spellings_are_cut(stopped):
+    run, _, given = stopped
+    for _, words, _, long_spellings, *_ in given:
+        assert set(words) <= {0, 1}                              # padding and the unknown word
+        assert long_spellings.shape[1] == 4
+
+
+def test_tags_are_those_of_the_scheme_without_constraints(stopped):
+    run, _, _ = stopped
+    assert sorted(run.learner.vocabulary.tags) == ['B-PER', 'E-PER', 'I-PER', 'O', 'S-PER']
+    assert 'constraints=None' in repr(run.network.head)
+
+
+def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
+    options = options_of([*files(corpora), *SMALL, '--warmup', '1.5', '--save', str(tmp_path / 'run')])
+    run = begin.start(options, StopAt(1))
+    run.place.release()
+    assert run.course.warmup == 1.5
+
+
+def shown(command):
+    """The names of the options in the help of a command, for each option all of them."""
+    return [action.option_strings for action in command.parser()._actions
+            if action.option_strings and action.help != argparse.SUPPRESS]
+
+
+#: options that no test gives to a command, and why
+UNTRIED: dict[str, str] = {}
+
+
+@pytest.mark.parametrize('command', [train, infer, export, compare])
+def test_every_option_in_help_is_used_by_a_test(command):
+    words = set()
+    for path in (ROOT / 'tests').rglob('*.py'):
+        words |= set(re.findall(r'(?<![\w-])--?[a-z][a-z-]*', path.read_text(encoding='utf-8')))
+    options = shown(command)
+    assert len(options) > 5
+    assert [names for names in options if not {*names} & words and not {*names} & {*UNTRIED}] == []
