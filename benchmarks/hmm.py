@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'tests'))
+sys.path[1:1] = [str(Path(__file__).resolve().parent.parent / folder) for folder in ('tests', 'tests/models')]
 
 from ms_crf import HMM  # noqa: E402
 from ms_crf.text.readers import read_corpus  # noqa: E402
