@@ -280,6 +280,7 @@ def _main(arguments: Sequence[str]) -> int:
     comparison.check_places()
     if any(kind_of(Options(**_chosen_by(model))).uses_mindspore for model in models):
         parsed.device = choose_device(parsed.device, console.program('compare'))
+        console.prepare_operators(parsed.device, console.program('compare'))
     elif 'seeds' in named or ('device' in named and parsed.device not in ('auto', 'CPU')):
         name = 'seeds' if 'seeds' in named else 'device'
         raise OptionError(f'--{name} means nothing to {" and ".join(models)}, counted once, on the CPU; leave it away')

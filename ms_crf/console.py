@@ -164,6 +164,23 @@ def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequen
     return run(program(verb), lambda: action(sys.argv[1:] if arguments is None else arguments))
 
 
+def prepare_operators(device: str, program: str) -> None:
+    """Compiles the operators of the chain if the CPU will need them and they are not there; says so, or why not.
+
+    Args:
+        device: where the command computes.
+        program: the name that lines begin with.
+    """
+    from ms_crf.crf.native import library
+    if device != 'CPU':
+        return
+    if not library.is_ready():
+        say(f'{program}: compiling the operators of the chain for this processor, once')
+    there = library.find()
+    if there.path is None and there.reason != f'{library.SWITCH} is 0':
+        say(f'{program}: the chain runs as a graph of plain operators, which is slower: {there.reason}')
+
+
 def _file_of(error: OSError) -> str:
     return 'standard output can not be written' if error.filename is None else error.filename
 

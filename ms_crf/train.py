@@ -214,6 +214,7 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
         device = choose_device(parsed.device, console.program('train'))
         if options.precision == 'mixed' and device == 'CPU':
             raise OptionError('--precision mixed needs a GPU or Ascend, got CPU; leave it away')
+        console.prepare_operators(device, console.program('train'))
     elif parsed.device not in ('auto', 'CPU'):
         raise OptionError(f'--model {kind.name} computes on the CPU, got --device {parsed.device}; leave it away')
     return _train(parsed, options, watcher)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from ms_crf import CRF, train
+from ms_crf.crf.native import library, operators
 from ms_crf.runs.saving import saving
 
 import mindspore as ms
@@ -176,7 +177,7 @@ class AllCalls:
         """That of this process for such cases, with the scores of this one."""
         constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
                                                                      for part in case.constraints)
-        key = compiled is ms.jit, case.num_tags, constraints, n
+        key = compiled is ms.jit, operators.in_use(), case.num_tags, constraints, n
         if key not in cls._made:
             cls._made[key] = cls(case, compiled, n)
         assign(cls._made[key].crf, case.scores)
@@ -192,10 +193,26 @@ def close(found, expected, tolerance=1e-5):
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
 
 
-@pytest.fixture(params=['graph', 'pynative'])
+MODES = ['graph', 'pynative']
+
+
+def pytest_generate_tests(metafunc):
+    """Tests of the chain run in both modes by plain operators, and by the operators in C++ where they are."""
+    if 'compiled' not in metafunc.fixturenames or any('compiled' in mark.args[0] for mark in
+                                                      metafunc.definition.iter_markers('parametrize')):
+        return
+    modes = list(MODES)
+    if '/crf/' in metafunc.definition.nodeid and library.find().path is not None:
+        modes += [f'native {mode}' for mode in MODES]
+    metafunc.parametrize('compiled', modes, indirect=True)
+
+
+@pytest.fixture
 def compiled(request):
     """ms.jit in static-graph mode; what it is given, unchanged, in PyNative mode."""
-    return ms.jit if request.param == 'graph' else lambda function: function
+    operators.use(request.param.startswith('native') or '/crf/' not in request.node.nodeid)
+    yield ms.jit if request.param.endswith('graph') else lambda function: function
+    operators.use(True)
 
 
 def write_corpus(path, count, seed):

@@ -5,6 +5,7 @@ import sys
 from importlib import metadata
 
 from ms_crf import console
+from ms_crf.crf.native import library
 from ms_crf.environment import VERSION
 
 import pytest
@@ -29,7 +30,8 @@ def test_versions_of_what_is_installed():
     result = start('-m', 'ms_crf', '--version')
     assert (result.returncode, result.stderr) == (0, '')
     assert result.stdout == (f'ms_crf {VERSION}, MindSpore {metadata.version("mindspore")}, NumPy '
-                             f'{metadata.version("numpy")}, Python {sys.version.split()[0]}\n')
+                             f'{metadata.version("numpy")}, Python {sys.version.split()[0]}\n'
+                             f'the chain on CPU: {library.describe()}\n')
 
 
 @pytest.mark.parametrize('arguments,message', [

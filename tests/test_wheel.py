@@ -8,6 +8,7 @@ import sysconfig
 import venv
 import zipfile
 
+from ms_crf.crf.native import library
 from ms_crf.environment import VERSION
 
 import pytest
@@ -30,7 +31,8 @@ def wheel(tmp_path_factory):
     pytest.importorskip('setuptools')
     folder = tmp_path_factory.mktemp('wheel')
     shutil.copytree(ROOT / 'ms_crf', folder / 'source' / 'ms_crf', ignore=shutil.ignore_patterns('__pycache__'))
-    for name in ('pyproject.toml', 'README.md', 'LICENSE', 'requirements-encoder.txt'):
+    for name in ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', 'requirements-encoder.txt',
+                 'requirements-native.txt'):
         shutil.copy(ROOT / name, folder / 'source')
     run(sys.executable, '-m', 'pip', 'wheel', '--no-deps', '--no-index', '--no-build-isolation', '--quiet',
         '-w', folder, folder / 'source', cwd=folder)
@@ -38,11 +40,16 @@ def wheel(tmp_path_factory):
 
 
 def test_all_folders_are_in_it(wheel):
-    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'ms_crf').rglob('*.py')}
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'ms_crf').rglob('*')
+               if path.suffix in ('.py', '.h', '.cpp')}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(f'ms_crf-{VERSION}.dist-info/METADATA').decode()
-    assert {name for name in names if '.dist-info/' not in name} == sources | {'ms_crf/py.typed'}
+    libraries = {name for name in names if name.endswith('.so')}
+    assert {name for name in names if '.dist-info/' not in name} - libraries == sources | {'ms_crf/py.typed'}
+    if library.find().path is not None:                          # there is a compiler, or was one
+        name = f'ms_crf/crf/native/{library.name_of(library.level())}'
+        assert name in libraries and wheel.name.startswith(f'ms_crf-{VERSION}-py3-none-linux_')
     assert 'Requires-Python: <3.13,>=3.10' in metadata
     assert 'Provides-Extra: encoder' in metadata and 'Requires-Dist: mindspore' in metadata
 
@@ -64,7 +71,10 @@ def test_it_trains_tags_and_exports_from_anywhere(wheel, corpora, tmp_path):
     place = run(python, '-c', 'import ms_crf; print(ms_crf.__file__)', cwd=away).stdout
     assert place.startswith(packages)
     command = commands / 'ms-crf'
-    assert run(command, '--version', cwd=away).stdout.startswith(f'ms_crf {VERSION}, MindSpore 2.')
+    version = run(command, '--version', cwd=away).stdout
+    assert version.startswith(f'ms_crf {VERSION}, MindSpore 2.')
+    if library.find().path is not None:
+        assert version.endswith('the chain on CPU: operators in C++: it came with the package\n')
 
     trained = run(command, 'train', *files(corpora), *SMALL, '--epochs', '2', '--save', 'run', cwd=away)
     assert 'best epoch' in trained.stdout and trained.stderr == ''

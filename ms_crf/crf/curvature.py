@@ -12,9 +12,10 @@ from ms_crf.crf.mindspore_fixes import InFloat32
 from mindspore import nn, ops
 
 _zeros = ops.ZerosLike()
+_copies: dict[str, ModuleType] = {}
 
 
-def _copied(module: ModuleType, copies: dict[str, ModuleType]) -> ModuleType:
+def copied(module: ModuleType, copies: dict[str, ModuleType] | None = None) -> ModuleType:
     """A copy of one of our modules, and of those it uses, with functions of its own.
 
     MindSpore 2.10 compiles `bprop` late, and by then it has emptied the functions with an `if` of constants that it
@@ -23,8 +24,9 @@ def _copied(module: ModuleType, copies: dict[str, ModuleType]) -> ModuleType:
 
     Args:
         module: the module.
-        copies: those that exist already, by the name of what was copied.
+        copies: those that exist already, by the name of what was copied; the same ones for all without.
     """
+    copies = _copies if copies is None else copies
     if module.__name__ not in copies:
         copy = copies[module.__name__] = ModuleType(f'{module.__name__}_copied')
         sys.modules[copy.__name__] = copy
@@ -32,17 +34,17 @@ def _copied(module: ModuleType, copies: dict[str, ModuleType]) -> ModuleType:
             if name.startswith('__') and name != '__builtins__':
                 continue
             if isinstance(value, ModuleType) and value.__name__.startswith('ms_crf.'):
-                value = _copied(value, copies)
+                value = copied(value, copies)
             elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
                 value = FunctionType(value.__code__, vars(copy), value.__name__, value.__defaults__)
                 value.__module__ = copy.__name__
             elif isinstance(value, FunctionType) and value.__module__.startswith('ms_crf.'):
-                value = getattr(_copied(sys.modules[value.__module__], copies), value.__name__)
+                value = getattr(copied(sys.modules[value.__module__], copies), value.__name__)
             setattr(copy, name, value)
     return copies[module.__name__]
 
 
-_packing = _copied(packing, {})
+_packing = copied(packing)
 
 
 class _Pair(InFloat32, nn.Cell):

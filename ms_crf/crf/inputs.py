@@ -109,6 +109,20 @@ def prepare(emissions: Tensor, seq_length: Tensor | None, num_tags: int,
     return emissions, lengths, void
 
 
+def prepare_raw(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | None, num_tags: int,
+                batch_first: bool) -> tuple[Tensor, Tensor]:
+    """Emissions in float32 and lengths (B,), as the operators in C++ take them: for the rest, as they came."""
+    _check(num_tags, batch_first, describe('emissions', emissions), _describe_optional('tags', tags),
+           _describe_optional('seq_length', seq_length))
+    emissions = emissions.astype(ms.float32)
+    if seq_length is not None:
+        return emissions, seq_length
+    batch, length = emissions.shape[0], emissions.shape[1]
+    if not batch_first:
+        batch, length = length, batch
+    return emissions, ops.full((batch,), length, dtype=ms.int32)
+
+
 def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bool) -> Tensor:
     """Tags (L, B) int32: -1 where not known, num_tags where there is no such tag."""
     _check(num_tags, batch_first, describe('emissions', emissions), describe('tags', tags), None)

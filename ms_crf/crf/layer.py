@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from ms_crf.crf.constraints import check_constraints, usable_tags
 from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.crf.inference import posteriors, posteriors_of_path
-from ms_crf.crf.inputs import check_values, prepare, prepare_tags
+from ms_crf.crf.inputs import check_values, in_range, prepare, prepare_raw, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.nbest import best_paths
+from ms_crf.crf.native import operators
+from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
+from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.tensors import (
     FORBIDDEN,
     clear_padding,
@@ -94,16 +96,17 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         self.end_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='end_transitions')
         self.transitions = Parameter(initializer(Uniform(0.1), (num_tags, num_tags)), name='transitions')
         self.constrained = constraints is not None
-        if self.constrained:
-            constraints = check_constraints(constraints, num_tags)
-            self.allowed = Tensor(constraints.transitions)
-            self.allowed_start = Tensor(constraints.start)
-            self.allowed_end = Tensor(constraints.end)
-            self.usable = Tensor(usable_tags(constraints))
-        else:
-            self.usable = None
+        allowed = None
+        self.usable = None
+        if constraints is not None:
+            allowed = check_constraints(constraints, num_tags)
+            self.allowed = Tensor(allowed.transitions)
+            self.allowed_start = Tensor(allowed.start)
+            self.allowed_end = Tensor(allowed.end)
+            self.usable = Tensor(usable_tags(allowed))
         self.log_normalizer = LogNormalizer(self.usable)
         self.negative_log_likelihood = NegativeLogLikelihood(self.usable)
+        self.native = Chain(batch_first, allowed)
 
     def extend_repr(self) -> str:
         constraints = None
@@ -129,6 +132,10 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             (batch, num_tags) and (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
         if tags is None:
+            if operators.in_use():
+                emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
+                flat = self.native.viterbi(emissions, lengths, *self._parameters())
+                return scores_and_history(flat, length, batch, self.num_tags)
             emissions, lengths, void = self._prepare(emissions, seq_length, None, False)
             transitions, start, end = self._scores()
             void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
@@ -147,6 +154,10 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Returns:
             paths (batch, length) int32, 0 on padding, and scores (batch,).
         """
+        if operators.in_use():
+            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
+            flat = self.native.decode(emissions, lengths, *self._parameters())
+            return ops.stop_gradient(flat[batch:]).astype(ms.int32).reshape(batch, length), flat[:batch]
         emissions, lengths, void = self._prepare(emissions, seq_length, None, False)
         transitions, start, end = self._scores()
         void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
@@ -167,6 +178,12 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Returns:
             paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
         """
+        if operators.in_use():
+            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
+            n = checked_n(n, emissions.shape)
+            flat = self.native.n_best(emissions, lengths, *self._parameters(), ops.zeros((n,), ms.int32))
+            scores, paths = scores_and_paths(flat, length, batch, n)
+            return paths, scores
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         paths, scores = best_paths(emissions, lengths, transitions, start, end, n)
@@ -175,6 +192,9 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
     def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
         emissions, 0 on padding."""
+        if operators.in_use():
+            emissions, lengths, _, _ = self._raw(emissions, seq_length, None)
+            return self.native.marginals(emissions, lengths, *self._parameters())
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
@@ -198,6 +218,11 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
             tag is taken from the first result.
         """
+        if operators.in_use():
+            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
+            flat = self.native.path_posteriors(emissions, lengths, *self._parameters(), paths)
+            count = batch * length
+            return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, self.num_tags)
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         paths = ops.transpose(paths, (1, 0))
@@ -215,6 +240,9 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
 
         Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
         """
+        if operators.in_use():
+            emissions, lengths, _, batch = self._raw(emissions, seq_length, None)
+            return self.native.normalizer(emissions, lengths, *self._parameters())[:batch]
         emissions, lengths, void = self._prepare(emissions, seq_length)
         transitions, start, end = self._scores()
         return value_of(self.log_normalizer(emissions, lengths, transitions, start, end)) + void
@@ -225,11 +253,33 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         return -losses
 
     def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
+        if operators.in_use():
+            emissions, lengths, length, batch = self._raw(emissions, seq_length, tags)
+            losses = self.native.loss(emissions, lengths, *self._parameters(), tags)[:batch]
+            return losses, in_range(lengths, 0, length)
         known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
         emissions, lengths, void = self._prepare(emissions, seq_length, tags)
         transitions, start, end = self._scores()
         rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
         return value_of(rows) + void, lengths
+
+    def _raw(self, emissions: Tensor, seq_length: Tensor | None,
+             tags: Tensor | None) -> tuple[Tensor, Tensor, int, int]:
+        """What the operators take: emissions in float32, lengths as they are; and the padded length and the batch."""
+        emissions, lengths = prepare_raw(emissions, tags, seq_length, self.num_tags, self.batch_first)
+        length, batch = emissions.shape[0], emissions.shape[1]
+        if self.batch_first:
+            length, batch = batch, length
+        if self.check_values:
+            time_first = emissions
+            if self.batch_first:
+                time_first = ops.transpose(emissions, (1, 0, 2))
+            check_values(time_first, tags, seq_length, self.num_tags, self.batch_first)
+        return emissions, lengths, length, batch
+
+    def _parameters(self) -> tuple[Tensor, Tensor, Tensor]:
+        return (self.transitions.astype(ms.float32), self.start_transitions.astype(ms.float32),
+                self.end_transitions.astype(ms.float32))
 
     def _prepare(self, emissions: Tensor, seq_length: Tensor | None, tags: Tensor | None = None,
                  clear: bool = True) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,7 +18,7 @@ ONE_BY_ONE = 8
 
 
 @ops.constexpr(check=False)
-def _check(n: int, shape: tuple) -> int:
+def checked_n(n: int, shape: tuple) -> int:
     """n as an int."""
     check_n(n)
     check_shape_is_known('nbest', shape)
@@ -124,7 +124,7 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
         transitions, start, end: (K, K), (K,), (K,) float32.
         n: int, how many.
     """
-    wanted = _check(n, emissions.shape)
+    wanted = checked_n(n, emissions.shape)
     length, batch, num_tags = emissions.shape
     void, worthless = tensors.nan_in_rows(emissions, lengths), tensors.nan_in_scores(transitions, start, end)
     # Sorting promises nothing of nan: where there is one, other numbers are sorted.

@@ -12,6 +12,8 @@ from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
+from ms_crf.crf.native import operators
+from ms_crf.crf.native.cells import Chain, scores_and_history
 from ms_crf.crf.tensors import forbid, ones_like
 from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import History, viterbi
@@ -21,6 +23,7 @@ from mindspore import Tensor, ops
 
 _SCORES = ('trans', 'start_trans', 'end_trans')
 _log_normalizer = LogNormalizer()
+_native = Chain(batch_first=False)
 
 
 @ops.constexpr(check=False)
@@ -73,9 +76,13 @@ def _describe_scores(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> t
     return describe('trans', trans), describe('start_trans', start_trans), describe('end_trans', end_trans)
 
 
+def _as_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
+
+
 def _in_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return (forbid(trans.astype(ms.float32)), forbid(start_trans.astype(ms.float32)),
-            forbid(end_trans.astype(ms.float32)))
+    trans, start_trans, end_trans = _as_float32(trans, start_trans, end_trans)
+    return forbid(trans), forbid(start_trans), forbid(end_trans)
 
 
 def _check_and_prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
@@ -123,6 +130,9 @@ def compute_normalizer(emissions: Tensor, mask: Tensor, trans: Tensor, start_tra
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
+    if operators.in_use():
+        flat = _native.normalizer(emissions, lengths, *_as_float32(trans, start_trans, end_trans))
+        return flat[:lengths.shape[0]] + void
     return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans))) + void
 
 
@@ -137,6 +147,10 @@ def viterbi_decode(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: 
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
+    if operators.in_use():
+        flat = _native.viterbi(emissions, lengths, *_as_float32(trans, start_trans, end_trans))
+        score, history = scores_and_history(flat, *emissions.shape)
+        return score + void.expand_dims(-1), history
     trans, start_trans, end_trans = _in_float32(trans, start_trans, end_trans)
     void = void + tensors.nan_in_rows(emissions, lengths) + tensors.nan_in_scores(trans, start_trans, end_trans)
     score, history = viterbi(emissions, lengths, trans, start_trans, end_trans)

@@ -2,7 +2,9 @@
 
 from ms_crf.crf.inputs import in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.nbest import best_paths
+from ms_crf.crf.native import operators
+from ms_crf.crf.native.cells import Chain, scores_and_paths
+from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
 
@@ -30,6 +32,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         self.batch_first = batch_first
         self.reduction = reduction
         self.highest = ops.ArgMaxWithValue(2)
+        self.native = Chain(batch_first=False)
 
     def extend_repr(self) -> str:
         return f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}'
@@ -62,6 +65,12 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
         transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
+        if operators.in_use():
+            n = checked_n(n, emissions.shape)
+            flat = self.native.n_best(emissions, lengths, transitions, transitions[0], transitions[0],
+                                      ops.zeros((n,), ms.int32))
+            scores, paths = scores_and_paths(flat, emissions.shape[0], emissions.shape[1], n)
+            return paths, scores + void.expand_dims(-1)
         paths, scores = best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
         return paths, scores + void.expand_dims(-1)
 

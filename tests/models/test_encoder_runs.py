@@ -111,7 +111,7 @@ def test_graphs_of_one_shape_and_of_emissions_give_the_tags_of_the_run(frozen, t
     if '--static' in options:
         capsys.readouterr()
         assert infer.main(['--mindir', str(graph), '--text', 'to ' * 31, '--device', 'CPU']) == 2
-        assert 'sentences of up to 30 tokens or pieces of them, got one of 31' in capsys.readouterr().err
+        assert 'sentences of up to 30 tokens or subwords, got one of 31' in capsys.readouterr().err
 
 
 def test_infer_scores_as_training_did(frozen, corpora, capsys):

@@ -78,7 +78,7 @@ def test_tags_are_those_of_the_scheme_without_constraints(stopped):
 def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
     options = options_of([*files(corpora), *SMALL, '--warmup', '1.5', '--save', str(tmp_path / 'run')])
     run = begin.start(options, StopAt(1))
-    run.place.release()
+    run.directory.release()
     assert run.course.warmup == 1.5
 
 

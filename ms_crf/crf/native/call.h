@@ -1,0 +1,170 @@
+// A call as MindSpore makes it: its arguments, the rows that have something to compute, and their share of threads.
+#pragma once
+
+#include <atomic>
+#include <new>
+#include <sched.h>
+#include <string>
+#include <thread>
+
+#include "exact.h"
+#include "paths.h"
+#include "scaled.h"
+
+namespace chain {
+
+
+// What MindSpore hands over: all inputs, then the output.
+struct Arguments {
+    void **data;
+    int *ranks;
+    int64_t **shapes;
+    const char **types;
+
+    const float *floats(int i) const { return static_cast<const float *>(data[i]); }
+
+    int64_t size(int i) const {
+        int64_t count = 1;
+        for (int axis = 0; axis < ranks[i]; axis++) count *= shapes[i][axis];
+        return count;
+    }
+
+    // Integers of any type, those outside as the nearest inside.
+    std::vector<int64_t> integers(int i, int64_t least, int64_t most) const {
+        const std::string type = types[i];
+        if (type == "int32") return within<int32_t>(i, least, most);
+        if (type == "int64") return within<int64_t>(i, least, most);
+        if (type == "int16") return within<int16_t>(i, least, most);
+        if (type == "int8") return within<int8_t>(i, least, most);
+        if (type == "uint8") return within<uint8_t>(i, least, most);
+        if (type == "uint16") return within<uint16_t>(i, least, most);
+        if (type == "uint32") return within<uint32_t>(i, least, most);
+        return within<uint64_t>(i, least, most);
+    }
+
+   private:
+    template <class Integer>
+    std::vector<int64_t> within(int i, int64_t least, int64_t most) const {
+        const Integer *given = static_cast<const Integer *>(data[i]);
+        std::vector<int64_t> values(size(i));
+        for (size_t n = 0; n < values.size(); n++) {
+            if (given[n] > Integer(0) && uint64_t(given[n]) > uint64_t(most)) {
+                values[n] = most;
+            } else {
+                values[n] = std::max(least, int64_t(given[n]));
+            }
+        }
+        return values;
+    }
+};
+
+const int EMISSIONS = 0, LENGTHS = 1, TRANSITIONS = 2, START = 3, END = 4, ALLOWED = 5, SETTINGS = 6, OWN = 7;
+
+// The arguments that all operators share.
+struct Call {
+    const int32_t *settings;
+    bool batch_first;
+    Model model;
+    Batch batch;
+    std::vector<Group> groups;             // of rows that have something to compute
+    std::vector<int64_t> empty, faulty;    // rows of length 0, and those with nan or +inf in their scores
+
+    explicit Call(const Arguments &arguments)
+        : settings(static_cast<const int32_t *>(arguments.data[SETTINGS])), batch_first(settings[0] != 0),
+          model(arguments.floats(TRANSITIONS), arguments.floats(START), arguments.floats(END),
+                arguments.size(ALLOWED) > 1 ? static_cast<const bool *>(arguments.data[ALLOWED]) : nullptr,
+                arguments.size(START)) {
+        const int64_t *shape = arguments.shapes[EMISSIONS];
+        batch.emissions = arguments.floats(EMISSIONS);
+        batch.rows = shape[batch_first ? 0 : 1];
+        batch.length = shape[batch_first ? 1 : 0];
+        batch.tags = model.tags;
+        batch.row_stride = batch_first ? batch.length * batch.tags : batch.tags;
+        batch.time_stride = batch_first ? batch.tags : batch.rows * batch.tags;
+        batch.lengths = arguments.integers(LENGTHS, -1, batch.length + 1);
+        std::vector<int64_t> order;
+        for (int64_t row = 0; row < batch.rows; row++) {
+            int64_t &length = batch.lengths[row];
+            batch.void_length.push_back(length < 0 || length > batch.length);
+            length = std::min(std::max(length, int64_t(0)), batch.length);
+            if (model.faulty || batch.is_faulty_row(row)) {
+                faulty.push_back(row);
+            } else if (length == 0) {
+                empty.push_back(row);
+            } else {
+                order.push_back(row);
+            }
+        }
+        // Rows of like length together, so that no lane waits for long.
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int64_t a, int64_t b) { return batch.lengths[a] > batch.lengths[b]; });
+        for (size_t i = 0; i < order.size(); i++) {
+            if (i % LANES == 0) groups.emplace_back();
+            groups.back().add(order[i], batch.lengths[order[i]]);
+        }
+    }
+
+    // For faulty rows, too, there are best paths.
+    void take_faulty_rows() {
+        for (int64_t row : faulty) {
+            if (batch.lengths[row] == 0) {
+                empty.push_back(row);
+                continue;
+            }
+            if (groups.empty() || groups.back().count == LANES) groups.emplace_back();
+            groups.back().add(row, batch.lengths[row]);
+        }
+    }
+
+    bool is_void(int64_t row) const { return batch.void_length[row]; }
+};
+
+inline int processors() {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, std::min(CPU_COUNT(&set), 16)) : 1;
+}
+
+// Calls work(index, space) for each index below count, with a space of its own for each thread. `cost` is about the
+// number of products that all of it takes: a thread is worth starting for some 100 microseconds.
+template <class Space, class Work>
+void share_out(size_t count, double cost, const Work &work) {
+    static const int available = processors();
+    const int threads = int(std::min({double(available), double(count), 1.0 + cost / 4e5}));
+    std::atomic<size_t> next{0};
+    std::atomic<bool> failed{false};
+    auto run = [&] {
+        try {
+            Space space;
+            for (size_t i = next++; i < count && !failed; i = next++) work(i, space);
+        } catch (...) {                                // memory that is not there
+            failed = true;
+        }
+    };
+    std::vector<std::thread> others;
+    for (int i = 1; i < threads; i++) {
+        try {
+            others.emplace_back(run);
+        } catch (...) {                                // no thread can be had: the others do it all
+            break;
+        }
+    }
+    run();
+    for (std::thread &other : others) other.join();
+    if (failed) throw std::bad_alloc();
+}
+
+inline double cost_of(const Call &call, double each) {
+    double positions = 0;
+    for (const Group &group : call.groups) positions += double(group.longest) * LANES;
+    return each * positions * double(call.model.tags) * double(call.model.tags + 8);
+}
+
+inline void clear(float *out, int64_t count) { std::fill_n(out, count, 0.0f); }
+
+struct Space {
+    Sums sums;
+    Exact exact;
+    Search search;
+};
+
+}  // namespace chain

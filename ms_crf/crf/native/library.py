@@ -1,0 +1,210 @@
+"""The library of the operators: the one that came with the package, or one that is compiled here on first use.
+
+What is compiled is kept in a folder of the user's own, $XDG_CACHE_HOME/ms_crf or ~/.cache/ms_crf. Nothing is loaded
+from anywhere else, nor from a folder or file that others may write to.
+"""
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+SWITCH = 'MS_CRF_NATIVE'
+SOURCES = Path(__file__).parent
+FLAGS = ('-std=c++17', '-O3', '-fPIC', '-shared', '-pthread', '-fno-math-errno', '-fno-trapping-math', '-w')
+NO_COMPILER = 'no C++ compiler that works was found'
+SECONDS = 900                                                    # that a compiler may take; ziglang takes a minute
+# What x86-64-v3 stands for: with it the operators take half of the time.
+_LEVEL_3 = {'avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe'}
+
+
+class Library(NamedTuple):
+    """Where the operators are, or why they are not used."""
+
+    path: str | None
+    reason: str                                                  # where it is from, or why there is none
+
+
+class _Refusal(Exception):
+    """Why there is no library."""
+
+
+def level(cpuinfo: str = '/proc/cpuinfo') -> str | None:
+    """The instructions to compile for, as -march takes them; None for those that every processor of its kind has."""
+    if platform.machine() != 'x86_64':
+        return None
+    with contextlib.suppress(OSError):
+        for line in Path(cpuinfo).read_text().splitlines():
+            if line.startswith('flags'):
+                return 'x86-64-v3' if set(line.split()) >= _LEVEL_3 else 'x86-64'
+    return 'x86-64'
+
+
+def name_of(march: str | None) -> str:
+    """The library's file name: it changes with the source, the flags and the processor's kind."""
+    digest = hashlib.sha256(repr(FLAGS).encode())
+    for source in sorted([*SOURCES.glob('*.h'), *SOURCES.glob('*.cpp')]):
+        digest.update(source.name.encode() + b'\0' + source.read_bytes())
+    return f'chain-{march or platform.machine()}-{digest.hexdigest()[:16]}.so'
+
+
+def compilers() -> Iterator[list[str]]:
+    """Commands that compile C++ here, the preferred first: $CXX, the system's, that of the package ziglang."""
+    for name in (os.environ.get('CXX'), 'c++', 'g++', 'clang++'):
+        command = name.split() if name else []
+        if command and shutil.which(command[0]):
+            yield command
+    if importlib.util.find_spec('ziglang'):
+        yield [sys.executable, '-m', 'ziglang', 'c++']
+
+
+def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
+    """Compiles the operators; returns the name of the compiler that did it, None if none could."""
+    path = os.path.abspath(path)
+    for command in compilers():
+        target = [f'-march={march}'] if march else []
+        if 'ziglang' in command and march:
+            target = ['-target', 'x86_64-linux-gnu', f'-mcpu={march.replace("-", "_")}']
+        with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run([*command, *FLAGS, *target, '-o', path, str(SOURCES / 'operators.cpp')],
+                                  cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
+            if done.returncode == 0 and works(path):
+                return 'ziglang' if 'ziglang' in command else os.path.basename(command[0])
+    return None
+
+
+def works(path: str | os.PathLike[str]) -> bool:
+    """Whether a library can be loaded and does a sum, tried in a process of its own."""
+    tried = subprocess.run([sys.executable, '-c', _TRIAL, os.fspath(path)], stdin=subprocess.DEVNULL,
+                           capture_output=True)
+    return tried.returncode == 0
+
+
+# One sentence of one token and two tags, whose scores are all 0: a normaliser of log(2).
+_TRIAL = """
+import ctypes, math, sys
+integers, floats = ctypes.c_int64, ctypes.c_float
+values = [(floats * 2)(), (ctypes.c_int32 * 1)(1), (floats * 4)(), (floats * 2)(), (floats * 2)(),
+          (ctypes.c_bool * 1)(), (ctypes.c_int32 * 1)(), (floats * 7)()]
+shapes = [(1, 1, 2), (1,), (2, 2), (2,), (2,), (1,), (1,), (7,)]
+arrays = [(integers * len(shape))(*shape) for shape in shapes]
+types = [b'float32', b'int32', b'float32', b'float32', b'float32', b'bool', b'int32', b'float32']
+count = len(values)
+status = ctypes.CDLL(sys.argv[1]).ChainNormalizer(
+    count, (ctypes.c_void_p * count)(*map(ctypes.addressof, values)), (ctypes.c_int * count)(*map(len, shapes)),
+    (ctypes.POINTER(integers) * count)(*[ctypes.cast(array, ctypes.POINTER(integers)) for array in arrays]),
+    (ctypes.c_char_p * count)(*types), None, None)
+sys.exit(status or abs(values[-1][0] - math.log(2)) > 1e-6)
+"""
+
+
+def cache() -> Path:
+    """The folder of the user's own; made if it is not there.
+
+    Raises:
+        _Refusal: it can't be made, or is not the user's alone.
+    """
+    base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
+    folder = Path(base, 'ms_crf')
+    if not folder.is_absolute():
+        raise _Refusal(f'{folder} is not an absolute path')
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_own(folder, stat.S_ISDIR)
+    except OSError as error:
+        raise _Refusal(f'{folder} can not be made: {error.strerror}') from None
+    return folder
+
+
+def _check_own(path: Path, is_kind: Callable[[int], bool]) -> None:
+    status = path.lstat()
+    if not is_kind(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise _Refusal(f'{path} is not yours alone: others may write to it')
+
+
+def _compiled(name: str, march: str | None, folder: Path) -> Path:
+    """The library in the cache, compiled now if it is not there.
+
+    Raises:
+        _Refusal: it can't be, or is not the user's alone.
+    """
+    from ms_crf import files  # here, because a wheel is built without the package
+    path = folder / name
+    if not path.exists():
+        try:
+            with files.temporary(files.draft_of(path)) as draft:
+                if compile_to(draft, march) is None:
+                    raise _Refusal(f'{NO_COMPILER}; install g++, or pip install ziglang')
+                os.chmod(draft, 0o700)
+                os.replace(draft, path)                          # another process may have done the same
+        except OSError as error:
+            raise _Refusal(f'{folder} can not be written to: {error.strerror}') from None
+    _check_own(path, stat.S_ISREG)
+    return path
+
+
+def _look(compiles: bool) -> Library | None:
+    """The library, or why there is none; None if it would have to be compiled first and that is not wanted."""
+    given = os.environ.get(SWITCH, '1')
+    if given not in ('0', '1'):
+        return Library(None, f'{SWITCH} must be 0 or 1, got {given}')
+    if given == '0':
+        return Library(None, f'{SWITCH} is 0')
+    if sys.platform != 'linux':
+        return Library(None, 'MindSpore takes operators of others on Linux only')
+    march = level()
+    name = name_of(march)
+    if (SOURCES / name).is_file():
+        return Library(str(SOURCES / name), 'it came with the package')
+    try:
+        folder = cache()
+        if not (compiles or (folder / name).exists()):
+            return None
+        return Library(str(_compiled(name, march, folder)), f'compiled here, in {folder}')
+    except _Refusal as refusal:
+        return Library(None, str(refusal))
+
+
+@functools.lru_cache(None)
+def find() -> Library:
+    """The library, compiled now if need be, which takes some seconds, once."""
+    found = _look(compiles=True)
+    assert found is not None
+    return found
+
+
+def counts() -> tuple[int, int]:
+    """How many rows of batches the library has computed in this process by products, and in the log domain as well."""
+    by_products, by_logarithms = ctypes.c_int64(), ctypes.c_int64()
+    path = find().path
+    if path is not None:
+        ctypes.CDLL(path).ChainCounts(ctypes.byref(by_products), ctypes.byref(by_logarithms))
+    return by_products.value, by_logarithms.value
+
+
+def is_ready() -> bool:
+    """Whether `find` answers at once."""
+    return _look(compiles=False) is not None
+
+
+def describe() -> str:
+    """What computes the chain on CPU and why, in a phrase; nothing is compiled for it."""
+    found = _look(compiles=False)
+    if found is None:
+        can = next(compilers(), None)
+        return ('operators in C++, compiled on first use' if can
+                else f'plain operators of MindSpore: {NO_COMPILER}')
+    if found.path is None:
+        return f'plain operators of MindSpore: {found.reason}'
+    return f'operators in C++: {found.reason}'

@@ -1,0 +1,52 @@
+"""Builds the operators in C++ into the wheel, where there is a compiler; without one the wheel has their source only.
+
+Everything else about the package stands in pyproject.toml.
+"""
+
+import importlib.util
+import platform
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:                                              # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
+NATIVE = 'ms_crf/crf/native'
+
+
+def _library():
+    """The module that compiles, without the package around it, whose requirements may not be there."""
+    spec = importlib.util.spec_from_file_location('library', Path(__file__).parent / NATIVE / 'library.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Build(build_py):
+    """Also compiles: for the processors of this kind that are recent, and for all of them."""
+
+    def run(self):
+        super().run()
+        if self.editable_mode or platform.system() != 'Linux':
+            return
+        library, folder = _library(), Path(self.build_lib, NATIVE)
+        for march in ('x86-64-v3', 'x86-64') if platform.machine() == 'x86_64' else (None,):
+            library.compile_to(folder / library.name_of(march), march)
+
+
+class Wheel(bdist_wheel):
+    """Of any Python, but of one platform if it has libraries."""
+
+    def get_tag(self):
+        tag = super().get_tag()
+        compiled = list(Path(self.bdist_dir or '', NATIVE).glob('*.so'))
+        if not compiled:
+            return tag
+        return 'py3', 'none', self.plat_name.replace('-', '_').replace('.', '_')
+
+
+setup(cmdclass={'build_py': Build, 'bdist_wheel': Wheel})

@@ -1,0 +1,128 @@
+"""The operators in C++: by themselves beside float64 NumPy, and in the layer beside the graph of plain operators."""
+
+import subprocess
+import sys
+
+from ms_crf import CRF, allowed_transitions
+from ms_crf.crf.native import library, operators
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
+from oracle import Case
+
+sys.path.insert(0, str(ROOT / 'benchmarks'))
+from fuzz_chain import Chain, Operators, check, random_chain  # noqa: E402
+
+pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
+BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
+
+
+@pytest.fixture(scope='module')
+def chain_operators():
+    return Operators(library.find().path)
+
+
+def test_random_batches(chain_operators):
+    for seed in range(250):
+        rng = np.random.default_rng(seed)
+        check(chain_operators, random_chain(rng), bool(rng.integers(2)), rng)
+
+
+@pytest.mark.slow
+def test_random_batches_with_the_checks_of_the_compiler():
+    """Addresses, and what C++ leaves undefined."""
+    result = subprocess.run([sys.executable, 'benchmarks/fuzz_chain.py', '--cases', '150', '--seed', '7', '--sanitize'],
+                            cwd=ROOT, capture_output=True, text=True)
+    if 'no sanitizers' in result.stdout:
+        pytest.skip(result.stdout.strip())
+    assert (result.returncode, result.stderr) == (0, '') and 'no fault' in result.stdout
+
+
+@pytest.mark.parametrize('length,batch,tags', [(5000, 2, 9), (12, 3, 500)])
+def test_long_sentences_and_many_tags(length, batch, tags, chain_operators):
+    rng = np.random.default_rng(length)
+    draw = [rng.normal(size=shape).astype(np.float32) for shape in ((length, batch, tags), (tags, tags), tags, tags)]
+    chain = Chain(draw[0], rng.integers(0, tags, (length, batch)), np.array([length, *[length // 2] * (batch - 1)]),
+                  *(part.astype(float) for part in draw[1:]))
+    check(chain_operators, chain, False, rng)
+
+
+def counted(call):
+    """How many rows a call sends by products, and in the log domain as well."""
+    before = library.counts()
+    call()
+    return tuple(after - earlier for earlier, after in zip(before, library.counts()))
+
+
+def test_which_way_rows_go():
+    """Only rows whose scores products can't hold go through the log domain; plain operators take neither."""
+    case, wide = Case(0, 5, 4, 3), Case(0, 5, 4, 3, scale=2000.0)
+    emissions, lengths = float_tensor(case.emissions), int_tensor([5, 3, 5, 0])
+    for scores, by_logarithms in ((case.scores, 0), (wide.scores, 3)):
+        case.scores = scores
+        crf = make_crf(case)
+        assert counted(lambda: crf.normalizer(emissions, lengths).asnumpy()) == (3, by_logarithms)    # noqa: B023
+        assert counted(lambda: ms.jit(crf.normalizer)(emissions, lengths).asnumpy()) == (3, by_logarithms)  # noqa: B023
+    operators.use(False)
+    try:
+        assert counted(lambda: crf.normalizer(emissions, lengths).asnumpy()) == (0, 0)
+    finally:
+        operators.use(True)
+
+
+@pytest.mark.parametrize('constraints', [None, BIO])
+def test_equal_to_the_graph_of_plain_operators(constraints):
+    """Values to 1e-6, gradients to 1e-5, paths to the last tag."""
+    rng = np.random.default_rng(1)
+    crf = CRF(3, batch_first=True, constraints=constraints)
+    for parameter in parameters(crf):
+        parameter.set_data(float_tensor(rng.normal(size=parameter.shape)))
+    emissions, tags = float_tensor(rng.normal(size=(6, 20, 3))), int_tensor(np.zeros((6, 20)))
+    lengths = int_tensor([20, 7, 0, 1, 13, 20])
+
+    def loss(emissions):
+        return crf(emissions, tags, lengths)
+
+    def everything(emissions):
+        value, (by_emissions, by_scores) = ms.value_and_grad(loss, 0, parameters(crf))(emissions)
+        paths, score = crf.decode(emissions, lengths)
+        several, scores = crf.nbest(emissions, 3, lengths)
+        return ((value, score, scores, crf.normalizer(emissions, lengths), crf.log_prob(emissions, tags, lengths)),
+                (by_emissions, *by_scores, crf.marginals(emissions, lengths),
+                 *crf.path_posteriors(emissions, paths, lengths)), (paths, several))
+
+    native = ms.jit(everything)(emissions)
+    operators.use(False)
+    try:
+        plain = everything(emissions)
+    finally:
+        operators.use(True)
+    for tolerance, one, other in zip((1e-6, 1e-5, 0.0), native, plain):
+        for actual, expected in zip(one, other):
+            close(actual, expected.asnumpy(), tolerance)
+
+
+def test_an_exported_graph_has_plain_operators(tmp_path):
+    """It runs where there is no library."""
+    case = Case(0, 4, 2, 3)
+    crf = make_crf(case)
+    emissions, lengths = float_tensor(case.emissions), int_tensor(case.lengths)
+    before = crf.decode(emissions, lengths)[1].asnumpy()         # compiled with the operators
+
+    class Decode(ms.nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.crf = crf
+
+        def construct(self, emissions, lengths):
+            return self.crf.decode(emissions, lengths)[1]
+
+    cell = Decode()
+    cell(emissions, lengths)
+    ms.export(cell, emissions, lengths, file_name=str(tmp_path / 'decode'), file_format='MINDIR')
+    assert b'Custom' not in (tmp_path / 'decode.mindir').read_bytes()
+    after = ms.nn.GraphCell(ms.load(str(tmp_path / 'decode.mindir')))(emissions, lengths)
+    close(after, before)
