@@ -87,7 +87,8 @@ class Optimizer(nn.Cell):
         rate, power1, power2 = now[0], now[1], now[2]
         done = norm
         for index in range(len(gradients)):
-            gradient = gradients[index] * scale
+            # Whatever is assigned waits for all gradients: what they are computed of must not change before.
+            gradient = ops.depend(gradients[index] * scale, norm)
             done = ops.depend(done, self._update(index, rate * self.rates[index], power1, power2, gradient))
         if self.row_rate > 0:
             rows = self._update_rows(rate * self.row_rate, power1, power2, ids, row_gradients * scale)
@@ -108,7 +109,8 @@ class Optimizer(nn.Cell):
                 gradient = gradient + decay * weight
             return self.apply_momentum(weight, self.first[index], rate, gradient, self.momentum)
         if self.kind == 'adamw' and decay > 0:
-            weight = ops.depend(weight, ops.assign(weight, weight * (1 - rate * decay)))
+            kept = ops.depend(1 - rate * decay, gradient)
+            weight = ops.depend(weight, ops.assign(weight, weight * kept))
         return self.adam(weight, self.first[index], self.second[index], power1, power2, rate, BETA1, BETA2, EPSILON,
                          gradient)
 
