@@ -12,36 +12,31 @@ from ms_crf.crf.mindspore_fixes import InFloat32
 from mindspore import nn, ops
 
 _zeros = ops.ZerosLike()
-_copies: dict[str, ModuleType] = {}
+_copies: dict[str, ModuleType] = {}                            # by the name of the module that was copied
 
 
-def copied(module: ModuleType, copies: dict[str, ModuleType] | None = None) -> ModuleType:
+def copied(module: ModuleType) -> ModuleType:
     """A copy of one of our modules, and of those it uses, with functions of its own.
 
     MindSpore 2.10 compiles `bprop` late, and by then it has emptied the functions with an `if` of constants that it
     compiled before ("The func graph is empty"): `bprop` must be given others. A name in a function is looked up in
     the imported module that the function says it is from.
-
-    Args:
-        module: the module.
-        copies: those that exist already, by the name of what was copied; the same ones for all without.
     """
-    copies = _copies if copies is None else copies
-    if module.__name__ not in copies:
-        copy = copies[module.__name__] = ModuleType(f'{module.__name__}_copied')
+    if module.__name__ not in _copies:
+        copy = _copies[module.__name__] = ModuleType(f'{module.__name__}_copied')
         sys.modules[copy.__name__] = copy
         for name, value in vars(module).items():
             if name.startswith('__') and name != '__builtins__':
                 continue
             if isinstance(value, ModuleType) and value.__name__.startswith('ms_crf.'):
-                value = copied(value, copies)
+                value = copied(value)
             elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
                 value = FunctionType(value.__code__, vars(copy), value.__name__, value.__defaults__)
                 value.__module__ = copy.__name__
             elif isinstance(value, FunctionType) and value.__module__.startswith('ms_crf.'):
-                value = getattr(copied(sys.modules[value.__module__], copies), value.__name__)
+                value = getattr(copied(sys.modules[value.__module__]), value.__name__)
             setattr(copy, name, value)
-    return copies[module.__name__]
+    return _copies[module.__name__]
 
 
 _packing = copied(packing)

@@ -64,9 +64,7 @@ inline void viterbi_scores(const Arguments &arguments, float *out, int64_t size)
 // Gradients as `gradients` gives them, of the scores of paths. Put together by what is called for each path.
 class PathGradients {
    public:
-    PathGradients(const Call &call, float *out)
-        : call_(call), out_(out), by_transitions_(call.model.transitions.size()), by_start_(call.model.tags),
-          by_end_(call.model.tags) {}
+    PathGradients(const Call &call, float *out) : call_(call), out_(out), by_scores_(call.model.tags) {}
 
     template <class TagAt>
     void add(int64_t row, double factor, const TagAt &tag_at) {
@@ -75,26 +73,18 @@ class PathGradients {
         for (int64_t t = 0; t < batch.lengths[row]; t++) {
             const int64_t tag = tag_at(t);
             if (!is_forbidden(batch.at(row, t)[tag])) out_[batch.offset(row, t) + tag] += float(factor);
-            (t > 0 ? by_transitions_[before * batch.tags + tag] : by_start_[tag]) += factor;
-            if (t == batch.lengths[row] - 1) by_end_[tag] += factor;
+            (t > 0 ? by_scores_.by_transitions[before * batch.tags + tag] : by_scores_.by_start[tag]) += factor;
+            if (t == batch.lengths[row] - 1) by_scores_.by_end[tag] += factor;
             before = tag;
         }
     }
 
-    void finish() {
-        float *to = out_ + call_.batch.rows * call_.batch.length * call_.batch.tags;
-        auto put = [&](const std::vector<double> &values, const std::vector<double> &scores) {
-            for (size_t i = 0; i < values.size(); i++) *to++ = is_forbidden(scores[i]) ? 0.0f : float(values[i]);
-        };
-        put(by_transitions_, call_.model.transitions);
-        put(by_start_, call_.model.start);
-        put(by_end_, call_.model.end);
-    }
+    void finish() { by_scores_.write(call_, out_); }
 
    private:
     const Call &call_;
     float *out_;
-    std::vector<double> by_transitions_, by_start_, by_end_;
+    ScoreGradients by_scores_;
 };
 
 // Of `decode` and `n_best`: own inputs their result and the factors of the scores (batch,) or (batch, n).

@@ -62,7 +62,6 @@ const int EMISSIONS = 0, LENGTHS = 1, TRANSITIONS = 2, START = 3, END = 4, ALLOW
 
 // The arguments that all operators share.
 struct Call {
-    const int32_t *settings;
     bool batch_first;
     Model model;
     Batch batch;
@@ -70,7 +69,7 @@ struct Call {
     std::vector<int64_t> empty, faulty;    // rows of length 0, and those with nan or +inf in their scores
 
     explicit Call(const Arguments &arguments)
-        : settings(static_cast<const int32_t *>(arguments.data[SETTINGS])), batch_first(settings[0] != 0),
+        : batch_first(static_cast<const int32_t *>(arguments.data[SETTINGS])[0] != 0),
           model(arguments.floats(TRANSITIONS), arguments.floats(START), arguments.floats(END),
                 arguments.size(ALLOWED) > 1 ? static_cast<const bool *>(arguments.data[ALLOWED]) : nullptr,
                 arguments.size(START)) {
@@ -160,6 +159,24 @@ inline double cost_of(const Call &call, double each) {
 }
 
 inline void clear(float *out, int64_t count) { std::fill_n(out, count, 0.0f); }
+
+// Gradients by transitions, start and end, as they stand behind those by emissions in a result.
+struct ScoreGradients {
+    std::vector<double> by_transitions, by_start, by_end;
+
+    explicit ScoreGradients(int64_t tags) : by_transitions(tags * tags), by_start(tags), by_end(tags) {}
+
+    // What is forbidden has a gradient of 0.
+    void write(const Call &call, float *out) const {
+        float *to = out + call.batch.rows * call.batch.length * call.batch.tags;
+        auto put = [&](const std::vector<double> &values, const std::vector<double> &scores) {
+            for (size_t i = 0; i < values.size(); i++) *to++ = is_forbidden(scores[i]) ? 0.0f : float(values[i]);
+        };
+        put(by_transitions, call.model.transitions);
+        put(by_start, call.model.start);
+        put(by_end, call.model.end);
+    }
+};
 
 struct Space {
     Sums sums;

@@ -20,7 +20,6 @@ inline void lower(const float *scores, int64_t tags, double *lowered) {
 struct Search {
     Buffer scores, next, ends;             // up to each tag, and with the end's score where a row ends
     std::vector<Indices> history;          // (longest, tags): the tag before
-    std::vector<double> lowered;
 };
 
 inline void viterbi(const Model &model, const Batch &batch, const Group &group, Search &search) {

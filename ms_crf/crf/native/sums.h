@@ -167,7 +167,7 @@ inline void gradients(const Arguments &arguments, float *out, int64_t size) {
     const Packed packed(call, const_cast<float *>(arguments.floats(OWN)));
     const float *factors = arguments.floats(OWN + 1);
     clear(out, size);
-    std::vector<double> by_transitions(tags * tags), by_start(tags), by_end(tags);
+    ScoreGradients by_scores(tags);
     for (int64_t row = 0; row < batch.rows; row++) {
         const int64_t length = batch.lengths[row];
         const double factor = factors[row];
@@ -177,20 +177,14 @@ inline void gradients(const Arguments &arguments, float *out, int64_t size) {
             float *to = out + batch.offset(row, t);
             for (int64_t k = 0; k < tags; k++) {
                 to[k] = is_forbidden(scores[k]) ? 0.0f : float(from[k] * factor);
-                if (t == 0) by_start[k] += from[k] * factor;
-                if (t == length - 1) by_end[k] += from[k] * factor;
+                if (t == 0) by_scores.by_start[k] += from[k] * factor;
+                if (t == length - 1) by_scores.by_end[k] += from[k] * factor;
             }
         }
         const float *from = packed.by_transitions + row * tags * tags;
-        for (int64_t i = 0; i < tags * tags; i++) by_transitions[i] += from[i] * factor;
+        for (int64_t i = 0; i < tags * tags; i++) by_scores.by_transitions[i] += from[i] * factor;
     }
-    float *to = out + batch.rows * batch.length * tags;
-    auto put = [&](const std::vector<double> &values, const std::vector<double> &scores) {
-        for (size_t i = 0; i < values.size(); i++) *to++ = is_forbidden(scores[i]) ? 0.0f : float(values[i]);
-    };
-    put(by_transitions, model.transitions);
-    put(by_start, model.start);
-    put(by_end, model.end);
+    by_scores.write(call, out);
 }
 
 // Posteriors as emissions, 0 on padding.
