@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from ms_crf.crf.native import library  # noqa: E402
+from ms_crf.native import library  # noqa: E402
 
 BREAK = 1e4                                                      # what a forbidden tag or step costs
 HUGE = 1e29                                                      # scores below -HUGE are of paths that are forbidden
@@ -220,7 +220,7 @@ def sanitized(folder):
     command = next(library.compilers())
     flags = [flag for flag in library.FLAGS if flag != '-O3']
     compiled = subprocess.run([*command, *flags, '-O1', '-g', '-fsanitize=address,undefined',
-                               '-fno-sanitize-recover=all', '-o', str(path), str(library.SOURCES / 'operators.cpp')],
+                               '-fno-sanitize-recover=all', '-o', str(path), *map(str, library.sources('cpp'))],
                               capture_output=True)
     if compiled.returncode:
         return None

@@ -42,7 +42,7 @@ def version() -> str:
     import platform
     from importlib import metadata
 
-    from ms_crf.crf.native import library
+    from ms_crf.native import library
     from ms_crf.environment import VERSION
 
     def installed(name: str) -> str:

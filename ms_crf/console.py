@@ -171,7 +171,7 @@ def prepare_operators(device: str, program: str) -> None:
         device: where the command computes.
         program: the name that lines begin with.
     """
-    from ms_crf.crf.native import library
+    from ms_crf.native import library
     if device != 'CPU':
         return
     if not library.is_ready():

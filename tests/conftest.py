@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ms_crf import CRF, train
-from ms_crf.crf.native import library, operators
+from ms_crf.native import custom, library
 from ms_crf.runs.saving import saving
 
 import mindspore as ms
@@ -177,7 +177,7 @@ class AllCalls:
         """That of this process for such cases, with the scores of this one."""
         constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
                                                                      for part in case.constraints)
-        key = compiled is ms.jit, operators.in_use(), case.num_tags, constraints, n
+        key = compiled is ms.jit, custom.in_use(), case.num_tags, constraints, n
         if key not in cls._made:
             cls._made[key] = cls(case, compiled, n)
         assign(cls._made[key].crf, case.scores)
@@ -210,9 +210,9 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture
 def compiled(request):
     """ms.jit in static-graph mode; what it is given, unchanged, in PyNative mode."""
-    operators.use(request.param.startswith('native') or '/crf/' not in request.node.nodeid)
+    custom.use(request.param.startswith('native') or '/crf/' not in request.node.nodeid)
     yield ms.jit if request.param.endswith('graph') else lambda function: function
-    operators.use(True)
+    custom.use(True)
 
 
 def write_corpus(path, count, seed):

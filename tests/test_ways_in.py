@@ -5,7 +5,7 @@ import sys
 from importlib import metadata
 
 from ms_crf import console
-from ms_crf.crf.native import library
+from ms_crf.native import library
 from ms_crf.environment import VERSION
 
 import pytest

@@ -8,7 +8,7 @@ import sysconfig
 import venv
 import zipfile
 
-from ms_crf.crf.native import library
+from ms_crf.native import library
 from ms_crf.environment import VERSION
 
 import pytest

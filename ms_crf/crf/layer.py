@@ -7,7 +7,7 @@ from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.crf.inference import posteriors, posteriors_of_path
 from ms_crf.crf.inputs import check_values, in_range, prepare, prepare_raw, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.native import operators
+from ms_crf.native import custom
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.tensors import (
@@ -132,7 +132,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             (batch, num_tags) and (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
         if tags is None:
-            if operators.in_use():
+            if custom.in_use():
                 emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
                 flat = self.native.viterbi(emissions, lengths, *self._parameters())
                 return scores_and_history(flat, length, batch, self.num_tags)
@@ -154,7 +154,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Returns:
             paths (batch, length) int32, 0 on padding, and scores (batch,).
         """
-        if operators.in_use():
+        if custom.in_use():
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             flat = self.native.decode(emissions, lengths, *self._parameters())
             return ops.stop_gradient(flat[batch:]).astype(ms.int32).reshape(batch, length), flat[:batch]
@@ -178,7 +178,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Returns:
             paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
         """
-        if operators.in_use():
+        if custom.in_use():
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             n = checked_n(n, emissions.shape)
             flat = self.native.n_best(emissions, lengths, *self._parameters(), ops.zeros((n,), ms.int32))
@@ -192,7 +192,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
     def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
         emissions, 0 on padding."""
-        if operators.in_use():
+        if custom.in_use():
             emissions, lengths, _, _ = self._raw(emissions, seq_length, None)
             return self.native.marginals(emissions, lengths, *self._parameters())
         emissions, lengths, void = self._prepare(emissions, seq_length)
@@ -218,7 +218,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
             tag is taken from the first result.
         """
-        if operators.in_use():
+        if custom.in_use():
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             flat = self.native.path_posteriors(emissions, lengths, *self._parameters(), paths)
             count = batch * length
@@ -240,7 +240,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
 
         Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
         """
-        if operators.in_use():
+        if custom.in_use():
             emissions, lengths, _, batch = self._raw(emissions, seq_length, None)
             return self.native.normalizer(emissions, lengths, *self._parameters())[:batch]
         emissions, lengths, void = self._prepare(emissions, seq_length)
@@ -253,7 +253,7 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         return -losses
 
     def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
-        if operators.in_use():
+        if custom.in_use():
             emissions, lengths, length, batch = self._raw(emissions, seq_length, tags)
             losses = self.native.loss(emissions, lengths, *self._parameters(), tags)[:batch]
             return losses, in_range(lengths, 0, length)

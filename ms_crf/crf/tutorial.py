@@ -12,7 +12,7 @@ from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
-from ms_crf.crf.native import operators
+from ms_crf.native import custom
 from ms_crf.crf.native.cells import Chain, scores_and_history
 from ms_crf.crf.tensors import forbid, ones_like
 from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
@@ -130,7 +130,7 @@ def compute_normalizer(emissions: Tensor, mask: Tensor, trans: Tensor, start_tra
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    if operators.in_use():
+    if custom.in_use():
         flat = _native.normalizer(emissions, lengths, *_as_float32(trans, start_trans, end_trans))
         return flat[:lengths.shape[0]] + void
     return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans))) + void
@@ -147,7 +147,7 @@ def viterbi_decode(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: 
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    if operators.in_use():
+    if custom.in_use():
         flat = _native.viterbi(emissions, lengths, *_as_float32(trans, start_trans, end_trans))
         score, history = scores_and_history(flat, *emissions.shape)
         return score + void.expand_dims(-1), history

@@ -2,7 +2,7 @@
 
 from ms_crf.crf.inputs import in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.native import operators
+from ms_crf.native import custom
 from ms_crf.crf.native.cells import Chain, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, zeros_like
@@ -65,7 +65,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
         transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
-        if operators.in_use():
+        if custom.in_use():
             n = checked_n(n, emissions.shape)
             flat = self.native.n_best(emissions, lengths, transitions, transitions[0], transitions[0],
                                       ops.zeros((n,), ms.int32))

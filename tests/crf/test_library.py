@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf.crf.native import library
+from ms_crf.native import library
 
 import pytest
 
 from conftest import ROOT, files
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
-FIND = 'from ms_crf.crf.native import library; found = library.find(); print(found.path); print(found.reason)'
+FIND = 'from ms_crf.native import library; found = library.find(); print(found.path); print(found.reason)'
 
 
 def start(*arguments, **variables):

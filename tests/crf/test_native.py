@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from ms_crf import CRF, allowed_transitions
-from ms_crf.crf.native import library, operators
+from ms_crf.native import custom, library
 
 import mindspore as ms
 import numpy as np
@@ -66,11 +66,11 @@ def test_which_way_rows_go():
         crf = make_crf(case)
         assert counted(lambda: crf.normalizer(emissions, lengths).asnumpy()) == (3, by_logarithms)    # noqa: B023
         assert counted(lambda: ms.jit(crf.normalizer)(emissions, lengths).asnumpy()) == (3, by_logarithms)  # noqa: B023
-    operators.use(False)
+    custom.use(False)
     try:
         assert counted(lambda: crf.normalizer(emissions, lengths).asnumpy()) == (0, 0)
     finally:
-        operators.use(True)
+        custom.use(True)
 
 
 @pytest.mark.parametrize('constraints', [None, BIO])
@@ -95,11 +95,11 @@ def test_equal_to_the_graph_of_plain_operators(constraints):
                  *crf.path_posteriors(emissions, paths, lengths)), (paths, several))
 
     native = ms.jit(everything)(emissions)
-    operators.use(False)
+    custom.use(False)
     try:
         plain = everything(emissions)
     finally:
-        operators.use(True)
+        custom.use(True)
     for tolerance, one, other in zip((1e-6, 1e-5, 0.0), native, plain):
         for actual, expected in zip(one, other):
             close(actual, expected.asnumpy(), tolerance)

@@ -1,66 +1,18 @@
-// A call as MindSpore makes it: its arguments, the rows that have something to compute, and their share of threads.
+// The arguments that all operators of the chain share, and the rows that have something to compute.
 #pragma once
 
-#include <atomic>
-#include <new>
-#include <sched.h>
-#include <string>
-#include <thread>
-
+#include "../../native/operator.h"
 #include "exact.h"
 #include "paths.h"
 #include "scaled.h"
 
 namespace chain {
 
-
-// What MindSpore hands over: all inputs, then the output.
-struct Arguments {
-    void **data;
-    int *ranks;
-    int64_t **shapes;
-    const char **types;
-
-    const float *floats(int i) const { return static_cast<const float *>(data[i]); }
-
-    int64_t size(int i) const {
-        int64_t count = 1;
-        for (int axis = 0; axis < ranks[i]; axis++) count *= shapes[i][axis];
-        return count;
-    }
-
-    // Integers of any type, those outside as the nearest inside.
-    std::vector<int64_t> integers(int i, int64_t least, int64_t most) const {
-        const std::string type = types[i];
-        if (type == "int32") return within<int32_t>(i, least, most);
-        if (type == "int64") return within<int64_t>(i, least, most);
-        if (type == "int16") return within<int16_t>(i, least, most);
-        if (type == "int8") return within<int8_t>(i, least, most);
-        if (type == "uint8") return within<uint8_t>(i, least, most);
-        if (type == "uint16") return within<uint16_t>(i, least, most);
-        if (type == "uint32") return within<uint32_t>(i, least, most);
-        return within<uint64_t>(i, least, most);
-    }
-
-   private:
-    template <class Integer>
-    std::vector<int64_t> within(int i, int64_t least, int64_t most) const {
-        const Integer *given = static_cast<const Integer *>(data[i]);
-        std::vector<int64_t> values(size(i));
-        for (size_t n = 0; n < values.size(); n++) {
-            if (given[n] > Integer(0) && uint64_t(given[n]) > uint64_t(most)) {
-                values[n] = most;
-            } else {
-                values[n] = std::max(least, int64_t(given[n]));
-            }
-        }
-        return values;
-    }
-};
+using native::Arguments;
+using native::share_out;
 
 const int EMISSIONS = 0, LENGTHS = 1, TRANSITIONS = 2, START = 3, END = 4, ALLOWED = 5, SETTINGS = 6, OWN = 7;
 
-// The arguments that all operators share.
 struct Call {
     bool batch_first;
     Model model;
@@ -117,40 +69,6 @@ struct Call {
 
     bool is_void(int64_t row) const { return batch.void_length[row]; }
 };
-
-inline int processors() {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, std::min(CPU_COUNT(&set), 16)) : 1;
-}
-
-// Calls work(index, space) for each index below count, with a space of its own for each thread. `cost` is about the
-// number of products that all of it takes: a thread is worth starting for some 100 microseconds.
-template <class Space, class Work>
-void share_out(size_t count, double cost, const Work &work) {
-    static const int available = processors();
-    const int threads = int(std::min({double(available), double(count), 1.0 + cost / 4e5}));
-    std::atomic<size_t> next{0};
-    std::atomic<bool> failed{false};
-    auto run = [&] {
-        try {
-            Space space;
-            for (size_t i = next++; i < count && !failed; i = next++) work(i, space);
-        } catch (...) {                                // memory that is not there
-            failed = true;
-        }
-    };
-    std::vector<std::thread> others;
-    for (int i = 1; i < threads; i++) {
-        try {
-            others.emplace_back(run);
-        } catch (...) {                                // no thread can be had: the others do it all
-            break;
-        }
-    }
-    run();
-    for (std::thread &other : others) other.join();
-    if (failed) throw std::bad_alloc();
-}
 
 inline double cost_of(const Call &call, double each) {
     double positions = 0;

@@ -10,33 +10,12 @@
 namespace chain {
 namespace {
 
-typedef void (*Operator)(const Arguments &, float *, int64_t);
-
-int run(Operator compute, int count, void **data, int *ranks, int64_t **shapes, const char **types) {
-    try {
-        const Arguments arguments{data, ranks, shapes, types};
-        compute(arguments, static_cast<float *>(data[count - 1]), arguments.size(count - 1));
-        return 0;
-    } catch (...) {
-        return 1;
-    }
-}
-
-int64_t product(const int64_t *shape, int rank) {
-    int64_t size = 1;
-    for (int axis = 0; axis < rank; axis++) {
-        if (shape[axis] < 0) return -1;                // not known yet
-        size *= shape[axis];
-    }
-    return size;
-}
-
 // Sizes of results from the shapes of inputs: -1 while one of them is not known.
 struct Sizes {
     int64_t rows, emissions, tags;
 
     Sizes(int *ranks, int64_t **shapes)
-        : rows(shapes[LENGTHS][0]), emissions(product(shapes[EMISSIONS], ranks[EMISSIONS])), tags(shapes[START][0]) {}
+        : rows(shapes[LENGTHS][0]), emissions(native::product(shapes[EMISSIONS], ranks[EMISSIONS])), tags(shapes[START][0]) {}
 
     bool known() const { return rows >= 0 && emissions >= 0 && tags >= 0; }
 };
@@ -54,43 +33,37 @@ std::vector<int64_t> size_of_gradients(int *ranks, int64_t **shapes) {
 }  // namespace
 }  // namespace chain
 
-#define OPERATOR(NAME, FUNCTION)                                                                                     \
-    extern "C" int NAME(int count, void **data, int *ranks, int64_t **shapes, const char **types, void *, void *) {  \
-        return chain::run(chain::FUNCTION, count, data, ranks, shapes, types);                                       \
-    }                                                                                                                \
-    extern "C" std::vector<int64_t> NAME##InferShape(int *ranks, int64_t **shapes, void *)
+OPERATOR(ChainNormalizer, chain::normalizer) { return chain::size_of_packed(ranks, shapes); }
 
-OPERATOR(ChainNormalizer, normalizer) { return chain::size_of_packed(ranks, shapes); }
+OPERATOR(ChainLoss, chain::loss) { return chain::size_of_packed(ranks, shapes); }
 
-OPERATOR(ChainLoss, loss) { return chain::size_of_packed(ranks, shapes); }
+OPERATOR(ChainGradients, chain::gradients) { return chain::size_of_gradients(ranks, shapes); }
 
-OPERATOR(ChainGradients, gradients) { return chain::size_of_gradients(ranks, shapes); }
+OPERATOR(ChainPathGradients, chain::path_gradients) { return chain::size_of_gradients(ranks, shapes); }
 
-OPERATOR(ChainPathGradients, path_gradients) { return chain::size_of_gradients(ranks, shapes); }
+OPERATOR(ChainViterbiGradients, chain::viterbi_gradients) { return chain::size_of_gradients(ranks, shapes); }
 
-OPERATOR(ChainViterbiGradients, viterbi_gradients) { return chain::size_of_gradients(ranks, shapes); }
-
-OPERATOR(ChainMarginals, marginals) {
+OPERATOR(ChainMarginals, chain::marginals) {
     return std::vector<int64_t>(shapes[chain::EMISSIONS], shapes[chain::EMISSIONS] + ranks[chain::EMISSIONS]);
 }
 
-OPERATOR(ChainPathPosteriors, path_posteriors) {
+OPERATOR(ChainPathPosteriors, chain::path_posteriors) {
     const chain::Sizes sizes(ranks, shapes);
     return {sizes.known() ? sizes.emissions / sizes.tags + sizes.emissions : -1};
 }
 
-OPERATOR(ChainDecode, decode) {
+OPERATOR(ChainDecode, chain::decode) {
     const chain::Sizes sizes(ranks, shapes);
     return {sizes.known() ? sizes.rows + sizes.emissions / sizes.tags : -1};
 }
 
-OPERATOR(ChainViterbi, viterbi_scores) {
+OPERATOR(ChainViterbi, chain::viterbi_scores) {
     const chain::Sizes sizes(ranks, shapes);           // one position less, and the scores: as many as the emissions
     return {sizes.known() ? sizes.emissions : -1};
 }
 
 // The number of paths is the size of the last input.
-OPERATOR(ChainNBest, n_best) {
+OPERATOR(ChainNBest, chain::n_best) {
     const chain::Sizes sizes(ranks, shapes);
     const int64_t n = shapes[chain::OWN][0];
     return {sizes.known() && n >= 0 ? n * (sizes.rows + sizes.emissions / sizes.tags) : -1};

@@ -21,12 +21,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 SWITCH = 'MS_CRF_NATIVE'
-SOURCES = Path(__file__).parent
+FOLDER = Path(__file__).parent                                   # of libraries that came with the package
+PACKAGE = FOLDER.parent
 FLAGS = ('-std=c++17', '-O3', '-fPIC', '-shared', '-pthread', '-fno-math-errno', '-fno-trapping-math', '-w')
 NO_COMPILER = 'no C++ compiler that works was found'
 SECONDS = 900                                                    # that a compiler may take; ziglang takes a minute
-# What x86-64-v3 stands for: with it the operators take half of the time.
+# What the levels of x86-64 stand for: with each the operators take about half of the time.
 _LEVEL_3 = {'avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe'}
+_LEVELS = (('x86-64-v4', _LEVEL_3 | {'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'}),
+           ('x86-64-v3', _LEVEL_3))
 
 
 class Library(NamedTuple):
@@ -47,16 +50,22 @@ def level(cpuinfo: str = '/proc/cpuinfo') -> str | None:
     with contextlib.suppress(OSError):
         for line in Path(cpuinfo).read_text().splitlines():
             if line.startswith('flags'):
-                return 'x86-64-v3' if set(line.split()) >= _LEVEL_3 else 'x86-64'
+                there = set(line.split())
+                return next((name for name, needed in _LEVELS if there >= needed), 'x86-64')
     return 'x86-64'
 
 
 def name_of(march: str | None) -> str:
     """The library's file name: it changes with the source, the flags and the processor's kind."""
     digest = hashlib.sha256(repr(FLAGS).encode())
-    for source in sorted([*SOURCES.glob('*.h'), *SOURCES.glob('*.cpp')]):
+    for source in sources('h') + sources('cpp'):
         digest.update(source.name.encode() + b'\0' + source.read_bytes())
-    return f'chain-{march or platform.machine()}-{digest.hexdigest()[:16]}.so'
+    return f'operators-{march or platform.machine()}-{digest.hexdigest()[:16]}.so'
+
+
+def sources(ending: str) -> list[Path]:
+    """The C++ of the package, which lies in folders called native."""
+    return sorted([*PACKAGE.glob(f'native/*.{ending}'), *PACKAGE.glob(f'*/native/*.{ending}')])
 
 
 def compilers() -> Iterator[list[str]]:
@@ -77,7 +86,7 @@ def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
         if 'ziglang' in command and march:
             target = ['-target', 'x86_64-linux-gnu', f'-mcpu={march.replace("-", "_")}']
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run([*command, *FLAGS, *target, '-o', path, str(SOURCES / 'operators.cpp')],
+            done = subprocess.run([*command, *FLAGS, *target, '-o', path, *map(str, sources('cpp'))],
                                   cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
             if done.returncode == 0 and works(path):
                 return 'ziglang' if 'ziglang' in command else os.path.basename(command[0])
@@ -165,8 +174,8 @@ def _look(compiles: bool) -> Library | None:
         return Library(None, 'MindSpore takes operators of others on Linux only')
     march = level()
     name = name_of(march)
-    if (SOURCES / name).is_file():
-        return Library(str(SOURCES / name), 'it came with the package')
+    if (FOLDER / name).is_file():
+        return Library(str(FOLDER / name), 'it came with the package')
     try:
         folder = cache()
         if not (compiles or (folder / name).exists()):
@@ -199,7 +208,7 @@ def is_ready() -> bool:
 
 
 def describe() -> str:
-    """What computes the chain on CPU and why, in a phrase; nothing is compiled for it."""
+    """What computes chain and LSTM on CPU and why, in a phrase; nothing is compiled for it."""
     found = _look(compiles=False)
     if found is None:
         can = next(compilers(), None)
