@@ -8,21 +8,21 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import AllCalls, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from conftest import AllCalls, assign, close, float_tensor, int_tensor, make_crf, parameters
+from oracle import Case, Row
 
-BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 
-# Few shapes, because each is compiled; K ** 3 * B chooses how the best path is found.
+# Few shapes and constraints, because each is compiled; K ** 3 * B chooses how the best path is found: in the wide
+# batches step by step, else by joining steps pairwise.
+WIDE = {'length': 4, 'batch': 40, 'num_tags': 5, 'constraints': BIOES}
 SHAPES = {
     'plain': {'length': 5, 'batch': 4, 'num_tags': 3},
-    'constrained': {'length': 5, 'batch': 4, 'num_tags': 3, 'constraints': BIO},
     'unknown tags': {'length': 5, 'batch': 4, 'num_tags': 3, 'unknown': 0.4},
-    'constrained, unknown tags': {'length': 4, 'batch': 4, 'num_tags': 5, 'constraints': BIOES, 'unknown': 0.5},
     'large scores': {'length': 5, 'batch': 4, 'num_tags': 3, 'scale': 50.0},
     'single tokens': {'length': 1, 'batch': 4, 'num_tags': 3},
-    'wide batch': {'length': 3, 'batch': 40, 'num_tags': 5},
+    'wide batch, constrained': WIDE,
+    'wide batch, constrained, unknown tags': {**WIDE, 'unknown': 0.5},
 }
 
 
@@ -83,7 +83,7 @@ def test_agrees_in_many_shapes(shape, constrained):
 
 def test_equal_paths_give_the_lowest_tag(compiled):
     """Whole numbers, some of whose best paths are equal; in each of the ways that paths are found."""
-    for name, seed in itertools.product(('plain', 'wide batch'), (5, 6)):
+    for name, seed in itertools.product(('plain', 'wide batch, constrained'), (5, 6)):
         case = Case(seed, **SHAPES[name], integers=True)
         best = [row.best() for row in case.rows]
         assert sum((row.scores == row.scores.max()).sum() > 1 for row in case.rows) > 0
@@ -95,28 +95,31 @@ def test_equal_paths_give_the_lowest_tag(compiled):
 
 
 def test_reductions_and_layouts(compiled):
-    case = Case(1, 5, 4, 3)
+    """And without lengths, when all rows are full."""
+    case, full = Case(1, 5, 4, 3), Case(1, 5, 4, 3)
+    full.emissions = np.clip(full.emissions, -9, 9)
+    full.lengths[:] = 5
+    full.rescore()
     losses = case.losses()
     expected = {'none': losses, 'sum': losses.sum(), 'mean': losses.sum() / (case.lengths > 0).sum(),
                 'token_mean': losses.sum() / case.lengths.sum()}
     emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
-    first, second, third, fourth = layers = [make_crf(case, reduction=reduction) for reduction in expected]
-    for crf in layers:
-        crf.update_parameters_name(f'{crf.reduction}.')          # a graph has one Parameter of a name
+    none, total, mean, token_mean = layers = [make_crf(case, reduction=reduction) for reduction in expected]
+    batch_first = make_crf(case, batch_first=True)
+    for crf in (*layers[1:], batch_first):                       # a graph has one Parameter of a name
+        crf.transitions, crf.start_transitions, crf.end_transitions = parameters(none)
 
-    def reductions(emissions, tags):
-        return (first(emissions, tags, lengths), second(emissions, tags, lengths), third(emissions, tags, lengths),
-                fourth(emissions, tags, lengths))
+    def everything(emissions, tags, clipped, by_row, tags_by_row):
+        return (none(emissions, tags, lengths), total(emissions, tags, lengths), mean(emissions, tags, lengths),
+                token_mean(emissions, tags, lengths), none(clipped, tags),
+                batch_first.log_prob(by_row, tags_by_row, lengths), batch_first.marginals(by_row, lengths),
+                batch_first.decode(by_row, lengths)[0])
 
-    for actual, value in zip(compiled(reductions)(emissions, tags), expected.values()):
+    *reduced, without_lengths, log_prob, marginals, paths = compiled(everything)(
+        emissions, tags, float_tensor(full.emissions), emissions.swapaxes(0, 1), tags.swapaxes(0, 1))
+    for actual, value in zip(reduced, expected.values()):
         close(actual, value)
-    crf = make_crf(case, batch_first=True, reduction='none')
-
-    def batch_first(emissions, tags):
-        return (crf.log_prob(emissions, tags, lengths), crf.marginals(emissions, lengths),
-                crf.decode(emissions, lengths)[0])
-
-    log_prob, marginals, paths = compiled(batch_first)(emissions.swapaxes(0, 1), tags.swapaxes(0, 1))
+    close(without_lengths, full.losses())
     close(log_prob, -losses)
     close(marginals, case.by_position(lambda b, row: row.marginals()).swapaxes(0, 1))
     assert [path[:n].tolist() for path, n in zip(paths.asnumpy(), case.lengths)] == [row.best() for row in case.rows]
@@ -135,17 +138,6 @@ def test_filler_rows_change_nothing(reduction):
     close(filled, alone.asnumpy())
     nothing = crf(float_tensor(emissions), int_tensor(tags), int_tensor([0, 0, 0]))
     assert float(nothing.asnumpy()) == 0.0
-
-
-def test_without_lengths_all_rows_are_full(compiled):
-    case = Case(2, 4, 3, 3)
-    crf = make_crf(case, reduction='none')
-    emissions, tags = float_tensor(np.clip(case.emissions, -9, 9)), int_tensor(np.abs(case.tags))
-
-    def loss(emissions, tags):
-        return crf(emissions, tags)
-
-    close(compiled(loss)(emissions, tags), crf(emissions, tags, int_tensor([4, 4, 4])).asnumpy())
 
 
 def test_cells_run_in_graph_mode():
@@ -180,50 +172,57 @@ def test_methods_compile_one_by_one():
 
 
 def test_marginals_can_be_differentiated(compiled):
-    """Against central differences of the enumerated marginals."""
+    """Against central differences of the enumerated marginals; 0 where forbidden."""
     case = Case(4, 4, 3, 3)
     crf = make_crf(case)
-    rng = np.random.default_rng(0)
-    weights = rng.normal(size=case.emissions.shape)
-    lengths = int_tensor(case.lengths)
-    weight_tensor = float_tensor(weights)
+    weights = np.random.default_rng(0).normal(size=case.emissions.shape)
+    lengths, weight_tensor = int_tensor(case.lengths), float_tensor(weights)
 
     def weighted(emissions):
         return (crf.marginals(emissions, lengths) * weight_tensor).sum()
 
-    actual = compiled(ms.grad(weighted))(float_tensor(case.emissions)).asnumpy()
+    run, step = compiled(ms.grad(weighted)), 1e-4
+    for indices in ({}, {'emissions': [(1, 0, 2)], 'transitions': [(0, 1)]}):
+        case.forbid(**indices)
+        assign(crf, case.scores)
+        actual = run(float_tensor(case.emissions)).asnumpy()
+        for b, n in enumerate(case.lengths):
+            for t, k in itertools.product(range(n), range(3)):
+                values = []
+                for sign in (1, -1):
+                    emissions = case.emissions[:n, b].copy()
+                    emissions[t, k] += sign * step
+                    values.append((Row(emissions, case.scores).marginals() * weights[:n, b]).sum())
+                assert actual[t, b, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
+        assert not actual[np.arange(4)[:, None] >= case.lengths].any()
+        assert not actual[case.emissions == -np.inf].any()
 
-    from oracle import Row
-    step = 1e-4
-    for b, n in enumerate(case.lengths):
-        for t, k in itertools.product(range(n), range(3)):
-            values = []
-            for sign in (1, -1):
-                emissions = case.emissions[:n, b].copy()
-                emissions[t, k] += sign * step
-                values.append((Row(emissions, case.scores).marginals() * weights[:n, b]).sum())
-            assert actual[t, b, k] == pytest.approx((values[0] - values[1]) / (2 * step), abs=1e-4)
-    assert not actual[np.arange(4)[:, None] >= case.lengths].any()
 
-
-def test_best_paths_can_serve_as_tags(compiled):
-    """Self-training: the gradient is posteriors minus the best path, which itself has none."""
+def test_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(compiled):
+    """Self-training: the gradient of the loss is posteriors minus the best path, which itself has none. A path's score
+    changes by 1 with each emission on it."""
     case = Case(4, 4, 3, 3)
     crf = make_crf(case)
     lengths = int_tensor(case.lengths)
 
-    def loss(emissions):
-        return crf(emissions, crf.decode(emissions, lengths)[0].swapaxes(0, 1), lengths)
+    def terms(emissions):
+        paths, best = crf.decode(emissions, lengths)
+        several, scores = crf.nbest(emissions, 2, lengths)
+        return (crf(emissions, paths.swapaxes(0, 1), lengths),
+                crf(emissions, several[:, 0].swapaxes(0, 1), lengths), best.sum(), scores[:, 1].sum())
 
-    def loss_of_nbest(emissions):
-        return crf(emissions, crf.nbest(emissions, 2, lengths)[0][:, 0].swapaxes(0, 1), lengths)
+    def chosen(emissions, factors):
+        return sum([term * factor for term, factor in zip(terms(emissions), factors)])
 
-    def gradients(emissions):
-        return ms.grad(loss)(emissions), ms.grad(loss_of_nbest)(emissions)
-
-    expected = case.by_position(lambda b, row: row.marginals() - row.marginals(np.array(row.best())))
-    for actual in compiled(gradients)(float_tensor(case.emissions)):
-        close(actual, expected)
+    loss = case.by_position(lambda _, row: row.marginals() - row.marginals(np.array(row.best())))
+    paths = crf.nbest(float_tensor(case.emissions), 2, lengths)[0].asnumpy()
+    ranked = np.zeros((2, *case.emissions.shape))
+    for b, n in enumerate(case.lengths):
+        for rank in range(2 if n else 1):
+            ranked[rank, np.arange(n), b, paths[b, rank, :n]] = 1.0
+    run = compiled(ms.grad(chosen))                              # compiled once for all four
+    for factors, expected in zip(np.eye(4), (loss, loss, *ranked)):
+        close(run(float_tensor(case.emissions), float_tensor(factors)), expected)
 
 
 @pytest.mark.parametrize('length,batch', [(1, 3), (4, 3), (4, 90)])
@@ -241,25 +240,3 @@ def test_padding_may_hold_anything(length, batch):
         assert np.isfinite(result.asnumpy()).all()
 
 
-def test_scores_of_best_paths_can_be_differentiated(compiled):
-    """A path's score changes by 1 with each emission on it."""
-    case = Case(4, 4, 3, 3)
-    crf = make_crf(case)
-    lengths = int_tensor(case.lengths)
-    paths = crf.nbest(float_tensor(case.emissions), 2, lengths)[0].asnumpy()
-    expected = np.zeros((2, *case.emissions.shape))
-    for b, n in enumerate(case.lengths):
-        for rank in range(2 if n else 1):
-            expected[rank, np.arange(n), b, paths[b, rank, :n]] = 1.0
-
-    def best(emissions):
-        return crf.decode(emissions, lengths)[1].sum()
-
-    def second(emissions):
-        return crf.nbest(emissions, 2, lengths)[1][:, 1].sum()
-
-    def gradients(emissions):
-        return ms.grad(best)(emissions), ms.grad(second)(emissions)
-
-    for actual, values in zip(compiled(gradients)(float_tensor(case.emissions)), expected):
-        close(actual, values)
