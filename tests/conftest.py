@@ -148,7 +148,8 @@ class AllCalls:
         n: of the n best paths.
     """
 
-    RESULTS = ('loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'decode', 'viterbi', 'nbest')
+    RESULTS = ('loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'decode', 'path_posteriors', 'viterbi',
+               'nbest')
     _made: dict = {}
 
     def __init__(self, case, compiled, n):
@@ -161,15 +162,17 @@ class AllCalls:
 
         def everything(emissions, tags, lengths):
             value, (by_emissions, by_scores) = derivative(emissions, tags, lengths)
+            best = crf.decode(emissions, lengths)
             return (value, (by_emissions, *by_scores), crf.log_prob(emissions, tags, lengths),
                     crf.normalizer(emissions, lengths), crf.marginals(emissions, lengths),
-                    crf.decode(emissions, lengths), crf(emissions, seq_length=lengths),
+                    best, crf.path_posteriors(emissions, best[0], lengths), crf(emissions, seq_length=lengths),
                     crf.nbest(emissions, n, lengths))
 
         self.run = compiled(everything)
 
     def __call__(self, emissions, tags, lengths):
-        """What all calls give, by `RESULTS`; gradients by emissions, transitions, start and end."""
+        """What all calls give, by `RESULTS`; gradients by emissions, transitions, start and end; path posteriors of
+        the best paths."""
         return dict(zip(self.RESULTS, self.run(emissions, tags, lengths)))
 
     @classmethod
