@@ -27,7 +27,7 @@ SLOW = """
     crf/test_crf.py::test_methods_compile_one_by_one
     crf/test_forbidden.py
     crf/test_mixed_precision.py
-    crf/test_nan.py::test_nan_in_one_emission_is_seen[pynative-140-160]
+    crf/test_nan.py::test_nan_in_one_emission_is_seen[pynative-in blocks]
     crf/test_numbers.py
     crf/test_second_derivatives.py
     crf/test_transformations.py
