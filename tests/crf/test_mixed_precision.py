@@ -1,6 +1,7 @@
 """Every kind of MindSpore's mixed precision around the layer: its own arithmetic stays in float32, beside float64."""
 
 from ms_crf import CRF, BiLSTM_CRF, allowed_transitions, compute_normalizer, sequence_mask
+from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
@@ -42,16 +43,18 @@ class Losses(nn.Cell):
 class Marginals(Losses):
     """All that is known of the tags."""
 
-    def construct(self, emissions, lengths):
+    def construct(self, emissions, tags, lengths):
         emissions = self.dense(emissions)
         paths, scores = self.head.decode(emissions, lengths)
         return self.head.marginals(emissions, lengths), self.head.normalizer(emissions, lengths), paths, scores
 
 
 def case_of(constraints=None):
-    """Scores that 16 bits hold exactly, with sums that they don't."""
-    case = Case(1, 6, 4, 3, scale=40.0, constraints=constraints, integers=True)
+    """Scores that 16 bits hold exactly, with sums that they don't; the same tags with constraints and without."""
+    case = Case(1, 6, 4, 3, scale=40.0, constraints=BIO, integers=True)
     case.emissions[np.arange(6)[:, None] >= case.lengths] = 7.0
+    case.constraints = constraints
+    case.rescore()
     return case
 
 
@@ -59,16 +62,56 @@ def inputs_of(case):
     return float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
 
 
-@pytest.mark.parametrize('level,constraints', [*((level, None) for level in LEVELS), ('O1', BIO), ('auto', BIO)])
-def test_loss_and_gradients(level, constraints, compiled):
-    case = case_of(constraints)
-    crf = make_crf(case)
-    mixed = LEVELS[level](Losses(crf))
+_computed: dict = {}
 
-    def loss(emissions, tags, lengths):
-        return mixed(emissions, tags, lengths)
 
-    value, gradients = compiled(ms.value_and_grad(loss, 0, parameters(crf)))(*inputs_of(case))
+def at_level(level, cells, compiled, inputs, derived=None):
+    """What a cell gives at a level, in this mode; all levels are computed, and compiled, at once, in one function.
+
+    Args:
+        level: of `cells`.
+        cells: function that makes a dict of levels and cells.
+        compiled: what the fixture of this name gives.
+        inputs: of all cells.
+        derived: function that takes the cell at its level, as a function, and the cell itself, and gives what is to be
+            computed; None if that is the cell.
+    """
+    key = cells, compiled is ms.jit, custom.in_use()
+    if key not in _computed:
+        functions, made = [], cells()
+        for number, (name, cell) in enumerate(made.items()):
+            mixed = LEVELS[name](cell)
+            mixed.update_parameters_name(f'level_{number}.')     # a graph has one Parameter of a name
+            functions.append(derived(function_of(mixed), cell) if derived else mixed)
+
+        def everything(*inputs):
+            return [function(*inputs) for function in functions]
+
+        _computed[key] = dict(zip(made, compiled(everything)(*inputs)))
+    return _computed[key][level]
+
+
+def function_of(cell):
+    def function(*inputs):
+        return cell(*inputs)
+
+    return function
+
+
+# Of all levels, some with constraints and some without, because each combination is compiled.
+CONSTRAINTS = {level: None if level in ('O0', 'O3', 'black list') else BIO for level in LEVELS}
+CONSTRAINED = [level for level, constraints in CONSTRAINTS.items() if constraints is not None]
+
+
+def losses():
+    return {level: Losses(make_crf(case_of(constraints))) for level, constraints in CONSTRAINTS.items()}
+
+
+@pytest.mark.parametrize('level', LEVELS)
+def test_loss_and_gradients(level, compiled):
+    case = case_of(CONSTRAINTS[level])
+    value, gradients = at_level(level, losses, compiled, inputs_of(case), lambda loss, cell: ms.value_and_grad(
+        loss, 0, parameters(cell.head)))
     assert value.dtype == ms.float32
     close(value, case.losses().sum())
     # What the layer hands on to emissions passes through the 16 bits of the layer before it.
@@ -76,35 +119,32 @@ def test_loss_and_gradients(level, constraints, compiled):
         close(actual, expected, tolerance)
 
 
-@pytest.mark.parametrize('level', ['O1', 'O2', 'auto', 'white list'])
+def marginals():
+    return {level: Marginals(make_crf(case_of(BIO))) for level in CONSTRAINED}
+
+
+@pytest.mark.parametrize('level', CONSTRAINED)
 def test_posteriors_and_paths(level, compiled):
     case = case_of(BIO)
-    mixed = LEVELS[level](Marginals(make_crf(case)))
-
-    def known(emissions, lengths):
-        return mixed(emissions, lengths)
-
-    marginals, normalizer, paths, scores = compiled(known)(*inputs_of(case)[::2])
-    close(marginals, case.by_position(lambda b, row: row.marginals()))
+    marginals_of_tags, normalizer, paths, scores = at_level(level, marginals, compiled, inputs_of(case))
+    close(marginals_of_tags, case.by_position(lambda b, row: row.marginals()))
     close(normalizer, [row.log_normalizer() for row in case.rows])
     assert [path[:n].tolist() for path, n in zip(paths.asnumpy(), case.lengths)] == [row.best() for row in case.rows]
     close(scores, [row.scores.max() for row in case.rows])
 
 
+def losses_of_softmax():
+    return {level: Losses(Softmax(3)) for level in LEVELS}
+
+
 @pytest.mark.parametrize('level', LEVELS)
 def test_softmax_head(level, compiled):
     case = case_of()
-    emissions, tags, lengths = inputs_of(case)
-    mixed = LEVELS[level](Losses(Softmax(3)))
     top = case.emissions.max(2)
     normalizer = top + np.log(np.exp(case.emissions - top[:, :, None]).sum(2))
     picked = np.take_along_axis(case.emissions, np.maximum(case.tags, 0)[:, :, None], 2)[:, :, 0]
     live = np.arange(6)[:, None] < case.lengths
-
-    def loss(emissions, tags, lengths):
-        return mixed(emissions, tags, lengths)
-
-    actual = compiled(loss)(emissions, tags, lengths)
+    actual = at_level(level, losses_of_softmax, compiled, inputs_of(case))
     assert actual.dtype == ms.float32
     close(actual, ((normalizer - picked) * live).sum())
 
@@ -114,6 +154,7 @@ def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, com
     case = case_of(constraints)
     emissions, tags, lengths = inputs_of(case)
     mixed, crf = ms.amp.auto_mixed_precision(make_crf(case), 'auto', dtype), make_crf(case)
+    mixed.update_parameters_name('mixed.')                       # a graph has one Parameter of a name
 
     def loss(emissions):
         return mixed(emissions, tags, lengths)
@@ -121,39 +162,51 @@ def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, com
     def normalizer(emissions):
         return crf.normalizer(emissions, lengths)
 
-    close(compiled(loss)(emissions), case.losses().sum())
-    close(compiled(ms.amp.auto_mixed_precision(normalizer, 'auto', dtype))(emissions),
-          [row.log_normalizer() for row in case.rows])
-    if constraints is None:
-        def tutorial(emissions):
-            return compute_normalizer(emissions, sequence_mask(lengths, 6), *parameters(crf))
+    def tutorial(emissions):
+        return compute_normalizer(emissions, sequence_mask(lengths, 6), *parameters(crf))
 
-        close(compiled(ms.amp.auto_mixed_precision(tutorial, 'auto', dtype))(emissions),
-              [row.log_normalizer() for row in case.rows])
+    functions = [ms.amp.auto_mixed_precision(function, 'auto', dtype)
+                 for function in ((normalizer, tutorial) if constraints is None else (normalizer,))]
+
+    def everything(emissions):
+        return loss(emissions), [function(emissions) for function in functions]
+
+    value, normalizers = compiled(everything)(emissions)
+    close(value, case.losses().sum())
+    for actual in normalizers:
+        close(actual, [row.log_normalizer() for row in case.rows])
 
 
-@pytest.mark.parametrize('compiled,level', [
-    *(('pynative', level) for level in LEVELS), *(('graph', level) for level in ('O1', 'O2', 'auto', 'white list'))],
-    indirect=['compiled'])
-def test_the_whole_model(level, compiled):
-    """What comes into its CRF is rounded; what comes out of it agrees with the layer given the same."""
+def model():
     ms.set_seed(1)
     model = BiLSTM_CRF(9, 6, 8, 3, constraints=BIO)
     for parameter in model.trainable_params():
         parameter.set_data(parameter * 3)
+    return model
+
+
+def models():
+    return {level: model() for level in LEVELS}
+
+
+def constrained_models():
+    return {level: model() for level in CONSTRAINED}
+
+
+@pytest.mark.parametrize('compiled,level', [*(('pynative', level) for level in LEVELS),
+                                            *(('graph', level) for level in CONSTRAINED)], indirect=['compiled'])
+def test_the_whole_model(level, compiled):
+    """What comes into its CRF is rounded; what comes out of it agrees with the layer given the same."""
     inputs, lengths, tags = int_tensor([[1, 2, 3, 4], [5, 6, 0, 0]]), int_tensor([4, 2]), int_tensor([[0, 1, 2, 0]] * 2)
-    expected, gradients = ms.value_and_grad(model, None, model.trainable_params())(inputs, lengths, tags)
-    expected, gradients = float(expected), [gradient.asnumpy() for gradient in gradients]
-    mixed = LEVELS[level](model)
-
-    def loss(inputs, lengths, tags):
-        return mixed(inputs, lengths, tags)
-
-    value, actual = compiled(ms.value_and_grad(loss, None, model.trainable_params()))(inputs, lengths, tags)
+    alone = model()
+    expected, gradients = ms.value_and_grad(alone, None, alone.trainable_params())(inputs, lengths, tags)
+    value, actual = at_level(level, constrained_models if compiled is ms.jit else models, compiled,
+                             (inputs, lengths, tags), lambda loss, cell: ms.value_and_grad(
+                                 loss, None, cell.trainable_params()))
     assert value.dtype == ms.float32
-    close(value, expected, 1e-2)
+    close(value, float(expected), 1e-2)
     for one, other in zip(actual, gradients):
-        close(one.astype(ms.float32), other, 3e-2)
+        close(one.astype(ms.float32), other.asnumpy(), 3e-2)
 
 
 def test_the_layer_in_a_black_list_is_refused():
