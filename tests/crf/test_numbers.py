@@ -46,28 +46,31 @@ def check_loss(case, tolerance=1e-5):
         close(actual, expected, tolerance)
 
 
-@pytest.mark.parametrize('dtype', [ms.float16, ms.bfloat16, ms.float64])
-def test_other_floats_are_computed_in_float32(dtype, compiled):
-    case = Case(0, 5, 3, 3)
+def test_other_floats_are_computed_in_float32(compiled):
+    case, dtypes = Case(0, 5, 3, 3), (ms.float16, ms.bfloat16, ms.float64)
     crf = make_crf(case)
-    emissions = float_tensor(np.clip(case.emissions, -9, 9)).astype(dtype)
+    inputs = [float_tensor(np.clip(case.emissions, -9, 9)).astype(dtype) for dtype in dtypes]
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
 
     def loss(emissions):
         return crf(emissions, tags, lengths)
 
-    value, gradient = compiled(ms.value_and_grad(loss))(emissions)
-    expected, expected_gradient = ms.value_and_grad(loss)(emissions.astype(ms.float32))
-    assert value.dtype == ms.float32
-    assert gradient.dtype == dtype
-    close(value, expected.asnumpy())
-    close(gradient.astype(ms.float32), expected_gradient.asnumpy(), 1e-2)
-    assert crf.marginals(emissions, lengths).dtype == ms.float32
-    assert crf.decode(emissions, lengths)[1].dtype == ms.float32
-    mask, scores = sequence_mask(lengths, 5), [parameter.astype(dtype) for parameter in parameters(crf)]
-    assert compute_normalizer(emissions, mask, *scores).dtype == ms.float32
-    assert compute_score(emissions, tags, lengths - 1, mask, *scores).dtype == ms.float32
-    assert viterbi_decode(emissions, mask, *scores)[0].dtype == ms.float32
+    def losses(*inputs):
+        return [loss(emissions) for emissions in inputs]
+
+    values, gradients = compiled(ms.value_and_grad(losses, (0, 1, 2)))(*inputs)      # compiled once for all types
+    for dtype, emissions, value, gradient in zip(dtypes, inputs, values, gradients):
+        expected, expected_gradient = ms.value_and_grad(loss)(emissions.astype(ms.float32))
+        assert value.dtype == ms.float32
+        assert gradient.dtype == dtype
+        close(value, expected.asnumpy())
+        close(gradient.astype(ms.float32), expected_gradient.asnumpy(), 1e-2)
+        assert crf.marginals(emissions, lengths).dtype == ms.float32
+        assert crf.decode(emissions, lengths)[1].dtype == ms.float32
+        mask, scores = sequence_mask(lengths, 5), [parameter.astype(dtype) for parameter in parameters(crf)]
+        assert compute_normalizer(emissions, mask, *scores).dtype == ms.float32
+        assert compute_score(emissions, tags, lengths - 1, mask, *scores).dtype == ms.float32
+        assert viterbi_decode(emissions, mask, *scores)[0].dtype == ms.float32
 
 
 class _Projected(nn.Cell):
@@ -80,22 +83,26 @@ class _Projected(nn.Cell):
         return self.crf(self.dense(inputs), tags, lengths)
 
 
-@pytest.mark.parametrize('constrained,level', [(False, 'O2'), (True, 'O3'), (False, 'to_float'), (True, 'to_float')])
-def test_mixed_precision_ends_before_the_layer(constrained, level, compiled):
+def test_mixed_precision_ends_before_the_layer(compiled):
     """What comes from cells in 16 bits is summed in 32."""
-    network = _Projected(allowed_transitions('BIO', ['O', 'B', 'I']) if constrained else None)
     inputs = float_tensor(np.random.default_rng(0).normal(size=(5, 2, 4)) * 20)
     tags, lengths = int_tensor([[0, 1], [1, 2], [2, 0], [0, 0], [0, 0]]), int_tensor([5, 2])
-    mixed = network.to_float(ms.float16) if level == 'to_float' else ms.amp.auto_mixed_precision(network, level)
-    emissions = network.dense(inputs)
-    assert emissions.dtype == ms.float16
+    networks, mixed = [], []
+    for constrained, level in ((False, 'O2'), (True, 'O3'), (False, 'to_float'), (True, 'to_float')):
+        network = _Projected(allowed_transitions('BIO', ['O', 'B', 'I']) if constrained else None)
+        network.update_parameters_name(f'network_{len(networks)}.')              # a graph has one Parameter of a name
+        networks.append(network)
+        mixed.append(network.to_float(ms.float16) if level == 'to_float' else
+                     ms.amp.auto_mixed_precision(network, level))
 
-    def loss(inputs):
-        return mixed(inputs, tags, lengths)
+    def losses(inputs):
+        return [cell(inputs, tags, lengths) for cell in mixed]
 
-    actual = compiled(loss)(inputs)
-    assert actual.dtype == ms.float32
-    close(actual, network.crf(emissions.astype(ms.float32), tags, lengths).asnumpy(), 1e-3)   # Dense rounds to 16 bits
+    for network, actual in zip(networks, compiled(losses)(inputs)):
+        emissions = network.dense(inputs)
+        assert emissions.dtype == ms.float16
+        assert actual.dtype == ms.float32
+        close(actual, network.crf(emissions.astype(ms.float32), tags, lengths).asnumpy(), 1e-3)   # Dense rounds
 
 
 def test_minus_infinity_closes_tags(compiled):
@@ -118,15 +125,16 @@ def test_minus_infinity_closes_tags(compiled):
 
 def test_zero_scores_count_paths(compiled):
     """All paths alike: the normaliser is T log K, every tag has 1 / K."""
-    for num_tags in (2, 9):
-        lengths = [12, 7, 1, 0]
+    lengths = [12, 7, 1, 0]
+    mask = sequence_mask(int_tensor(lengths), 12)
+    few, many = ([float_tensor(np.zeros(shape)) for shape in ((12, 4, num_tags), (num_tags, num_tags), num_tags)]
+                 for num_tags in (2, 9))
 
-        def normalizer(emissions, mask, transitions, ends):
-            return compute_normalizer(emissions, mask, transitions, ends, ends)
+    def normalizers(emissions, transitions, ends, emissions_of_many, transitions_of_many, ends_of_many):
+        return (compute_normalizer(emissions, mask, transitions, ends, ends),
+                compute_normalizer(emissions_of_many, mask, transitions_of_many, ends_of_many, ends_of_many))
 
-        zeros = float_tensor(np.zeros(num_tags))
-        actual = compiled(normalizer)(float_tensor(np.zeros((12, 4, num_tags))), sequence_mask(int_tensor(lengths), 12),
-                                     float_tensor(np.zeros((num_tags, num_tags))), zeros)
+    for num_tags, actual in zip((2, 9), compiled(normalizers)(*few, *many)):
         close(actual, np.array(lengths) * np.log(num_tags))
 
 
