@@ -1,6 +1,7 @@
 """Graphs that are compiled once for all lengths and batches, exported and loaded again, beside enumeration."""
 
 from ms_crf import CRF, allowed_transitions, post_decode
+from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
@@ -40,6 +41,15 @@ class History(nn.Cell):
         return self.crf(emissions, seq_length=lengths)
 
 
+class EverythingAndHistory(nn.Cell):
+    def __init__(self, crf):
+        super().__init__()
+        self.everything, self.history = Everything(crf), History(crf)
+
+    def construct(self, emissions, lengths):
+        return *self.everything(emissions, lengths), *self.history(emissions, lengths)
+
+
 def exported(cell, path):
     """The cell from its MindIR, for any shape."""
     ms.export(cell, *ANY, file_name=str(path), file_format='MINDIR')
@@ -76,34 +86,45 @@ def check(case, actual):
 def test_one_graph_serves_all_shapes(constraints, tmp_path):
     first = Case(0, 4, 2, 3, constraints=constraints)
     crf = make_crf(first)
-    everything, history = exported(Everything(crf), tmp_path / 'a'), exported(History(crf), tmp_path / 'b')
+    everything_and_history = exported(EverythingAndHistory(crf), tmp_path / 'a')
     for length, batch in SHAPES:
         case = Case(length, length, batch, 3, scale=2.0, constraints=constraints)
         case.scores = first.scores
         case.rescore()
-        inputs = float_tensor(case.emissions), int_tensor(case.lengths)
-        check(case, everything(*inputs))
-        score, steps = history(*inputs)
+        *actual, score, steps = everything_and_history(float_tensor(case.emissions), int_tensor(case.lengths))
+        check(case, actual)
         assert steps.shape == (length - 1, batch, 3)
         best = [row.best() if row.length else [] for row in case.rows]
         assert post_decode(score, steps, int_tensor(case.lengths)) == best
 
 
-@pytest.mark.parametrize('constraints', [None, BIO])
-def test_what_is_known_of_a_path(constraints, compiled):
-    crf = make_crf(Case(1, 5, 4, 3, constraints=constraints))
-    run = compiled(Everything(crf))
+def test_what_is_known_of_a_path(compiled):
+    """Without constraints and with them, compiled together."""
+    layers = [make_crf(Case(1, 5, 4, 3, constraints=constraints)) for constraints in (None, BIO)]
+    free, constrained = map(Everything, layers)
+    constrained.update_parameters_name('constrained.')           # a graph has one Parameter of a name
+
+    def everything(emissions, lengths):
+        return free(emissions, lengths), constrained(emissions, lengths)
+
+    run = compiled(everything)
     for scale in (1.0, 60.0):                                    # the second goes to the log domain
-        case = Case(1, 5, 4, 3, scale=scale, constraints=constraints)
-        assign(crf, case.scores)
-        check(case, run(float_tensor(case.emissions), int_tensor(case.lengths)))
+        cases = [Case(1, 5, 4, 3, scale=scale, constraints=constraints) for constraints in (None, BIO)]
+        for case, crf in zip(cases, layers):
+            assign(crf, case.scores)
+        for index, case in enumerate(cases):
+            check(case, run(float_tensor(case.emissions), int_tensor(case.lengths))[index])
 
 
 @pytest.mark.parametrize('head', [CRF, Softmax])
 def test_along_is_the_old_name_of_path_posteriors(head, compiled):
     layer, case = head(3), Case(3, 4, 3, 3)
+
+    def both(*inputs):
+        return layer.along(*inputs), layer.path_posteriors(*inputs)
+
     inputs = float_tensor(case.emissions), int_tensor(np.maximum(case.tags.T, 0)), int_tensor(case.lengths)
-    for actual, expected in zip(compiled(layer.along)(*inputs), compiled(layer.path_posteriors)(*inputs)):
+    for actual, expected in zip(*compiled(both)(*inputs)):
         close(actual, expected.asnumpy())
 
 
@@ -126,10 +147,15 @@ def test_softmax_is_a_chain_without_transitions(compiled, tmp_path):
     case.rescore()
     inputs = float_tensor(case.emissions), int_tensor(case.lengths)
     head = Softmax(3)
-    runs = [compiled(Everything(head))(*inputs)]
-    if compiled is ms.jit:
+    everything = Everything(head)
+
+    def known(emissions, lengths):
+        return everything(emissions, lengths), head.nbest(emissions, 3, lengths)
+
+    actual, (paths, scores) = compiled(known)(*inputs)
+    runs = [actual]
+    if compiled is ms.jit and not custom.in_use():               # what is exported has plain operators
         runs.append(exported(Everything(head), tmp_path / 'a')(*inputs))
-    paths, scores = compiled(head.nbest)(inputs[0], 3, inputs[1])
     normalizer = np.array([row.log_normalizer() if row.length else 0.0 for row in case.rows])
     for b, row in enumerate(case.rows):
         if row.length:
