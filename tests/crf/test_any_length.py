@@ -1,5 +1,7 @@
 """Graphs that are compiled once for all lengths and batches, exported and loaded again, beside enumeration."""
 
+import functools
+
 from ms_crf import CRF, allowed_transitions, post_decode
 from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
@@ -82,20 +84,51 @@ def check(case, actual):
         assert not chosen[b, row.length:].any() and not conditional[b, row.length:].any()
 
 
-@pytest.mark.parametrize('constraints', [None, BIO])
-def test_one_graph_serves_all_shapes(constraints, tmp_path):
-    first = Case(0, 4, 2, 3, constraints=constraints)
-    crf = make_crf(first)
-    everything_and_history = exported(EverythingAndHistory(crf), tmp_path / 'a')
+CASES = {'free': Case(0, 4, 2, 3),
+         'forbidding': Case(0, 4, 2, 3, constraints=BIO).forbid(transitions=[(0, 1)], end=[0])}
+
+
+@pytest.fixture(scope='module')
+def graph_of(tmp_path_factory):
+    """The exported graph of a case's layer, or of the softmax head; each exported once."""
+    folder = tmp_path_factory.mktemp('graphs')
+
+    @functools.cache
+    def graph(name):
+        cell = Everything(Softmax(3)) if name == 'softmax' else EverythingAndHistory(make_crf(CASES[name]))
+        return exported(cell, folder / name)
+
+    return graph
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_one_graph_serves_all_shapes(name, graph_of):
+    """With constraints, scores of -inf and emissions of -inf, too."""
+    first, graph = CASES[name], graph_of(name)
     for length, batch in SHAPES:
-        case = Case(length, length, batch, 3, scale=2.0, constraints=constraints)
+        case = Case(length, length, batch, 3, scale=2.0, constraints=first.constraints)
         case.scores = first.scores
         case.rescore()
-        *actual, score, steps = everything_and_history(float_tensor(case.emissions), int_tensor(case.lengths))
-        check(case, actual)
-        assert steps.shape == (length - 1, batch, 3)
-        best = [row.best() if row.length else [] for row in case.rows]
-        assert post_decode(score, steps, int_tensor(case.lengths)) == best
+        for forbidden in [()] if name == 'free' else [(), [(0, 0, 0), (length - 1, 0, 2)]]:
+            case.forbid(emissions=forbidden)
+            *actual, score, steps = graph(float_tensor(case.emissions), int_tensor(case.lengths))
+            check(case, actual)
+            assert steps.shape == (length - 1, batch, 3)
+            best = [row.best() if row.length else [] for row in case.rows]
+            assert post_decode(score, steps, int_tensor(case.lengths)) == best
+
+
+@pytest.mark.parametrize('name', ['free', 'softmax'])
+def test_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, graph_of):
+    graph = graph_of(name)
+    for length in (5, 9):
+        emissions = float_tensor(np.random.default_rng(0).normal(size=(length, 3, 3)))
+        good = graph(emissions, int_tensor([length, 2, 0]))
+        for wrong in (-1, length + 1):
+            actual = graph(emissions, int_tensor([length, 2, wrong]))
+            for values, expected in zip(actual[1:4] + actual[5:7], good[1:4] + good[5:7]):
+                close(values[:2], expected[:2].asnumpy())
+                assert np.isnan(values[2].asnumpy()).all()
 
 
 def test_what_is_known_of_a_path(compiled):
@@ -141,7 +174,7 @@ def test_batch_first_and_paths_other_than_the_best(compiled):
             close(conditional[b, t], posterior_after(row, tags[t - 1], t))
 
 
-def test_softmax_is_a_chain_without_transitions(compiled, tmp_path):
+def test_softmax_is_a_chain_without_transitions(compiled, graph_of):
     case = Case(3, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
     case.rescore()
@@ -155,7 +188,7 @@ def test_softmax_is_a_chain_without_transitions(compiled, tmp_path):
     actual, (paths, scores) = compiled(known)(*inputs)
     runs = [actual]
     if compiled is ms.jit and not custom.in_use():               # what is exported has plain operators
-        runs.append(exported(Everything(head), tmp_path / 'a')(*inputs))
+        runs.append(graph_of('softmax')(*inputs))
     normalizer = np.array([row.log_normalizer() if row.length else 0.0 for row in case.rows])
     for b, row in enumerate(case.rows):
         if row.length:

@@ -7,7 +7,6 @@ from ms_crf.nn.softmax import Softmax
 import mindspore as ms
 import numpy as np
 import pytest
-from test_any_length import Everything, exported
 from test_any_length import check as check_everything
 from test_crf import check
 
@@ -82,18 +81,6 @@ def test_large_scores_beside_minus_infinity(compiled):
     """Both kinds of falling back on the log domain at once."""
     case = Case(2, 5, 4, 3, scale=60.0).forbid(**FORBIDDEN['of all kinds'])
     check(case, AllCalls.of(case, compiled))
-
-
-def test_in_one_graph_for_all_shapes(tmp_path):
-    transitions = {'transitions': [(0, 1)], 'end': [0]}
-    first = Case(0, 4, 2, 3, constraints=BIO).forbid(**transitions)
-    everything = exported(Everything(make_crf(first)), tmp_path / 'a')
-    for length, batch in ((5, 4), (1, 2), (9, 2)):
-        case = Case(length, length, batch, 3, constraints=BIO)
-        case.scores = first.scores
-        case.forbid(emissions=[(0, 0, 0), (length - 1, 0, 2)])
-        if all(len(row.paths) for row in case.rows):
-            check_everything(case, everything(float_tensor(case.emissions), int_tensor(case.lengths)))
 
 
 def test_what_is_known_of_a_path(compiled):
