@@ -40,15 +40,14 @@ def test_functions_agree_with_all_paths(compiled):
         score = compute_score(emissions, tags, lengths - 1, mask, transitions, start, end)
         return (compute_normalizer(emissions, mask, transitions, start, end) - score).sum()
 
-    value, gradients = compiled(ms.value_and_grad(loss, (0, 1, 2, 3)))(emissions, *scores)
+    def loss_and_paths(emissions, transitions, start, end):
+        return (ms.value_and_grad(loss, (0, 1, 2, 3))(emissions, transitions, start, end),
+                viterbi_decode(emissions, mask, transitions, start, end))
+
+    (value, gradients), (score, history) = compiled(loss_and_paths)(emissions, *scores)
     close(value, case.losses().sum())
     for actual, expected in zip(gradients, case.gradients()):
         close(actual, expected)
-
-    def viterbi(emissions, transitions, start, end):
-        return viterbi_decode(emissions, mask, transitions, start, end)
-
-    score, history = compiled(viterbi)(emissions, *scores)
     best = [row.best() for row in case.rows]
     assert post_decode(score, history, lengths) == best
     assert post_decode(score, tuple(history), lengths) == best
