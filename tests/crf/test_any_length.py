@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from conftest import assign, close, float_tensor, int_tensor, make_crf
+from conftest import close, float_tensor, int_tensor, make_crf
 from oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -129,24 +129,6 @@ def test_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, grap
             for values, expected in zip(actual[1:4] + actual[5:7], good[1:4] + good[5:7]):
                 close(values[:2], expected[:2].asnumpy())
                 assert np.isnan(values[2].asnumpy()).all()
-
-
-def test_what_is_known_of_a_path(compiled):
-    """Without constraints and with them, compiled together."""
-    layers = [make_crf(Case(1, 5, 4, 3, constraints=constraints)) for constraints in (None, BIO)]
-    free, constrained = map(Everything, layers)
-    constrained.update_parameters_name('constrained.')           # a graph has one Parameter of a name
-
-    def everything(emissions, lengths):
-        return free(emissions, lengths), constrained(emissions, lengths)
-
-    run = compiled(everything)
-    for scale in (1.0, 60.0):                                    # the second goes to the log domain
-        cases = [Case(1, 5, 4, 3, scale=scale, constraints=constraints) for constraints in (None, BIO)]
-        for case, crf in zip(cases, layers):
-            assign(crf, case.scores)
-        for index, case in enumerate(cases):
-            check(case, run(float_tensor(case.emissions), int_tensor(case.lengths))[index])
 
 
 @pytest.mark.parametrize('head', [CRF, Softmax])
