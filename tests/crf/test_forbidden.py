@@ -1,13 +1,12 @@
-"""Scores of -inf forbid: the layer and the tutorial's functions against all paths that remain, in both modes."""
+"""Scores of -inf forbid: the layer against all paths that remain, in both modes."""
 
-from ms_crf import allowed_transitions, compute_normalizer, compute_score, post_decode, sequence_mask, viterbi_decode
+from ms_crf import allowed_transitions, post_decode
 from ms_crf.crf.nbest import LOWEST
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
 import numpy as np
 import pytest
-from test_any_length import check as check_everything
 from test_crf import check
 
 from conftest import AllCalls, close, float_tensor, int_tensor, make_crf, parameters
@@ -28,6 +27,7 @@ FORBIDDEN = {
     'an emission': {'emissions': [(0, 0, 1)]},
     'all tags of a position but one': {'emissions': [(2, 0, 0), (2, 0, 1), (4, 0, 1), (4, 0, 2)]},
     'a tag everywhere': {'emissions': [(slice(None), slice(None), 2)]},
+    'a tag of each position': {'emissions': list(zip(range(5), 5 * [slice(None)], (0, 2, 1, 0, 2)))},
     'of all kinds': {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (0, 2)], 'start': [2], 'end': [2]},
 }
 
@@ -61,58 +61,10 @@ def test_huge_negative_scores_forbid_as_well(compiled):
         check(case, AllCalls.of(case, compiled))
 
 
-def test_minus_infinity_of_other_types(compiled):
-    case = Case(1, 5, 4, 3)
-    case.emissions = np.round(np.clip(case.emissions, -4, 4))
-    case.forbid(**FORBIDDEN['of all kinds'])
-    crf = make_crf(case, reduction='none')
-    tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
-
-    def losses(half, double):
-        return crf(half, tags, lengths), crf(double, tags, lengths)
-
-    inputs = [ms.Tensor(case.emissions, dtype) for dtype in (ms.float16, ms.float64)]
-    for value, gradient in zip(*compiled(ms.value_and_grad(losses, (0, 1)))(*inputs)):
-        close(value, case.losses())
-        close(gradient.astype(ms.float32), case.gradients()[0], 1e-3)
-
-
 def test_large_scores_beside_minus_infinity(compiled):
     """Both kinds of falling back on the log domain at once."""
     case = Case(2, 5, 4, 3, scale=60.0).forbid(**FORBIDDEN['of all kinds'])
     check(case, AllCalls.of(case, compiled))
-
-
-def test_what_is_known_of_a_path(compiled):
-    for indices in FORBIDDEN.values():
-        case = Case(3, 5, 4, 3).forbid(**indices)
-        actual = AllCalls.of(case, compiled)(float_tensor(case.emissions), int_tensor(case.tags),
-                                             int_tensor(case.lengths))
-        check_everything(case, (*actual['decode'], *actual['path_posteriors'], actual['marginals'],
-                                actual['normalizer']))
-
-
-def test_functions_of_the_tutorial(compiled):
-    lengths = Case(0, 5, 4, 3).lengths
-    mask, ends = sequence_mask(int_tensor(lengths), 5), int_tensor(lengths - 1)
-
-    def loss(emissions, tags, transitions, start, end):
-        score = compute_score(emissions, tags, ends, mask, transitions, start, end)
-        return (compute_normalizer(emissions, mask, transitions, start, end) - score).sum()
-
-    def loss_and_paths(*arguments):
-        return ms.value_and_grad(loss, (0, 2, 3, 4))(*arguments), viterbi_decode(arguments[0], mask, *arguments[2:])
-
-    run = compiled(loss_and_paths)
-    for indices in (FORBIDDEN['of all kinds'], FORBIDDEN['a column of transitions']):
-        case = Case(0, 5, 4, 3).forbid(**indices)
-        scores = [float_tensor(case.scores[name]) for name in ('transitions', 'start', 'end')]
-        emissions = float_tensor(case.emissions)
-        (value, gradients), paths = run(emissions, int_tensor(case.tags), *scores)
-        close(value, case.losses().sum())
-        for actual, expected in zip(gradients, case.gradients()):
-            close(actual, expected)
-        assert post_decode(*paths, lengths) == [row.best() for row in case.rows]
 
 
 @pytest.mark.parametrize('length', [70, 300])

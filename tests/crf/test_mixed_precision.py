@@ -19,6 +19,7 @@ LEVELS = {
     'white list': lambda net: ms.amp.custom_mixed_precision(
         net, white_list=[nn.Dense, ops.MatMul, ops.BatchMatMul, ops.Exp]),
     'black list': lambda net: ms.amp.custom_mixed_precision(net, black_list=[nn.LayerNorm]),
+    'to_float': lambda net: net.to_float(ms.float16),
 }
 
 
@@ -100,11 +101,18 @@ def function_of(cell):
 
 # Of all levels, some with constraints and some without, because each combination is compiled.
 CONSTRAINTS = {level: None if level in ('O0', 'O3', 'black list') else BIO for level in LEVELS}
-CONSTRAINED = [level for level, constraints in CONSTRAINTS.items() if constraints is not None]
+CONSTRAINED = ['O1', 'O2', 'auto', 'white list']
 
 
 def losses():
     return {level: Losses(make_crf(case_of(constraints))) for level, constraints in CONSTRAINTS.items()}
+
+
+@pytest.mark.parametrize('level', ['O2', 'O3', 'to_float'])
+def test_what_comes_before_the_head_has_16_bits(level):
+    cell = Losses(Softmax(3))
+    LEVELS[level](cell)
+    assert cell.dense(float_tensor(np.ones((2, 1, 3)))).dtype == ms.float16
 
 
 @pytest.mark.parametrize('level', LEVELS)

@@ -13,9 +13,8 @@ from ms_crf import (
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import nn
 
-from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from conftest import assign, close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case
 
 
@@ -55,10 +54,11 @@ def test_other_floats_are_computed_in_float32(compiled):
     def loss(emissions):
         return crf(emissions, tags, lengths)
 
-    def losses(*inputs):
-        return [loss(emissions) for emissions in inputs]
+    def losses(half, brain, double, tags):
+        return [crf(emissions, tags, lengths) for emissions in (half, brain, double)]
 
-    values, gradients = compiled(ms.value_and_grad(losses, (0, 1, 2)))(*inputs)      # compiled once for all types
+    run = compiled(ms.value_and_grad(losses, (0, 1, 2)))         # compiled once for all types
+    values, gradients = run(*inputs, tags)
     for dtype, emissions, value, gradient in zip(dtypes, inputs, values, gradients):
         expected, expected_gradient = ms.value_and_grad(loss)(emissions.astype(ms.float32))
         assert value.dtype == ms.float32
@@ -72,55 +72,14 @@ def test_other_floats_are_computed_in_float32(compiled):
         assert compute_score(emissions, tags, lengths - 1, mask, *scores).dtype == ms.float32
         assert viterbi_decode(emissions, mask, *scores)[0].dtype == ms.float32
 
-
-class _Projected(nn.Cell):
-    def __init__(self, constraints):
-        super().__init__()
-        self.dense = nn.Dense(4, 3)
-        self.crf = CRF(3, constraints=constraints)
-
-    def construct(self, inputs, tags, lengths):
-        return self.crf(self.dense(inputs), tags, lengths)
-
-
-def test_mixed_precision_ends_before_the_layer(compiled):
-    """What comes from cells in 16 bits is summed in 32."""
-    inputs = float_tensor(np.random.default_rng(0).normal(size=(5, 2, 4)) * 20)
-    tags, lengths = int_tensor([[0, 1], [1, 2], [2, 0], [0, 0], [0, 0]]), int_tensor([5, 2])
-    networks, mixed = [], []
-    for constrained, level in ((False, 'O2'), (True, 'O3'), (False, 'to_float'), (True, 'to_float')):
-        network = _Projected(allowed_transitions('BIO', ['O', 'B', 'I']) if constrained else None)
-        network.update_parameters_name(f'network_{len(networks)}.')              # a graph has one Parameter of a name
-        networks.append(network)
-        mixed.append(network.to_float(ms.float16) if level == 'to_float' else
-                     ms.amp.auto_mixed_precision(network, level))
-
-    def losses(inputs):
-        return [cell(inputs, tags, lengths) for cell in mixed]
-
-    for network, actual in zip(networks, compiled(losses)(inputs)):
-        emissions = network.dense(inputs)
-        assert emissions.dtype == ms.float16
-        assert actual.dtype == ms.float32
-        close(actual, network.crf(emissions.astype(ms.float32), tags, lengths).asnumpy(), 1e-3)   # Dense rounds
-
-
-def test_minus_infinity_closes_tags(compiled):
-    """-inf at tags other than the gold ones: as if they were not there."""
-    case = Case(2, 5, 3, 4)
-    open_tags = np.stack([case.tags, (case.tags + 1) % 4], -1)
-    closed = np.ones(case.emissions.shape, bool)
-    np.put_along_axis(closed, open_tags, False, 2)
-    case.emissions[closed & (np.arange(5)[:, None] < case.lengths)[..., None]] = -1e6
-    case.rescore()
-    emissions = np.where(closed, -np.inf, case.emissions)
-    crf = make_crf(case, reduction='none')
-    tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
-
-    def loss(emissions):
-        return crf(emissions, tags, lengths)
-
-    close(compiled(loss)(float_tensor(emissions)), case.losses())
+    # -inf forbids in all of them; their other numbers are whole, which all hold.
+    case.emissions = np.round(np.clip(case.emissions, -4, 4))
+    case.forbid(emissions=[(1, 0, 1), (3, 0, 0)], transitions=[(1, 1), (0, 2)], start=[2], end=[2])
+    assign(crf, case.scores)
+    values, gradients = run(*(float_tensor(case.emissions).astype(dtype) for dtype in dtypes), int_tensor(case.tags))
+    for value, gradient in zip(values, gradients):
+        close(value, case.losses().sum())
+        close(gradient.astype(ms.float32), case.gradients()[0], 1e-2)
 
 
 def test_zero_scores_count_paths(compiled):

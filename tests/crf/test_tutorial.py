@@ -18,6 +18,10 @@ from mindspore import nn
 from conftest import close, float_tensor, int_tensor
 from oracle import Case
 
+# Places of -inf in a case of 5 positions, 4 rows (the first full) and 3 tags: none, of all kinds, and a column.
+FORBIDDEN = ({}, {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (0, 2)], 'start': [2], 'end': [2]},
+             {'transitions': [(slice(None), 1)]})
+
 
 def test_sequence_mask(compiled):
     def both(lengths):
@@ -31,28 +35,31 @@ def test_sequence_mask(compiled):
 
 
 def test_functions_agree_with_all_paths(compiled):
-    case = Case(0, 5, 4, 3)
-    scores = [float_tensor(case.scores[name]) for name in ('transitions', 'start', 'end')]
-    emissions, tags, lengths = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
+    lengths = int_tensor(Case(0, 5, 4, 3).lengths)
     mask = sequence_mask(lengths, 5)
 
-    def loss(emissions, transitions, start, end):
+    def loss(emissions, tags, transitions, start, end):
         score = compute_score(emissions, tags, lengths - 1, mask, transitions, start, end)
         return (compute_normalizer(emissions, mask, transitions, start, end) - score).sum()
 
-    def loss_and_paths(emissions, transitions, start, end):
-        return (ms.value_and_grad(loss, (0, 1, 2, 3))(emissions, transitions, start, end),
+    def loss_and_paths(emissions, tags, transitions, start, end):
+        return (ms.value_and_grad(loss, (0, 2, 3, 4))(emissions, tags, transitions, start, end),
                 viterbi_decode(emissions, mask, transitions, start, end))
 
-    (value, gradients), (score, history) = compiled(loss_and_paths)(emissions, *scores)
-    close(value, case.losses().sum())
-    for actual, expected in zip(gradients, case.gradients()):
-        close(actual, expected)
-    best = [row.best() for row in case.rows]
-    assert post_decode(score, history, lengths) == best
-    assert post_decode(score, tuple(history), lengths) == best
-    close(compute_score(emissions, tags, lengths - 1, mask, *scores),
-          [row.log_normalizer(case.known(b)) for b, row in enumerate(case.rows)])
+    run = compiled(loss_and_paths)
+    for forbidden in FORBIDDEN:
+        case = Case(0, 5, 4, 3).forbid(**forbidden)
+        scores = [float_tensor(case.scores[name]) for name in ('transitions', 'start', 'end')]
+        emissions, tags = float_tensor(case.emissions), int_tensor(case.tags)
+        (value, gradients), (score, history) = run(emissions, tags, *scores)
+        close(value, case.losses().sum())
+        for actual, expected in zip(gradients, case.gradients()):
+            close(actual, expected)
+        best = [row.best() for row in case.rows]
+        assert post_decode(score, history, lengths) == best
+        assert post_decode(score, tuple(history), lengths) == best
+        close(compute_score(emissions, tags, lengths - 1, mask, *scores),
+              [row.log_normalizer(case.known(b)) for b, row in enumerate(case.rows)])
 
 
 def test_post_decode_does_not_read_behind_the_end():
