@@ -39,7 +39,7 @@ def layer_and_calls(name, compiled):
 
     def everything(emissions, tags, lengths):
         (paths,), values = best_paths(emissions, tags, lengths)
-        several, scores = crf.nbest(emissions, 2, lengths)
+        several, scores = crf.nbest(emissions, 4, lengths)
         chosen, conditional = crf.path_posteriors(emissions, paths, lengths)
         return [paths, several], [*values, scores, crf(emissions, tags, lengths), crf.normalizer(emissions, lengths),
                                   chosen, conditional, ops.transpose(crf.marginals(emissions, lengths), (1, 0, 2))]
@@ -94,20 +94,23 @@ def test_nan_in_a_parameter_is_seen(compiled):
             ms.ops.assign(parameter, float_tensor(scores))
 
 
-def test_nan_in_an_emission_of_the_softmax_head_is_seen(compiled):
+def test_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
     head = Softmax(3, reduction='none')
     emissions = np.random.default_rng(0).normal(size=(4, 3, 3))
-    tags, lengths = int_tensor([[0, 1, 2]] * 2 + [[-1, 1, 2]] * 2), int_tensor([4, 2, 4])
+    tags = int_tensor([[0, 1, 2]] * 2 + [[-1, 1, 2]] * 2)
 
-    def everything(emissions):
-        return (head.decode(emissions, lengths)[1], head.nbest(emissions, 2, lengths)[1][:, 0],
-                head(emissions, tags, lengths), head.normalizer(emissions, lengths),
-                head.marginals(emissions, lengths).sum((0, 2)))
+    def everything(emissions, lengths):
+        paths, scores = head.decode(emissions, lengths)
+        return (scores, head.nbest(emissions, 2, lengths)[1][:, 0], head(emissions, tags, lengths),
+                head.normalizer(emissions, lengths), head.marginals(emissions, lengths).sum((0, 2)),
+                head.path_posteriors(emissions, paths, lengths)[0].sum(1))
 
     run = compiled(everything)
+    for actual in run(float_tensor(emissions), ms.Tensor(np.array([4, 2 ** 32 + 2, -3]))):
+        assert is_nan(actual) == [False, True, True]
     for value in (NAN, INF):
         emissions[2, 0, 1], emissions[2, 1, 1] = value, value    # real, and on padding
-        for actual in run(float_tensor(emissions)):
+        for actual in run(float_tensor(emissions), ms.Tensor(np.array([4, 2, 4]))):
             assert is_nan(actual) == [True, False, False]
 
 

@@ -29,32 +29,41 @@ def of_all_types(impossible):
 
 
 @pytest.mark.parametrize('head', [CRF, Softmax])
-def test_a_tag_of_any_width_is_taken_for_no_other_and_if_negative_not_known(head, compiled):
-    """Impossible ones at real positions make the loss nan, on padding it is what it was."""
+def test_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
+    """An impossible tag at a real position makes the loss nan, on padding it changes nothing; a negative one is not
+    known. An impossible length makes it nan as well. All types of both are compiled at once."""
     layer = head(3, reduction='none')
     emissions, lengths = float_tensor(np.random.default_rng(0).normal(size=(4, 2, 3))), int_tensor([4, 2])
-    tags = np.ones((4, 2), int)
-    expected = layer(emissions, int_tensor(tags), lengths).asnumpy()
+    known, full = np.ones((4, 2), int), [ms.Tensor([4, 2], dtype) for dtype in IMPOSSIBLE_LENGTHS]
+    count = len(IMPOSSIBLE_TAGS)
+    expected = layer(emissions, int_tensor(known), lengths).asnumpy()
 
-    def losses(*tags):
-        return [layer(emissions, of_a_type, lengths) for of_a_type in tags]
+    def losses(*tensors):                                        # tags, then lengths; each of all types
+        return ([layer(emissions, tags, lengths) for tags in tensors[:count]],
+                [layer(emissions, tensors[0], seq_length) for seq_length in tensors[count:]])
 
-    run = compiled(losses)                                       # compiled once for all types
+    def typed(arrays):
+        return [ms.Tensor(array).astype(dtype) for array, dtype in zip(arrays, IMPOSSIBLE_TAGS)]
+
+    run, good = compiled(losses), typed([known] * count)
     for impossible in of_all_types(IMPOSSIBLE_TAGS):
-        for row in (0, 1):                                       # at a real position, and on padding
-            arrays = np.ones((len(impossible), 4, 2), np.uint64)
-            arrays[:, 2, row] = list(impossible.values())
-            for actual in run(*(ms.Tensor(array).astype(dtype) for array, dtype in zip(arrays, impossible))):
-                if row == 0:
-                    assert is_nan(actual)[0]
-                else:
-                    close(actual, expected)
+        arrays = np.ones((count, 4, 2), np.uint64)
+        arrays[:, 2, 0] = list(impossible.values())
+        for actual in run(*typed(arrays), *full)[0]:
+            assert is_nan(actual)[0]
+        arrays[:, 2] = [[1, tag] for tag in impossible.values()]
+        for actual in run(*typed(arrays), *full)[0]:
+            close(actual, expected)
+    for impossible in of_all_types(IMPOSSIBLE_LENGTHS):
+        wrong = [ms.Tensor(np.array([length, 2], ms.dtype_to_nptype(dtype))) for dtype, length in impossible.items()]
+        for actual in run(*good, *wrong)[1]:
+            assert is_nan(actual) == [True, False]
 
     tags = np.array([[1, 2], [0, -1], [-1, 0], [2, 1]])
     expected = layer(emissions, int_tensor(tags), lengths).asnumpy()
-    others = [ms.Tensor(np.maximum(tags, 0)).astype(dtype) for dtype in IMPOSSIBLE_TAGS][1:]
     for unknown in (-2 ** 32 + 1, -2 ** 32, -2 ** 63):
-        close(run(ms.Tensor(np.where(tags < 0, unknown, tags)), *others)[0], expected)
+        negative = ms.Tensor(np.where(tags < 0, unknown, tags))
+        close(run(negative, *good[1:], *full)[0][0], expected)
 
 
 def test_compute_score_of_an_impossible_or_unknown_tag_is_nan(compiled):
@@ -106,20 +115,6 @@ def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(compiled):
         assert np.isfinite(good['loss'].asnumpy())
 
 
-def test_a_length_of_any_width_that_can_not_be_gives_nan(compiled):
-    crf = CRF(3, constraints=BIO)
-    emissions, tags = float_tensor(np.random.default_rng(0).normal(size=(3, 3, 3))), int_tensor(np.zeros((3, 3)))
-
-    def log_probs(*lengths):
-        return [crf.log_prob(emissions, tags, of_a_type) for of_a_type in lengths]
-
-    run = compiled(log_probs)
-    for impossible in of_all_types(IMPOSSIBLE_LENGTHS):
-        lengths = (np.array([wrong, 3, 0], ms.dtype_to_nptype(dtype)) for dtype, wrong in impossible.items())
-        for actual in run(*map(ms.Tensor, lengths)):
-            assert is_nan(actual) == [True, False, False]
-
-
 @pytest.mark.parametrize('head', [CRF, Softmax])
 def test_no_reduction_hides_a_length_that_can_not_be(head, compiled):
     first, second, third = layers = [head(3, reduction=reduction) for reduction in ('mean', 'token_mean', 'sum')]
@@ -135,21 +130,6 @@ def test_no_reduction_hides_a_length_that_can_not_be(head, compiled):
     for wrong in (-1, 6):
         assert all(map(is_nan, run(int_tensor([5, 3, wrong]))))
     assert not any(map(is_nan, run(int_tensor([5, 3, 0]))))
-
-
-def test_softmax_head_clamps_lengths(compiled):
-    head = Softmax(3, reduction='none')
-    emissions, tags = float_tensor(np.random.default_rng(0).normal(size=(4, 3, 3))), int_tensor(np.ones((4, 3)))
-    lengths = ms.Tensor(np.array([4, 2 ** 32 + 2, -3]))
-
-    def all_of_it(lengths):
-        paths, scores = head.decode(emissions, lengths)
-        return (head(emissions, tags, lengths), scores, head.normalizer(emissions, lengths),
-                head.nbest(emissions, 2, lengths)[1][:, 0], head.marginals(emissions, lengths).sum((0, 2)),
-                head.path_posteriors(emissions, paths, lengths)[0].sum(1))
-
-    for actual in compiled(all_of_it)(lengths):
-        assert is_nan(actual) == [False, True, True]
 
 
 def test_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
