@@ -67,11 +67,12 @@ def test_large_scores_beside_minus_infinity(compiled):
     check(case, AllCalls.of(case, compiled))
 
 
-@pytest.mark.parametrize('length', [70, 300])
-def test_long_sentences(length):
-    """Beside plain recursions in float64, in which -inf is -inf."""
+@pytest.mark.parametrize('length,compiled', [(70, 'native graph'), (300, 'native graph'), (300, 'pynative')],
+                         indirect=['compiled'])
+def test_long_sentences(length, compiled):
+    """Beside plain recursions in float64, in which -inf is -inf; wide enough for steps one by one, in blocks."""
     rng = np.random.default_rng(length)
-    batch, num_tags = 4, 6
+    batch, num_tags = 4, 11
     lengths = np.array([length, length - 1, 66, length // 2])
     case = Case(0, 2, batch, num_tags)
     case.emissions = rng.normal(size=(length, batch, num_tags)).astype(np.float32)
@@ -99,7 +100,7 @@ def test_long_sentences(length):
     def normalizer(emissions):
         return crf.normalizer(emissions, length_tensor).sum()
 
-    value, gradients = ms.jit(ms.value_and_grad(normalizer, 0, parameters(crf)))(emissions)
+    value, gradients = compiled(ms.value_and_grad(normalizer, 0, parameters(crf)))(emissions)
     close(value, sum(normalizers))
     close(gradients[0], marginals, 1e-4)
     for gradient, parameter in zip(gradients[1], parameters(crf)):

@@ -118,9 +118,10 @@ def test_what_products_can_not_hold():
     check_loss(case)
 
 
-@pytest.mark.parametrize('scale,length', [(1.0, 300), (100.0, 5000)])
-def test_long_sentences(scale, length):
-    """In the graph: more positions than are unrolled, against plain recursions in float64."""
+@pytest.mark.parametrize('scale,length,compiled', [(1.0, 300, 'native graph'), (100.0, 5000, 'native graph'),
+                                                   (1.0, 300, 'pynative')], indirect=['compiled'])
+def test_long_sentences(scale, length, compiled):
+    """More positions than are unrolled, against plain recursions in float64."""
     rng = np.random.default_rng(0)
     batch, num_tags = 4, 9
     lengths = np.array([length, length - 1, 2, length // 2])
@@ -143,7 +144,7 @@ def test_long_sentences(scale, length):
         return (emissions[np.arange(len(path)), b, path].astype(float).sum() + scores['start'][path[0]]
                 + scores['end'][path[-1]] + scores['transitions'][path[:-1], path[1:]].sum())
 
-    value, gradient = ms.jit(ms.value_and_grad(loss))(float_tensor(emissions))
+    value, gradient = compiled(ms.value_and_grad(loss))(float_tensor(emissions))
     normalizer, marginals = log_domain(emissions.astype(float), scores, lengths)
     gold, expected = 0.0, marginals.copy()
     for b, n in enumerate(lengths):
@@ -151,7 +152,7 @@ def test_long_sentences(scale, length):
         expected[np.arange(n), b, tags[:n, b]] -= 1.0
     close(value, normalizer.sum() - gold)
     close(gradient, expected, 1e-4)
-    marginals, paths, actual, *viterbi = ms.jit(others)(float_tensor(emissions))
+    marginals, paths, actual, *viterbi = compiled(others)(float_tensor(emissions))
     marginals = marginals.asnumpy()
     assert np.isfinite(marginals).all()
     assert np.abs(marginals.sum(-1) - (np.arange(length)[:, None] < lengths)).max() < 1e-3
