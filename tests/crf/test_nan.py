@@ -1,4 +1,4 @@
-"""nan and +inf in emissions and parameters: seen in all that is said of their rows, in both modes."""
+"""nan and +inf in emissions and parameters, and lengths that can't be: seen in all that is said of their rows."""
 
 from ms_crf import CRF
 from ms_crf.crf.nbest import LOWEST
@@ -39,7 +39,7 @@ def layer_and_calls(name, compiled):
 
     def everything(emissions, tags, lengths):
         (paths,), values = best_paths(emissions, tags, lengths)
-        several, scores = crf.nbest(emissions, 4, lengths)
+        several, scores = crf.nbest(emissions, 3, lengths)
         chosen, conditional = crf.path_posteriors(emissions, paths, lengths)
         return [paths, several], [*values, scores, crf(emissions, tags, lengths), crf.normalizer(emissions, lengths),
                                   chosen, conditional, ops.transpose(crf.marginals(emissions, lengths), (1, 0, 2))]
@@ -74,6 +74,31 @@ def test_nan_in_one_emission_is_seen(name, compiled):
             close(values[1:], expected[1:])
         for paths, expected in zip(several, clean_paths):
             assert ((paths >= 0) & (paths < num_tags)).all() and (paths[1:] == expected[1:]).all()
+
+
+@pytest.mark.parametrize('name', SHAPES)
+def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
+    """All calls stay usable; paths are those of a length of 0 or of the padded length."""
+    length, batch, num_tags = SHAPES[name]
+    rng = np.random.default_rng(1)
+    emissions = float_tensor(rng.normal(size=SHAPES[name]))
+    tags = int_tensor(rng.integers(0, num_tags, (length, batch)))
+    lengths = rng.integers(1, length + 1, batch)
+    _, run = layer_and_calls(name, compiled)
+
+    def paths_and_values(first):
+        lengths[0] = first
+        return [[tensor.asnumpy() for tensor in part] for part in run(emissions, tags, int_tensor(lengths))]
+
+    wrongs = (-1, length + 1, -2 ** 31) if compiled is ms.jit or length <= 5 else (length + 1,)
+    for wrong, nearest in zip(wrongs, (length if wrong > 0 else 0 for wrong in wrongs)):
+        paths, actual = paths_and_values(wrong)
+        paths_of_nearest, good = paths_and_values(nearest)       # the function goes on serving good input
+        for values, expected in zip(actual, good):
+            assert np.isnan(values[0]).all() and np.isfinite(expected).all()
+            close(values[1:], expected[1:])
+        for several, expected in zip(paths, paths_of_nearest):
+            assert (several == expected).all()
 
 
 def test_nan_in_a_parameter_is_seen(compiled):
