@@ -67,7 +67,8 @@ _computed: dict = {}
 
 
 def at_level(level, cells, compiled, inputs, derived=None):
-    """What a cell gives at a level, in this mode; all levels are computed, and compiled, at once, in one function.
+    """What a cell gives at a level, in this mode; all levels are computed, and compiled, at once, in one function, but
+    for auto: a graph gives functions that several levels call the strategy of one of them.
 
     Args:
         level: of `cells`.
@@ -77,9 +78,9 @@ def at_level(level, cells, compiled, inputs, derived=None):
         derived: function that takes the cell at its level, as a function, and the cell itself, and gives what is to be
             computed; None if that is the cell.
     """
-    key = cells, compiled is ms.jit, custom.in_use()
+    key = cells, level == 'auto', compiled is ms.jit, custom.in_use()
     if key not in _computed:
-        functions, made = [], cells()
+        functions, made = [], {name: cell for name, cell in cells().items() if (name == 'auto') == (level == 'auto')}
         for number, (name, cell) in enumerate(made.items()):
             mixed = LEVELS[name](cell)
             mixed.update_parameters_name(f'level_{number}.')     # a graph has one Parameter of a name
