@@ -5,6 +5,7 @@ Everything else about the package stands in pyproject.toml.
 
 import importlib.util
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import setup
@@ -15,7 +16,7 @@ try:
 except ImportError:                                              # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
-NATIVE = 'ms_crf/crf/native'
+NATIVE = 'ms_crf/native'
 
 
 def _library():
@@ -27,15 +28,16 @@ def _library():
 
 
 class Build(build_py):
-    """Also compiles: for the processors of this kind that are recent, and for all of them."""
+    """Also compiles, for each level of the processors of this kind."""
 
     def run(self):
         super().run()
         if self.editable_mode or platform.system() != 'Linux':
             return
         library, folder = _library(), Path(self.build_lib, NATIVE)
-        for march in ('x86-64-v3', 'x86-64') if platform.machine() == 'x86_64' else (None,):
-            library.compile_to(folder / library.name_of(march), march)
+        levels = library.LEVELS if platform.machine() == 'x86_64' else (None,)
+        with ThreadPoolExecutor() as threads:                    # each waits for a compiler
+            list(threads.map(lambda march: library.compile_to(folder / library.name_of(march), march), levels))
 
 
 class Wheel(bdist_wheel):

@@ -37,13 +37,13 @@ def _about(arguments: Sequence[str]) -> int:
 
 
 def version() -> str:
-    """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7', and what computes the
-    chain on CPU; imports none of it."""
+    """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7', and what computes on
+    CPU; imports none of it."""
     import platform
     from importlib import metadata
 
-    from ms_crf.native import library
     from ms_crf.environment import VERSION
+    from ms_crf.native import library
 
     def installed(name: str) -> str:
         try:
@@ -52,7 +52,7 @@ def version() -> str:
             return 'not installed'
 
     return (f'ms_crf {VERSION}, MindSpore {installed("mindspore")}, NumPy {installed("numpy")}, '
-            f'Python {platform.python_version()}\nthe chain on CPU: {library.describe()}')
+            f'Python {platform.python_version()}\non CPU: {library.describe()}')
 
 
 if __name__ == '__main__':

@@ -165,7 +165,7 @@ def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequen
 
 
 def prepare_operators(device: str, program: str) -> None:
-    """Compiles the operators of the chain if the CPU will need them and they are not there; says so, or why not.
+    """Compiles the operators in C++ if the CPU will need them and they are not there; says so, or why not.
 
     Args:
         device: where the command computes.
@@ -175,10 +175,10 @@ def prepare_operators(device: str, program: str) -> None:
     if device != 'CPU':
         return
     if not library.is_ready():
-        say(f'{program}: compiling the operators of the chain for this processor, once')
+        say(f'{program}: compiling operators for this processor, once')
     there = library.find()
     if there.path is None and there.reason != f'{library.SWITCH} is 0':
-        say(f'{program}: the chain runs as a graph of plain operators, which is slower: {there.reason}')
+        say(f'{program}: chain and layers are graphs of plain operators, which are slower: {there.reason}')
 
 
 def _file_of(error: OSError) -> str:

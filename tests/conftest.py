@@ -88,7 +88,7 @@ SLOW = {line.strip() for line in SLOW.splitlines() if line.strip()}
 #: that share one compiled function, and for the BiLSTM's.
 QUICK = {f'crf/test_crf.py::test_agrees_with_all_paths[graph-{name}]'
          for name in ('plain', 'unknown tags', 'large scores')} | {
-             'nn/test_bilstm.py::test_outputs_and_gradients_are_pytorchs[graph]'}
+             'nn/test_bilstm.py::test_outputs_and_gradients_are_pytorchs[graph-False]'}
 
 #: Files that take longest, the longest first: what two processes do at the end should be short.
 FIRST = """
@@ -200,20 +200,25 @@ MODES = ['graph', 'pynative']
 
 
 def pytest_generate_tests(metafunc):
-    """Tests of the chain run in both modes by plain operators, and by the operators in C++ where they are."""
+    """Tests of chain and cells run in both modes by plain operators, and by the operators in C++ where they are."""
     if 'compiled' not in metafunc.fixturenames or any('compiled' in mark.args[0] for mark in
                                                       metafunc.definition.iter_markers('parametrize')):
         return
     modes = list(MODES)
-    if '/crf/' in metafunc.definition.nodeid and library.find().path is not None:
+    if both_ways(metafunc.definition.nodeid) and library.find().path is not None:
         modes += [f'native {mode}' for mode in MODES]
     metafunc.parametrize('compiled', modes, indirect=True)
+
+
+def both_ways(nodeid):
+    """Whether a test is of something that plain operators and those in C++ compute."""
+    return '/crf/' in nodeid or '/nn/' in nodeid
 
 
 @pytest.fixture
 def compiled(request):
     """ms.jit in static-graph mode; what it is given, unchanged, in PyNative mode."""
-    custom.use(request.param.startswith('native') or '/crf/' not in request.node.nodeid)
+    custom.use(request.param.startswith('native') or not both_ways(request.node.nodeid))
     yield ms.jit if request.param.endswith('graph') else lambda function: function
     custom.use(True)
 

@@ -5,8 +5,8 @@ import sys
 from importlib import metadata
 
 from ms_crf import console
-from ms_crf.native import library
 from ms_crf.environment import VERSION
+from ms_crf.native import library
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_versions_of_what_is_installed():
     assert (result.returncode, result.stderr) == (0, '')
     assert result.stdout == (f'ms_crf {VERSION}, MindSpore {metadata.version("mindspore")}, NumPy '
                              f'{metadata.version("numpy")}, Python {sys.version.split()[0]}\n'
-                             f'the chain on CPU: {library.describe()}\n')
+                             f'on CPU: {library.describe()}\n')
 
 
 @pytest.mark.parametrize('arguments,message', [

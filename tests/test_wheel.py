@@ -8,8 +8,8 @@ import sysconfig
 import venv
 import zipfile
 
-from ms_crf.native import library
 from ms_crf.environment import VERSION
+from ms_crf.native import library
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_all_folders_are_in_it(wheel):
     libraries = {name for name in names if name.endswith('.so')}
     assert {name for name in names if '.dist-info/' not in name} - libraries == sources | {'ms_crf/py.typed'}
     if library.find().path is not None:                          # there is a compiler, or was one
-        name = f'ms_crf/crf/native/{library.name_of(library.level())}'
+        name = f'ms_crf/native/{library.name_of(library.level())}'
         assert name in libraries and wheel.name.startswith(f'ms_crf-{VERSION}-py3-none-linux_')
     assert 'Requires-Python: <3.13,>=3.10' in metadata
     assert 'Provides-Extra: encoder' in metadata and 'Requires-Dist: mindspore' in metadata
@@ -74,7 +74,7 @@ def test_it_trains_tags_and_exports_from_anywhere(wheel, corpora, tmp_path):
     version = run(command, '--version', cwd=away).stdout
     assert version.startswith(f'ms_crf {VERSION}, MindSpore 2.')
     if library.find().path is not None:
-        assert version.endswith('the chain on CPU: operators in C++: it came with the package\n')
+        assert version.endswith('on CPU: operators in C++: it came with the package\n')
 
     trained = run(command, 'train', *files(corpora), *SMALL, '--epochs', '2', '--save', 'run', cwd=away)
     assert 'best epoch' in trained.stdout and trained.stderr == ''

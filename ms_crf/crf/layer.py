@@ -7,7 +7,6 @@ from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
 from ms_crf.crf.inference import posteriors, posteriors_of_path
 from ms_crf.crf.inputs import check_values, in_range, prepare, prepare_raw, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.native import custom
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.tensors import (
@@ -22,6 +21,7 @@ from ms_crf.crf.tensors import (
 )
 from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
 from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi, viterbi_any_length
+from ms_crf.native import custom
 
 import mindspore as ms
 import numpy as np

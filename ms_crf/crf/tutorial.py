@@ -12,11 +12,11 @@ from ms_crf.crf.gradients import LogNormalizer, value_of
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
-from ms_crf.native import custom
 from ms_crf.crf.native.cells import Chain, scores_and_history
 from ms_crf.crf.tensors import forbid, ones_like
 from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import History, viterbi
+from ms_crf.native import custom
 
 import mindspore as ms
 from mindspore import Tensor, ops

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import itertools
 import os
 import platform
 import shutil
@@ -26,10 +27,11 @@ PACKAGE = FOLDER.parent
 FLAGS = ('-std=c++17', '-O3', '-fPIC', '-shared', '-pthread', '-fno-math-errno', '-fno-trapping-math', '-w')
 NO_COMPILER = 'no C++ compiler that works was found'
 SECONDS = 900                                                    # that a compiler may take; ziglang takes a minute
-# What the levels of x86-64 stand for: with each the operators take about half of the time.
+# Levels of x86-64, as -march takes them, and what a processor of each has: with each higher one the operators take
+# about half of the time.
 _LEVEL_3 = {'avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe'}
-_LEVELS = (('x86-64-v4', _LEVEL_3 | {'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'}),
-           ('x86-64-v3', _LEVEL_3))
+_LEVEL_4 = _LEVEL_3 | {'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'}
+LEVELS: dict[str, set[str]] = {'x86-64-v4': _LEVEL_4, 'x86-64-v3': _LEVEL_3, 'x86-64': set()}
 
 
 class Library(NamedTuple):
@@ -51,7 +53,7 @@ def level(cpuinfo: str = '/proc/cpuinfo') -> str | None:
         for line in Path(cpuinfo).read_text().splitlines():
             if line.startswith('flags'):
                 there = set(line.split())
-                return next((name for name, needed in _LEVELS if there >= needed), 'x86-64')
+                return next(name for name, needed in LEVELS.items() if there >= needed)
     return 'x86-64'
 
 
@@ -79,12 +81,15 @@ def compilers() -> Iterator[list[str]]:
 
 
 def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
-    """Compiles the operators; returns the name of the compiler that did it, None if none could."""
+    """Compiles the operators; returns the name of the compiler that did it, None if none could.
+
+    An old compiler may not know the level of the processor: then it compiles for all processors of the kind.
+    """
     path = os.path.abspath(path)
-    for command in compilers():
-        target = [f'-march={march}'] if march else []
-        if 'ziglang' in command and march:
-            target = ['-target', 'x86_64-linux-gnu', f'-mcpu={march.replace("-", "_")}']
+    for command, kind in itertools.product(compilers(), dict.fromkeys((march, None))):
+        target = [f'-march={kind}'] if kind else []
+        if 'ziglang' in command and kind:
+            target = ['-target', 'x86_64-linux-gnu', f'-mcpu={kind.replace("-", "_")}']
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run([*command, *FLAGS, *target, '-o', path, *map(str, sources('cpp'))],
                                   cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
@@ -208,7 +213,7 @@ def is_ready() -> bool:
 
 
 def describe() -> str:
-    """What computes chain and LSTM on CPU and why, in a phrase; nothing is compiled for it."""
+    """What computes chain and layers on CPU and why, in a phrase; nothing is compiled for it."""
     found = _look(compiles=False)
     if found is None:
         can = next(compilers(), None)

@@ -2,11 +2,11 @@
 
 from ms_crf.crf.inputs import in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.native import custom
 from ms_crf.crf.native.cells import Chain, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
+from ms_crf.native import custom
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops

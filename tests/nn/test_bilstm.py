@@ -22,11 +22,12 @@ def pytorchs(torch, lstm):
     return peer, names
 
 
-def test_outputs_and_gradients_are_pytorchs(compiled):
+@pytest.mark.parametrize('training', [False, True])
+def test_outputs_and_gradients_are_pytorchs(compiled, training):
     """At real positions, whatever stands on padding; one compiled function serves all lengths, 0 and 1 among them."""
     torch = pytest.importorskip('torch')
     ms.set_seed(1)
-    lstm = BiLSTM(WIDTH, HIDDEN)
+    lstm = BiLSTM(WIDTH, HIDDEN).set_train(training)
     weights = lstm.trainable_params()
     assert len(weights) == 8
     peer, names = pytorchs(torch, lstm)

@@ -1,14 +1,11 @@
-"""A bidirectional LSTM by the operators, as a cell with a gradient.
+"""A bidirectional LSTM, and a convolution over characters, by the operators, as cells with gradients.
 
-Shapes: L length, B batch, D width of the input, H units of each direction. What the operators take:
+Shapes: L length, B batch, D width of the input, H units of each direction. What the operators of the LSTM take:
 
+    inputs: (L, B, D) float32.
     lengths: (B,), any integers.
-    first_weights, second_weights: (4H, H) float32, by the state before; gates in the order input, forget, candidate,
-        output. The second direction reads each sentence from its end.
-    first_bias, second_bias: (4H,) float32.
-    first, second: (L, B, 4H) float32, products of the input with the weights of each direction.
-
-The products with large matrices are MindSpore's: the operators do what goes from step to step.
+    of each direction, weights by the input (4H, D) and by the state before (4H, H), and two biases (4H,), all float32;
+    gates in the order input, forget, candidate, output. The second direction reads each sentence from its end.
 """
 
 from ms_crf.crf.mindspore_fixes import InFloat32
@@ -18,61 +15,88 @@ import mindspore as ms
 from mindspore import nn, ops
 
 _zeros, _reshape, _slice = ops.ZerosLike(), ops.Reshape(), ops.Slice()
-_concat = ops.Concat(0)
-_product, _product_of_transposed = ops.MatMul(), ops.MatMul(transpose_a=True)
-_product_by_transposed = ops.MatMul(transpose_b=True)
 
 
-class Recurrence(InFloat32, nn.Cell):
-    """One flat tensor that begins with the states (L, B, 2H), 0 on padding; in training what the gradient needs follows,
-    so that it is not computed again."""
+def _part(flat, first, shape):
+    """A matrix from a flat tensor."""
+    return _reshape(_slice(flat, (first,), (shape[0] * shape[1],)), shape)
 
-    def construct(self, lengths, first_weights, second_weights, first_bias, second_bias, first, second):
+
+def _gradients(flat, shape, by_state):
+    """By the input, of this shape, and by the weights of both directions, (4H, H) that by the state before."""
+    length, batch, width = shape
+    gates, units = by_state
+    begin, size = length * batch * width, gates * (width + units + 1)
+    first, second = _slice(flat, (begin,), (size,)), _slice(flat, (begin + size,), (size,))
+    bias, other_bias = _slice(first, (size - gates,), (gates,)), _slice(second, (size - gates,), (gates,))
+    return (_reshape(_slice(flat, (0,), (begin,)), (length, batch, width)),
+            _part(first, 0, (gates, width)), _part(first, gates * width, (gates, units)), bias, bias,
+            _part(second, 0, (gates, width)), _part(second, gates * width, (gates, units)), other_bias, other_bias)
+
+
+class _Flat(InFloat32, nn.Cell):
+    """One flat tensor that begins with the states; in training, what the gradient needs follows, so that it is not
+    computed again.
+    """
+
+    def construct(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b):
         if self.training:
-            return operators.states_and_kept(lengths, first_weights, second_weights, first_bias, second_bias, first,
-                                             second)
-        return operators.states(lengths, first_weights, second_weights, first_bias, second_bias, first, second)
+            return operators.states_and_kept(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
+                                             bias_2, bias_2b)
+        return operators.states(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2,
+                                bias_2b)
 
-    def bprop(self, lengths, first_weights, second_weights, first_bias, second_bias, first, second, out, dout):
-        length, batch, gates = first.shape
-        places, units = length * batch, gates // 4
-        size = places * 2 * units
+    def bprop(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b, out,
+              dout):
         kept = out
         if not self.training:
-            kept = operators.states_and_kept(lengths, first_weights, second_weights, first_bias, second_bias, first,
-                                             second)
-        flat = operators.gradients(lengths, first_weights, second_weights, first_bias, second_bias, first, second, kept,
-                                   _slice(dout, (0,), (size,)))
-        by_first = _reshape(_slice(flat, (0,), (places * gates,)), (places, gates))
-        by_second = _reshape(_slice(flat, (places * gates,), (places * gates,)), (places, gates))
-        states = _reshape(_slice(kept, (0,), (size,)), (places, 2 * units))
-        # The states before, of the second direction those behind; 0 where there are none, as behind each sentence.
-        nothing, count = ops.zeros((batch, units), ms.float32), places - batch
-        before = _concat((nothing, _slice(states, (0, 0), (count, units))))
-        behind = _concat((_slice(states, (batch, units), (count, units)), nothing))
-        ones = ops.ones((1, places), ms.float32)
-        return (_zeros(lengths), _product_of_transposed(by_first, before), _product_of_transposed(by_second, behind),
-                _reshape(_product(ones, by_first), (gates,)), _reshape(_product(ones, by_second), (gates,)),
-                _reshape(by_first, (length, batch, gates)), _reshape(by_second, (length, batch, gates)))
+            kept = operators.states_and_kept(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
+                                             bias_2, bias_2b)
+        flat = operators.lstm_gradients(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
+                                        bias_2, bias_2b, kept, dout)
+        by_inputs, *by_weights = _gradients(flat, inputs.shape, by_state.shape)
+        return (by_inputs, _zeros(lengths), *by_weights)
 
 
 class TwoDirections(InFloat32, nn.Cell):
-    """The states of both directions side by side, 0 on padding, from an input (L, B, D) and lengths (B,).
-
-    Of each direction it is given weights by the input (4H, D) and by the state before (4H, H), and the bias of each.
-    """
+    """The states of both directions side by side (L, B, 2H), 0 on padding."""
 
     def __init__(self):
         super().__init__(auto_prefix=False)
-        self.recurrence = Recurrence()
+        self.flat = _Flat()
 
     def construct(self, inputs, lengths, first_by_input, first_by_state, first_bias, first_other_bias, second_by_input,
                   second_by_state, second_bias, second_other_bias):
-        length, batch, width = inputs.shape
-        gates, units = first_by_state.shape
-        rows = _reshape(inputs.astype(ms.float32), (length * batch, width))
-        first = _reshape(_product_by_transposed(rows, first_by_input), (length, batch, gates))
-        second = _reshape(_product_by_transposed(rows, second_by_input), (length, batch, gates))
-        flat = self.recurrence(ops.stop_gradient(lengths), first_by_state, second_by_state,
-                               first_bias + first_other_bias, second_bias + second_other_bias, first, second)
-        return _reshape(_slice(flat, (0,), (length * batch * 2 * units,)), (length, batch, 2 * units))
+        length, batch, _ = inputs.shape
+        flat = self.flat(inputs.astype(ms.float32), ops.stop_gradient(lengths), first_by_input, first_by_state,
+                         first_bias, first_other_bias, second_by_input, second_by_state, second_bias,
+                         second_other_bias)
+        width = 2 * first_by_state.shape[1]
+        if self.training:
+            flat = _slice(flat, (0,), (length * batch * width,))
+        return _reshape(flat, (length, batch, width))
+
+
+class _FlatWords(InFloat32, nn.Cell):
+    """Words by their characters, flat; see `CharacterWords`."""
+
+    def construct(self, table, filters, spellings):
+        return operators.words_of_characters(table, filters, spellings)
+
+    def bprop(self, table, filters, spellings, out, dout):
+        flat = operators.character_gradients(table, filters, spellings, dout)
+        return (_part(flat, 0, table.shape), _part(flat, table.shape[0] * table.shape[1], filters.shape),
+                _zeros(spellings))
+
+
+class CharacterWords(InFloat32, nn.Cell):
+    """A convolution of width 3 over the characters of words, then each filter's maximum, at least 0."""
+
+    def __init__(self):
+        super().__init__(auto_prefix=False)
+        self.flat = _FlatWords()
+
+    def construct(self, table, filters, spellings):
+        """Vectors (characters, D), the first counting as 0, filters (F, 3D), and ids (words, length) to (words, F)."""
+        flat = self.flat(table, filters, ops.stop_gradient(spellings).astype(ms.int32))
+        return _reshape(flat, (spellings.shape[0], filters.shape[0]))

@@ -4,15 +4,15 @@
 #include <cstdint>
 #include <cstring>
 
-namespace lstm {
+namespace nn {
 
-// As wide as the processor's registers, and as many rows as their number lets a product keep at once.
+// As wide as the registers of the processor; rows and vectors of a product that their number lets it keep at once.
 #if defined(__AVX512F__)
-constexpr int WIDTH = 16, ROWS = 6;
+constexpr int WIDTH = 16, ROWS = 6, WIDE = 4;
 #elif defined(__AVX2__)
-constexpr int WIDTH = 8, ROWS = 3;
+constexpr int WIDTH = 8, ROWS = 3, WIDE = 4;
 #else
-constexpr int WIDTH = 4, ROWS = 3;
+constexpr int WIDTH = 4, ROWS = 3, WIDE = 4;
 #endif
 typedef float Floats __attribute__((vector_size(WIDTH * sizeof(float))));
 typedef int32_t Bits __attribute__((vector_size(WIDTH * sizeof(int32_t))));
@@ -23,21 +23,7 @@ inline Floats load(const float *from) {
     return values;
 }
 
-// The first `count` of them, 0 for the rest.
-inline Floats load(const float *from, int64_t count) {
-    if (count >= WIDTH) return load(from);
-    Floats values = {};
-    std::memcpy(&values, from, count * sizeof(float));
-    return values;
-}
-
-inline void store(Floats values, float *to, int64_t count) {
-    if (count >= WIDTH) {
-        std::memcpy(to, &values, sizeof values);
-    } else {
-        std::memcpy(to, &values, count * sizeof(float));
-    }
-}
+inline void store(Floats values, float *to) { std::memcpy(to, &values, sizeof values); }
 
 // 2^n and exp(r) - 1, whose product and sum give exp(x) and exp(x) - 1: x = n log(2) + r with |r| < 0.35.
 struct Exponential {
@@ -75,4 +61,4 @@ inline Floats hyperbolic_tangent(Floats x) {
     return less_one / (less_one + 2.0f);
 }
 
-}  // namespace lstm
+}  // namespace nn

@@ -1,8 +1,10 @@
-// A bidirectional LSTM without the products of its input, as an operator, and its derivative.
+// A bidirectional LSTM as an operator, and its derivative.
 //
-// Inputs: lengths (batch,) in any integers; weights (4 units, units) and bias (4 units,) of each direction; products of
-// the input with the weights of each direction (length, batch, 4 units). Gates stand in the order input, forget,
-// candidate, output.
+// Inputs: the input (length, batch, inputs) in float32; lengths (batch,) in any integers; of the first direction, then
+// of the second, weights by the input (4 units, inputs) and by the state before (4 units, units), and two biases
+// (4 units,), which are added. Gates stand in the order input, forget, candidate, output.
+
+#include <memory>
 
 #include "../../native/operator.h"
 #include "recurrence.h"
@@ -12,13 +14,15 @@ namespace {
 
 using native::Arguments;
 
-const int LENGTHS = 0, WEIGHTS = 1, BIASES = 3, PRODUCTS = 5, OWN = 7;    // two of each, one behind the other
+const int INPUTS = 0, LENGTHS = 1, WEIGHTS = 2, EACH = 4, OWN = WEIGHTS + 2 * EACH;
 
 // What threads take: some sentences in one direction, as far as possible as many in each.
 struct Part {
     int direction;
     Sentences sentences;
 };
+
+struct Nothing {};                                            // what a thread has for itself
 
 struct Call {
     Shape shape;
@@ -27,11 +31,13 @@ struct Call {
     std::vector<Part> parts;
 
     explicit Call(const Arguments &arguments) {
-        const int64_t *sizes = arguments.shapes[PRODUCTS];
-        shape = {sizes[0], sizes[1], sizes[2] / GATES};
+        const int64_t *sizes = arguments.shapes[INPUTS];
+        shape = {sizes[0], sizes[1], sizes[2], arguments.shapes[WEIGHTS][0] / GATES};
         lengths = arguments.integers(LENGTHS, 0, shape.length);
         for (int d = 0; d < 2; d++) {
-            directions[d] = {shape, arguments.floats(WEIGHTS + d), arguments.floats(BIASES + d), d == 1};
+            const int first = WEIGHTS + EACH * d;
+            directions[d] = {shape, arguments.floats(first), arguments.floats(first + 1), arguments.floats(first + 2),
+                             arguments.floats(first + 3), d == 1};
         }
         std::vector<int64_t> order;
         for (int64_t row = 0; row < shape.batch; row++) {
@@ -62,16 +68,21 @@ struct Call {
         }
     }
 
-    // Calls work(its direction, its sentences, 0 or 1) for each part.
-    template <class Work>
-    void for_each_part(const Work &work) const {
-        struct Nothing {};
+    int64_t size() const { return shape.positions() * shape.units; }
+
+    // As `share_out` takes it.
+    double cost() const {
         double positions = 0;
         for (int64_t length : lengths) positions += double(length);
-        const double cost = positions * 2 * double(GATES * shape.units) * double(shape.units) / 8;
-        native::share_out<Nothing>(parts.size(), cost, [&](size_t i, Nothing &) {
+        return positions * double(shape.gates()) * double(shape.joint()) / 8;
+    }
+
+    // Calls work(number of the part, its direction, its sentences, 0 or 1) for each part.
+    template <class Work>
+    void for_each_part(const Work &work) const {
+        native::share_out<Nothing>(parts.size(), cost(), [&](size_t i, Nothing &) {
             const Part &part = parts[i];
-            work(directions[part.direction], part.sentences, part.direction);
+            work(i, directions[part.direction], part.sentences, part.direction);
         });
     }
 };
@@ -81,37 +92,60 @@ struct Call {
 template <bool keeps>
 void states(const Arguments &arguments, float *out, int64_t) {
     const Call call(arguments);
-    const int64_t size = call.shape.size();
+    const int64_t size = call.size();
     call.clear_padding(out, 2 * call.shape.units);
-    call.for_each_part([&](const Direction &direction, const Sentences &sentences, int d) {
-        float *kept = keeps ? out + 2 * size + d * KEPT * size : nullptr;
-        Forward(direction, sentences).run(arguments.floats(PRODUCTS + d), out + d * call.shape.units, kept);
+    call.for_each_part([&](size_t, const Direction &direction, const Sentences &sentences, int d) {
+        float *kept = keeps ? out + 2 * size + d * call.shape.positions() * call.shape.kept() : nullptr;
+        Forward(direction, sentences).run(arguments.floats(INPUTS), out + d * call.shape.units, kept);
     });
 }
 
-// The derivatives by the products of both directions, from what `states` kept and the derivative by the states.
-void by_products(const Arguments &arguments, float *out, int64_t) {
+// The derivatives by the input and by the weights of both directions, the bias once, from what `states` kept and the
+// derivative by what it gave, of which only that by the states counts; behind them as many numbers as the input has.
+void gradients(const Arguments &arguments, float *out, int64_t) {
     const Call call(arguments);
-    const int64_t size = call.shape.size();
-    const float *kept = arguments.floats(OWN) + 2 * size, *by_states = arguments.floats(OWN + 1);
-    call.for_each_part([&](const Direction &direction, const Sentences &sentences, int d) {
-        float *to = out + d * GATES * size;
-        Backward(direction, sentences).run(kept + d * KEPT * size, by_states + d * call.shape.units, to);
+    const Shape &shape = call.shape;
+    const int64_t size = call.size(), input = shape.positions() * shape.inputs;
+    const float *states = arguments.floats(OWN), *by_states = arguments.floats(OWN + 1);
+    float *by_weights = out + input, *by_inputs[2] = {out, by_weights + 2 * shape.gates() * shape.joint()};
+    for (float *array : by_inputs) call.clear_padding(array, shape.inputs);
+    std::vector<std::unique_ptr<Backward>> results(call.parts.size());
+    call.for_each_part([&](size_t i, const Direction &direction, const Sentences &sentences, int d) {
+        const int64_t half = d * shape.units;
+        results[i] = std::make_unique<Backward>(direction, sentences);
+        const float *kept = states + 2 * size + d * shape.positions() * shape.kept();
+        results[i]->run(arguments.floats(INPUTS), states + half, kept, by_states + half, by_inputs[d]);
     });
-    for (int d = 0; d < 2; d++) call.clear_padding(out + d * GATES * size, GATES * call.shape.units);
+    native::share_out<Nothing>(2, call.cost(), [&](size_t d, Nothing &) {
+        float *to = by_weights + d * shape.gates() * shape.joint(), *by_state = to + shape.gates() * shape.inputs;
+        std::fill_n(to, shape.gates() * shape.joint(), 0.0f);
+        for (size_t i = d; i < results.size(); i += 2) {     // in order: the same sums every time
+            results[i]->put(to, by_state, by_state + shape.gates() * shape.units);
+        }
+        for (int64_t i = input * d / 2; i < input * int64_t(d + 1) / 2; i++) by_inputs[0][i] += by_inputs[1][i];
+    });
 }
 
-// So many numbers for each position of a batch and each unit; -1 while one of them is not known.
-std::vector<int64_t> size_of(int64_t **shapes, int64_t each) {
-    const int64_t size = native::product(shapes[PRODUCTS], 3);
-    return {size < 0 ? -1 : size / GATES * each};
+// States of so many positions, with what is kept beside them; -1 while a number is not known.
+std::vector<int64_t> size_of_states(int64_t positions, int64_t gates, bool keeps) {
+    const Shape shape = {1, positions, 0, gates / GATES};
+    return {positions < 0 || gates < 0 ? -1 : positions * 2 * (shape.units + (keeps ? shape.kept() : 0))};
+}
+
+std::vector<int64_t> size_of_gradients(int64_t **shapes) {
+    const int64_t input = native::product(shapes[INPUTS], 3), gates = shapes[WEIGHTS][0];
+    return {input < 0 || gates < 0 ? -1 : 2 * (input + gates * (shapes[INPUTS][2] + gates / GATES + 1))};
 }
 
 }  // namespace
 }  // namespace lstm
 
-OPERATOR(LstmStates, lstm::states<false>) { return lstm::size_of(shapes, 2); }
+OPERATOR(LstmStates, lstm::states<false>) {
+    return lstm::size_of_states(native::product(shapes[lstm::INPUTS], 2), shapes[lstm::WEIGHTS][0], false);
+}
 
-OPERATOR(LstmStatesAndKept, lstm::states<true>) { return lstm::size_of(shapes, 2 + 2 * lstm::KEPT); }
+OPERATOR(LstmStatesAndKept, lstm::states<true>) {
+    return lstm::size_of_states(native::product(shapes[lstm::INPUTS], 2), shapes[lstm::WEIGHTS][0], true);
+}
 
-OPERATOR(LstmGradients, lstm::by_products) { return lstm::size_of(shapes, 2 * lstm::GATES); }
+OPERATOR(LstmGradients, lstm::gradients) { return lstm::size_of_gradients(shapes); }

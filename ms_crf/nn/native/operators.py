@@ -1,25 +1,26 @@
-"""The operators of the LSTM, each made when it is first asked for: before, there may be no library.
+"""The operators of networks, each made when it is first asked for: before, there may be no library.
 
-Each takes lengths, weights and biases of both directions, products of the input for both, then inputs of its own, as
-lstm.cpp says, and gives one flat float32 tensor.
+What they take and give is said in lstm.cpp and characters.cpp; what they give is one flat float32 tensor.
 """
 
 from typing import Any
 
-from ms_crf.native.custom import FLOATS, INTEGERS, operator
+from ms_crf.native.custom import FLOATS, INT32, INTEGERS, operator
 
-_SHARED = [INTEGERS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS, FLOATS]
-# The names in the library, and the types of the inputs of their own.
+_OF_LSTM = [FLOATS, INTEGERS, *[FLOATS] * 8]
+_OF_CHARACTERS = [FLOATS, FLOATS, INT32]
+# The names in the library, and the types of the inputs.
 _OPERATORS: dict[str, tuple[str, list[list[Any]]]] = {
-    'states': ('LstmStates', []),
-    'states_and_kept': ('LstmStatesAndKept', []),
-    'gradients': ('LstmGradients', [FLOATS, FLOATS]),
+    'states': ('LstmStates', _OF_LSTM),
+    'states_and_kept': ('LstmStatesAndKept', _OF_LSTM),
+    'lstm_gradients': ('LstmGradients', [*_OF_LSTM, FLOATS, FLOATS]),
+    'words_of_characters': ('CharactersWords', _OF_CHARACTERS),
+    'character_gradients': ('CharactersGradients', [*_OF_CHARACTERS, FLOATS]),
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _OPERATORS:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    function, own = _OPERATORS[name]
-    globals()[name] = operator(function, [*_SHARED, *own])
+    globals()[name] = operator(*_OPERATORS[name])
     return globals()[name]

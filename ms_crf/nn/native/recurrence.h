@@ -1,28 +1,29 @@
-// The recursion of an LSTM in one direction, and its derivative, for some sentences of a batch.
+// An LSTM in one direction, and its derivative, for some sentences of a batch.
 //
-// At each step, gates = products of the input + products of the state before + bias; input, forget and output gates by
-// the sigmoid, the candidate by tanh; cell = forget * cell + input * candidate; state = output * tanh(cell).
+// At each step, gates = weights times (input, state before, 1); input, forget and output gates by the sigmoid, the
+// candidate by tanh; cell = forget * cell + input * candidate; state = output * tanh(cell).
 #pragma once
 
-#include <algorithm>
-#include <type_traits>
-#include <vector>
-
-#include "floats.h"
+#include "products.h"
 
 namespace lstm {
+
+using namespace nn;
 
 constexpr int GATES = 4;                                     // input, forget, candidate, output
 constexpr int KEPT = GATES + 1;                              // the gates after their functions, and the cell
 
-// Of a layer: how its arrays are laid out.
+// Of a layer: how its arrays are laid out, (length, batch, numbers of a position).
 struct Shape {
-    int64_t length, batch, units;
+    int64_t length, batch, inputs, units;
 
+    int64_t gates() const { return GATES * units; }
+    int64_t joint() const { return inputs + units + 1; }     // what the weights are multiplied with
     int64_t blocks() const { return (units + WIDTH - 1) / WIDTH; }
     int64_t padded() const { return blocks() * WIDTH; }
+    int64_t kept() const { return KEPT * padded(); }         // of a position, in one direction
+    int64_t positions() const { return length * batch; }
     int64_t place(int64_t position, int64_t row) const { return position * batch + row; }
-    int64_t size() const { return length * batch * units; }
 };
 
 // Sentences of a batch, the longest first: those with a step t are the first `with_step(t)`.
@@ -41,8 +42,8 @@ struct Sentences {
 // One of the two directions: the second reads each sentence from its end.
 struct Direction {
     Shape shape;
-    const float *weights;                                    // (4 units, units)
-    const float *bias;                                       // (4 units,)
+    const float *by_input, *by_state;                        // weights (4 units, inputs), (4 units, units)
+    const float *bias, *other_bias;                          // (4 units,), which are added
     bool backward;
 
     int64_t place(const Sentences &sentences, int64_t i, int64_t step) const {
@@ -51,178 +52,162 @@ struct Direction {
     }
 };
 
-// Calls work(number of rows, first row) with tiles of a constant number of rows.
-template <int R, class Work>
-inline void tiles(int64_t first, int64_t end, const Work &work) {
-    for (; first + R <= end; first += R) work(std::integral_constant<int, R>(), first);
-    if constexpr (R > 1) tiles<R - 1>(first, end, work);
-}
-
 // The states of all steps.
-//
-// gates: (length, batch, 4 units), products of the input. states: (length, batch, 2 units), of which this direction has
-// the half that `states` begins with. kept: (length, batch, 5 units) for the derivative, or null.
 class Forward {
     const Direction &layer;
     const Shape shape;
     const Sentences &sentences;
-    std::vector<Floats> weights, cells;                      // (blocks, units before, 4), (rows, blocks)
-    std::vector<float> before, now;                          // (rows, units) states
+    Panels weights;                                          // (inputs + units + 1, 4 units)
+    std::vector<float> joint;                                // (rows, inputs + units + 1)
+    std::vector<Floats> cells, gates, row;                   // (rows, blocks), (rows, width of the weights), (blocks,)
 
    public:
     Forward(const Direction &layer, const Sentences &sentences)
-        : layer(layer), shape(layer.shape), sentences(sentences), weights(shape.blocks() * shape.units * GATES),
-          cells(sentences.count() * shape.blocks()), before(sentences.count() * shape.units), now(before.size()) {
-        const int64_t units = shape.units;
-        for (int64_t unit = 0; unit < units; unit++) {
-            const int64_t block = unit / WIDTH, lane = unit % WIDTH;
-            for (int gate = 0; gate < GATES; gate++) {
-                const float *from = layer.weights + (gate * units + unit) * units;
-                Floats *to = weights.data() + block * units * GATES + gate;
-                for (int64_t k = 0; k < units; k++) to[k * GATES][lane] = from[k];
-            }
-        }
+        : layer(layer), shape(layer.shape), sentences(sentences), weights(shape.joint(), shape.gates()),
+          joint(sentences.count() * shape.joint()), cells(sentences.count() * shape.blocks()),
+          gates(sentences.count() * weights.width() + 1), row(shape.blocks()) {
+        weights.put_turned(0, layer.by_input, shape.inputs, shape.gates());
+        weights.put_turned(shape.inputs, layer.by_state, shape.units, shape.gates());
+        std::vector<float> bias(layer.bias, layer.bias + shape.gates());
+        for (int64_t gate = 0; gate < shape.gates(); gate++) bias[gate] += layer.other_bias[gate];
+        weights.put(shape.joint() - 1, 0, bias.data(), shape.gates());
+        for (int64_t i = 0; i < sentences.count(); i++) joint[(i + 1) * shape.joint() - 1] = 1.0f;
     }
 
-    void run(const float *gates, float *states, float *kept) {
+    // inputs: (length, batch, inputs). states: (length, batch, 2 units), from where this direction's half begins.
+    // kept: (length, batch, `shape.kept()`) for the derivative, or null.
+    void run(const float *inputs, float *states, float *kept) {
         for (int64_t step = 0; step < sentences.longest(); step++) {
             const int64_t count = sentences.with_step(step);
-            for (int64_t block = 0; block < shape.blocks(); block++) {
-                tiles<ROWS>(0, count, [&](auto rows, int64_t first) {
-                    tile<decltype(rows)::value>(step, block, first, gates, states, kept);
-                });
+            for (int64_t i = 0; i < count; i++) {
+                const float *from = inputs + layer.place(sentences, i, step) * shape.inputs;
+                std::memcpy(joint.data() + i * shape.joint(), from, shape.inputs * sizeof(float));
             }
-            std::swap(before, now);
+            multiply({joint.data(), shape.joint(), 1}, count, weights, shape.joint(), gates.data(), false);
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t place = layer.place(sentences, i, step);
+                move(i, states + place * 2 * shape.units, kept ? kept + place * shape.kept() : nullptr);
+            }
         }
     }
 
    private:
-    template <int R>
-    void tile(int64_t step, int64_t block, int64_t first, const float *gates, float *states, float *kept) {
-        const int64_t units = shape.units, unit = block * WIDTH, count = std::min(int64_t(WIDTH), units - unit);
-        Floats sums[R][GATES];
-        int64_t places[R];
-        for (int gate = 0; gate < GATES; gate++) {
-            const Floats bias = load(layer.bias + gate * units + unit, count);
-            for (int r = 0; r < R; r++) {
-                places[r] = layer.place(sentences, first + r, step);
-                sums[r][gate] = bias + load(gates + (places[r] * GATES + gate) * units + unit, count);
-            }
-        }
-        if (step > 0) {
-            const Floats *weight = weights.data() + block * units * GATES;
-            const float *state = before.data() + first * units;
-            for (int64_t k = 0; k < units; k++, weight += GATES) {
-#pragma GCC unroll 4
-                for (int gate = 0; gate < GATES; gate++) {
-                    const Floats w = weight[gate];
-#pragma GCC unroll 8
-                    for (int r = 0; r < R; r++) sums[r][gate] += w * state[r * units + k];
-                }
-            }
-        }
-        for (int r = 0; r < R; r++) {
-            Floats &cell = cells[(first + r) * shape.blocks() + block];
-            const Floats input = sigmoid(sums[r][0]), forget = sigmoid(sums[r][1]);
-            const Floats candidate = hyperbolic_tangent(sums[r][2]), output = sigmoid(sums[r][3]);
-            cell = forget * cell + input * candidate;
-            const Floats state = output * hyperbolic_tangent(cell);
-            store(state, now.data() + (first + r) * units + unit, count);
-            store(state, states + places[r] * 2 * units + unit, count);
+    // What is computed beyond the last unit, to fill up a vector, is not used.
+    void move(int64_t i, float *states, float *kept) {
+        const int64_t units = shape.units;
+        const float *sums = reinterpret_cast<const float *>(gates.data() + i * weights.width());
+        Floats *cell_of = cells.data() + i * shape.blocks();
+        for (int64_t block = 0; block < shape.blocks(); block++) {
+            const float *of = sums + block * WIDTH;
+            const Floats input = sigmoid(load(of)), forget = sigmoid(load(of + units));
+            const Floats candidate = hyperbolic_tangent(load(of + 2 * units)), output = sigmoid(load(of + 3 * units));
+            const Floats cell = forget * cell_of[block] + input * candidate;
+            cell_of[block] = cell;
+            row[block] = output * hyperbolic_tangent(cell);
             if (kept != nullptr) {
                 const Floats all[KEPT] = {input, forget, candidate, output, cell};
-                for (int i = 0; i < KEPT; i++) store(all[i], kept + (places[r] * KEPT + i) * units + unit, count);
+                for (int k = 0; k < KEPT; k++) store(all[k], kept + k * shape.padded() + block * WIDTH);
             }
         }
+        std::memcpy(joint.data() + i * shape.joint() + shape.inputs, row.data(), units * sizeof(float));
+        std::memcpy(states, row.data(), units * sizeof(float));
     }
 };
 
-// The derivative by the products of the input, (length, batch, 4 units), from that by the states and what was kept.
+// The derivatives by input and weights, from what `Forward` gave and kept, and the derivative by the states.
 class Backward {
-    static constexpr int WIDE = 4;                           // blocks that a tile has at most
     const Direction &layer;
     const Shape shape;
     const Sentences &sentences;
-    std::vector<Floats> weights, by_cells;                   // (4 units, blocks), (rows, blocks)
+    const int64_t room;                                      // for positions whose products are added up at once
+    Panels weights, joint;                                   // (4 units, inputs + units), (room, inputs + units + 1)
+    std::vector<float> by_gates;                             // (room, 4 units)
+    std::vector<Floats> by_cells, by_joint, by_weights;      // (rows, blocks), (rows, width of weights), (4 units, width
+    std::vector<Floats> row, gates;                          // of joint); (blocks,), (4, blocks)
+    int64_t waiting = 0;                                     // positions that are not added up yet
 
    public:
     Backward(const Direction &layer, const Sentences &sentences)
-        : layer(layer), shape(layer.shape), sentences(sentences), weights(GATES * shape.units * shape.blocks()),
-          by_cells(sentences.count() * shape.blocks()) {
-        for (int64_t row = 0; row < GATES * shape.units; row++) {
-            std::memcpy(weights.data() + row * shape.blocks(), layer.weights + row * shape.units,
-                        shape.units * sizeof(float));
+        : layer(layer), shape(layer.shape), sentences(sentences), room(std::max(int64_t(128), sentences.count())),
+          weights(shape.gates(), shape.inputs + shape.units), joint(room, shape.joint()),
+          by_gates(room * shape.gates()), by_cells(sentences.count() * shape.blocks()),
+          by_joint(sentences.count() * weights.width() + 1), by_weights(shape.gates() * joint.width()),
+          row(shape.blocks()), gates(GATES * shape.blocks()) {
+        for (int64_t gate = 0; gate < shape.gates(); gate++) {
+            weights.put(gate, 0, layer.by_input + gate * shape.inputs, shape.inputs);
+            weights.put(gate, shape.inputs, layer.by_state + gate * shape.units, shape.units);
         }
     }
 
-    void run(const float *kept, const float *by_states, float *by_gates) {
-        const int64_t parts = (shape.blocks() + WIDE - 1) / WIDE;
+    // by_states: as states, from where this direction's half begins. by_inputs: (length, batch, inputs).
+    void run(const float *inputs, const float *states, const float *kept, const float *by_states, float *by_inputs) {
+        const std::vector<float> nothing(shape.padded());
+        const float one = 1.0f;
         for (int64_t step = sentences.longest() - 1; step >= 0; step--) {
             const int64_t count = sentences.with_step(step), later = sentences.with_step(step + 1);
-            for (int64_t part = 0; part < parts; part++) {
-                const int64_t block = shape.blocks() * part / parts, end = shape.blocks() * (part + 1) / parts;
-                auto run_tiles = [&](auto wide) {
-                    auto run_tile = [&](auto rows, int64_t first) {
-                        tile<decltype(rows)::value, decltype(wide)::value>(step, block, first, first < later, kept,
-                                                                           by_states, by_gates);
-                    };
-                    tiles<ROWS>(0, later, run_tile);
-                    tiles<ROWS>(later, count, run_tile);
-                };
-                switch (end - block) {
-                    case 1: run_tiles(std::integral_constant<int, 1>()); break;
-                    case 2: run_tiles(std::integral_constant<int, 2>()); break;
-                    case 3: run_tiles(std::integral_constant<int, 3>()); break;
-                    default: run_tiles(std::integral_constant<int, WIDE>());
-                }
+            if (waiting + count > room) add_up();
+            for (int64_t i = 0; i < count; i++) {
+                const int64_t place = layer.place(sentences, i, step);
+                const int64_t earlier = step > 0 ? layer.place(sentences, i, step - 1) : -1;
+                const float *cell_before = nothing.data();
+                if (step > 0) cell_before = kept + earlier * shape.kept() + GATES * shape.padded();
+                move(i, i < later, kept + place * shape.kept(), cell_before, by_states + place * 2 * shape.units);
+                joint.put(waiting + i, 0, inputs + place * shape.inputs, shape.inputs);
+                joint.put(waiting + i, shape.inputs, step > 0 ? states + earlier * 2 * shape.units : nothing.data(),
+                          shape.units);
+                joint.put(waiting + i, shape.joint() - 1, &one, 1);
             }
+            multiply({by_gates.data() + waiting * shape.gates(), shape.gates(), 1}, count, weights, shape.gates(),
+                     by_joint.data(), false);
+            for (int64_t i = 0; i < count; i++) {
+                std::memcpy(by_inputs + layer.place(sentences, i, step) * shape.inputs,
+                            by_joint.data() + i * weights.width(), shape.inputs * sizeof(float));
+            }
+            waiting += count;
+        }
+        add_up();
+    }
+
+    // Adds the derivatives to those by the weights of input and state, and by the bias.
+    void put(float *by_input, float *by_state, float *by_bias) const {
+        for (int64_t gate = 0; gate < shape.gates(); gate++) {
+            const float *from = reinterpret_cast<const float *>(by_weights.data() + gate * joint.width());
+            for (int64_t k = 0; k < shape.inputs; k++) by_input[gate * shape.inputs + k] += *from++;
+            for (int64_t k = 0; k < shape.units; k++) by_state[gate * shape.units + k] += *from++;
+            by_bias[gate] += *from;
         }
     }
 
    private:
-    template <int R, int BLOCKS>
-    void tile(int64_t step, int64_t block, int64_t first, bool goes_on, const float *kept, const float *by_states,
-              float *by_gates) {
-        const int64_t units = shape.units;
-        Floats sums[R][BLOCKS] = {};
-        if (goes_on) {
-            const float *later[R];
-            for (int r = 0; r < R; r++) {
-                later[r] = by_gates + layer.place(sentences, first + r, step + 1) * GATES * units;
+    void add_up() {
+        multiply({by_gates.data(), 1, shape.gates()}, shape.gates(), joint, waiting, by_weights.data(), true);
+        waiting = 0;
+    }
+
+    void move(int64_t i, bool goes_on, const float *kept, const float *cell_before, const float *by_states) {
+        const int64_t padded = shape.padded();
+        const float *later = reinterpret_cast<const float *>(by_joint.data() + i * weights.width()) + shape.inputs;
+        Floats *by_cell_of = by_cells.data() + i * shape.blocks();
+        std::memcpy(row.data(), by_states, shape.units * sizeof(float));
+        for (int64_t block = 0; block < shape.blocks(); block++) {
+            const float *of = kept + block * WIDTH;
+            const Floats input = load(of), forget = load(of + padded), candidate = load(of + 2 * padded);
+            const Floats output = load(of + 3 * padded), squashed = hyperbolic_tangent(load(of + 4 * padded));
+            Floats by_state = row[block], by_cell = {};
+            if (goes_on) {
+                by_state += load(later + block * WIDTH);
+                by_cell = by_cell_of[block];
             }
-            const Floats *weight = weights.data() + block;
-            for (int64_t n = 0; n < GATES * units; n++, weight += shape.blocks()) {
-#pragma GCC unroll 4
-                for (int b = 0; b < BLOCKS; b++) {
-                    const Floats w = weight[b];
-#pragma GCC unroll 8
-                    for (int r = 0; r < R; r++) sums[r][b] += w * later[r][n];
-                }
-            }
+            by_cell += by_state * output * (1.0f - squashed * squashed);
+            by_cell_of[block] = by_cell * forget;
+            gates[block] = by_cell * candidate * input * (1.0f - input);
+            gates[shape.blocks() + block] = by_cell * load(cell_before + block * WIDTH) * forget * (1.0f - forget);
+            gates[2 * shape.blocks() + block] = by_cell * input * (1.0f - candidate * candidate);
+            gates[3 * shape.blocks() + block] = by_state * squashed * output * (1.0f - output);
         }
-        for (int r = 0; r < R; r++) {
-            const int64_t place = layer.place(sentences, first + r, step);
-            const float *here = kept + place * KEPT * units;
-            const float *earlier = kept + layer.place(sentences, first + r, std::max(step - 1, int64_t(0))) * KEPT * units;
-            for (int b = 0; b < BLOCKS; b++) {
-                const int64_t unit = (block + b) * WIDTH, count = std::min(int64_t(WIDTH), units - unit);
-                const Floats input = load(here + unit, count), forget = load(here + units + unit, count);
-                const Floats candidate = load(here + 2 * units + unit, count);
-                const Floats output = load(here + 3 * units + unit, count);
-                const Floats squashed = hyperbolic_tangent(load(here + 4 * units + unit, count));
-                const Floats before = step > 0 ? load(earlier + 4 * units + unit, count) : Floats{};
-                const Floats by_state = sums[r][b] + load(by_states + place * 2 * units + unit, count);
-                Floats &by_cell = by_cells[(first + r) * shape.blocks() + block + b];
-                const Floats whole = by_cell + by_state * output * (1.0f - squashed * squashed);
-                by_cell = whole * forget;
-                const Floats all[GATES] = {whole * candidate * input * (1.0f - input),
-                                           whole * before * forget * (1.0f - forget),
-                                           whole * input * (1.0f - candidate * candidate),
-                                           by_state * squashed * output * (1.0f - output)};
-                for (int gate = 0; gate < GATES; gate++) {
-                    store(all[gate], by_gates + (place * GATES + gate) * units + unit, count);
-                }
-            }
+        float *to = by_gates.data() + (waiting + i) * shape.gates();
+        for (int gate = 0; gate < GATES; gate++, to += shape.units) {
+            std::memcpy(to, gates.data() + gate * shape.blocks(), shape.units * sizeof(float));
         }
     }
 };

@@ -87,13 +87,24 @@ def test_without_a_compiler(nobody, corpora, tmp_path):
                            str(tmp_path / 'run'), '--device', 'CPU', **nobody).communicate()
     assert 'saved in' in output
     lines = [line for line in errors.splitlines() if not re.fullmatch('train.py: compiling .*', line)]
-    assert lines == [f'train.py: the chain runs as a graph of plain operators, which is slower: {reason}; install g++, '
-                     'or pip install ziglang']
+    assert lines == [f'train.py: chain and layers are graphs of plain operators, which are slower: {reason}; '
+                     'install g++, or pip install ziglang']
 
 
-def test_processors_of_two_kinds(tmp_path):
+def test_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
+    """It compiles for all processors."""
+    compiler = tmp_path / 'bin' / 'c++'
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-march*) exit 1 ;; esac\nPATH={os.environ["PATH"]}\n'
+                        f'exec {" ".join(next(library.compilers()))} "$@"\n')
+    compiler.chmod(0o755)
+    path, reason = find(**nobody)
+    assert reason == f'compiled here, in {path.parent}' and library.works(path)
+
+
+def test_processors_of_three_kinds(tmp_path):
     flags = 'fpu sse2 avx avx2 bmi1 bmi2 f16c fma abm movbe'
-    for text, expected in ((flags, 'x86-64-v3'), (flags.replace(' fma', ''), 'x86-64')):
+    for text, expected in ((f'{flags} avx512f avx512bw avx512cd avx512dq avx512vl', 'x86-64-v4'),
+                           (f'{flags} avx512f', 'x86-64-v3'), (flags.replace(' fma', ''), 'x86-64')):
         file = tmp_path / 'cpuinfo'
         file.write_text(f'processor\t: 0\nflags\t\t: {text}\n')
         assert library.level(str(file)) in (expected, None)      # None on processors of another kind

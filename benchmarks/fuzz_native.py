@@ -1,0 +1,107 @@
+"""The operators in C++ beside float64 NumPy, on random shapes, lengths and values: python benchmarks/fuzz_native.py
+
+The library is called as MindSpore calls it, without MindSpore. With --sanitize it is compiled anew with the compiler's
+checks of addresses and of undefined behaviour, which end the program at the first fault.
+"""
+
+import argparse
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from fuzz_chain import check_chain
+from fuzz_network import check_characters, check_lstm
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from ms_crf.native import library  # noqa: E402
+
+PARTS = {'chain': check_chain, 'lstm': check_lstm, 'characters': check_characters}
+
+
+class Operators:
+    """The functions of a library, on NumPy arrays."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(str(path))
+
+    def call(self, name, inputs, size):
+        """The flat result of so many numbers."""
+        arrays = [*(np.ascontiguousarray(array) for array in inputs), np.full(size, 12345.0, np.float32)]
+        count = len(arrays)
+        shapes = [(ctypes.c_int64 * max(1, array.ndim))(*array.shape) for array in arrays]
+        pointer = ctypes.POINTER(ctypes.c_int64)
+        status = getattr(self.library, name)(
+            count, (ctypes.c_void_p * count)(*[array.ctypes.data for array in arrays]),
+            (ctypes.c_int * count)(*[array.ndim for array in arrays]),
+            (pointer * count)(*[ctypes.cast(shape, pointer) for shape in shapes]),
+            (ctypes.c_char_p * count)(*[str(array.dtype).encode() for array in arrays]), None, None)
+        assert status == 0, f'{name} answered {status}'
+        return arrays[-1]
+
+
+def sanitized(folder):
+    """A library with the compiler's checks, and the file that has to be loaded before it; None if it has no checks."""
+    path = Path(folder, 'sanitized.so')
+    command = next(library.compilers())
+    flags = [flag for flag in library.FLAGS if flag != '-O3']
+    compiled = subprocess.run([*command, *flags, '-O1', '-g', '-fsanitize=address,undefined',
+                               '-fno-sanitize-recover=all', '-o', str(path), *map(str, library.sources('cpp'))],
+                              capture_output=True)
+    if compiled.returncode:
+        return None
+    runtime = subprocess.run([*command, '-print-file-name=libasan.so'], capture_output=True, text=True, check=True)
+    return path, runtime.stdout.strip()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--cases', type=int, default=10000, help='batches to try (default: %(default)s)')
+    parser.add_argument('--seed', type=int, default=0, help='of the first (default: %(default)s)')
+    parser.add_argument('--part', choices=PARTS, help='which operators (default: all)')
+    parser.add_argument('--march', help='compile anew for such processors, as the compiler names them')
+    parser.add_argument('--sanitize', action='store_true', help="with the compiler's checks")
+    parser.add_argument('--library', help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    again = ['--cases', str(arguments.cases), '--seed', str(arguments.seed)]
+    again += ['--part', arguments.part] if arguments.part else []
+    if arguments.sanitize:
+        with tempfile.TemporaryDirectory() as folder:
+            there = sanitized(folder)
+            if there is None:
+                print('the compiler here has no sanitizers')
+                return 0
+            path, runtime = there
+            environment = {**os.environ, 'LD_PRELOAD': runtime, 'ASAN_OPTIONS': 'detect_leaks=0'}
+            return subprocess.run([sys.executable, __file__, *again, '--library', str(path)],
+                                  env=environment).returncode
+    if arguments.march:
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'operators.so')
+            if library.compile_to(path, arguments.march) is None:
+                print(f'no compiler here makes a library for {arguments.march}')
+                return 1
+            return subprocess.run([sys.executable, __file__, *again, '--library', path]).returncode
+    operators = Operators(arguments.library or library.find().path)
+    checks = [PARTS[arguments.part]] if arguments.part else PARTS.values()
+    began = time.perf_counter()
+    for seed in range(arguments.seed, arguments.seed + arguments.cases):
+        for check in checks:
+            try:
+                check(operators, np.random.default_rng(seed))
+            except AssertionError as error:
+                print(f'case {seed}: {error}')
+                return 1
+    by_products, by_logarithms = ctypes.c_int64(), ctypes.c_int64()
+    operators.library.ChainCounts(ctypes.byref(by_products), ctypes.byref(by_logarithms))
+    print(f'{arguments.cases:,} cases, {time.perf_counter() - began:.0f} s: no fault; rows by products '
+          f'{by_products.value:,}, in the log domain as well {by_logarithms.value:,}')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

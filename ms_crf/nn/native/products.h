@@ -1,0 +1,102 @@
+// Products of matrices of float32 that fit into a core's cache.
+#pragma once
+
+#include <algorithm>
+#include <type_traits>
+#include <vector>
+
+#include "floats.h"
+
+namespace nn {
+
+// The second factor of a product, depth by columns, in panels of some vectors side by side: a panel is read from its
+// beginning to its end. Columns beyond the last, which fill up a vector, are 0.
+class Panels {
+    int64_t depth, blocks, panels;
+    std::vector<Floats> values;
+
+   public:
+    Panels(int64_t depth, int64_t columns)
+        : depth(depth), blocks((columns + WIDTH - 1) / WIDTH), panels((blocks + WIDE - 1) / WIDE),
+          values(depth * blocks) {}
+
+    int64_t count() const { return panels; }
+    int64_t width() const { return blocks; }                 // in vectors
+    int64_t begin(int64_t panel) const { return blocks * panel / panels; }
+    const Floats *of(int64_t panel) const { return values.data() + depth * begin(panel); }
+
+    // Sets some columns of a row.
+    void put(int64_t row, int64_t column, const float *from, int64_t count) {
+        for (int64_t panel = 0; panel < panels; panel++) {
+            const int64_t first = begin(panel) * WIDTH, size = begin(panel + 1) * WIDTH - first;
+            const int64_t start = std::max(column, first), end = std::min(column + count, first + size);
+            if (start >= end) continue;
+            float *to = reinterpret_cast<float *>(values.data() + depth * begin(panel)) + row * size + start - first;
+            std::memcpy(to, from + start - column, (end - start) * sizeof(float));
+        }
+    }
+    // Sets rows from a matrix (columns, rows) that is turned over.
+    void put_turned(int64_t row, const float *from, int64_t rows, int64_t columns) {
+        constexpr int64_t SEVERAL = 16;                      // rows, read side by side from one line of the cache
+        std::vector<float> turned(SEVERAL * columns);
+        for (int64_t first = 0; first < rows; first += SEVERAL) {
+            const int64_t count = std::min(SEVERAL, rows - first);
+            for (int64_t column = 0; column < columns; column++) {
+                for (int64_t k = 0; k < count; k++) turned[k * columns + column] = from[column * rows + first + k];
+            }
+            for (int64_t k = 0; k < count; k++) put(row + first + k, 0, turned.data() + k * columns, columns);
+        }
+    }
+};
+
+// The first factor: element (row, k) at row * row_step + k * step.
+struct Factor {
+    const float *values;
+    int64_t row_step, step;
+};
+
+template <int R, int BLOCKS>
+inline void tile(const Factor &factor, const Floats *panel, int64_t depth, Floats *to, int64_t width, bool adds) {
+    Floats sums[R][BLOCKS];
+    for (int r = 0; r < R; r++) {
+        for (int b = 0; b < BLOCKS; b++) sums[r][b] = adds ? to[r * width + b] : Floats{};
+    }
+    const float *values = factor.values;
+    for (int64_t k = 0; k < depth; k++, values += factor.step, panel += BLOCKS) {
+#pragma GCC unroll 4
+        for (int b = 0; b < BLOCKS; b++) {
+            const Floats column = panel[b];
+#pragma GCC unroll 8
+            for (int r = 0; r < R; r++) sums[r][b] += column * values[r * factor.row_step];
+        }
+    }
+    for (int r = 0; r < R; r++) {
+        for (int b = 0; b < BLOCKS; b++) to[r * width + b] = sums[r][b];
+    }
+}
+
+template <int R, int BLOCKS>
+inline void tiles(Factor factor, int64_t rows, const Floats *panel, int64_t depth, Floats *to, int64_t width,
+                  bool adds) {
+    for (; rows >= R; rows -= R, factor.values += R * factor.row_step, to += R * width) {
+        tile<R, BLOCKS>(factor, panel, depth, to, width, adds);
+    }
+    if constexpr (R > 1) tiles<R - 1, BLOCKS>(factor, rows, panel, depth, to, width, adds);
+}
+
+// to (rows, panels.width()) = factor (rows, depth) times the first `depth` rows of the panels, added to what is there
+// with `adds`.
+inline void multiply(const Factor &factor, int64_t rows, const Panels &panels, int64_t depth, Floats *to, bool adds) {
+    for (int64_t panel = 0; panel < panels.count(); panel++) {
+        const int64_t first = panels.begin(panel), width = panels.width();
+        const Floats *values = panels.of(panel);
+        switch (panels.begin(panel + 1) - first) {
+            case 1: tiles<ROWS, 1>(factor, rows, values, depth, to + first, width, adds); break;
+            case 2: tiles<ROWS, 2>(factor, rows, values, depth, to + first, width, adds); break;
+            case 3: tiles<ROWS, 3>(factor, rows, values, depth, to + first, width, adds); break;
+            default: tiles<ROWS, WIDE>(factor, rows, values, depth, to + first, width, adds);
+        }
+    }
+}
+
+}  // namespace nn

@@ -1,0 +1,82 @@
+"""The operators in C++ of BiLSTM and characters: by themselves beside float64 NumPy, and what a graph makes of them."""
+
+import sys
+
+from ms_crf.models.words.network import TaggerNetwork
+from ms_crf.native import custom, library
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from conftest import ROOT, close, float_tensor, int_tensor
+
+sys.path.insert(0, str(ROOT / 'benchmarks'))
+from fuzz_native import Operators  # noqa: E402
+from fuzz_network import check_characters, check_lstm  # noqa: E402
+
+pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
+
+
+@pytest.mark.parametrize('check', [check_lstm, check_characters])
+def test_random_batches(check):
+    operators = Operators(library.find().path)
+    for seed in range(150):
+        check(operators, np.random.default_rng(seed))
+
+
+@pytest.fixture(scope='module')
+def network():
+    """A small one, with two layers over characters."""
+    ms.set_seed(1)
+    return TaggerNetwork(9, 5, 4, 6, num_layers=2, num_characters=7, char_dim=4, char_width=3)
+
+
+def arrays():
+    """Seven forms, two of them long, in sentences of 4, 1 and 0 words."""
+    rng = np.random.default_rng(0)
+    spellings = rng.integers(0, 7, (7, 6))
+    spellings[2:, 3:] = 0
+    return (float_tensor(rng.normal(size=(6, 5))), int_tensor([0, 1, 5, 3, 3, 2, 4]), int_tensor(spellings[:2]),
+            int_tensor(spellings[2:, :3]), int_tensor(rng.integers(0, 7, (4, 3))), int_tensor([4, 1, 0]),
+            int_tensor(rng.integers(0, 4, (4, 3))))
+
+
+def test_equal_to_the_graph_of_plain_operators(network):
+    """Loss to 1e-6, gradients to 1e-5, the same paths."""
+    step = ms.value_and_grad(network, 0, network.trainable_params())
+
+    def everything(*batch):
+        return step(*batch), network.head.decode(network.emissions(*batch[:-1]), batch[5])[0]
+
+    (loss, (by_rows, by_weights)), paths = ms.jit(everything)(*arrays())
+    custom.use(False)
+    try:
+        (plain_loss, (by_rows_plainly, plain)), plain_paths = everything(*arrays())
+    finally:
+        custom.use(True)
+    close(loss, plain_loss.asnumpy(), 1e-6)
+    close(by_rows, by_rows_plainly.asnumpy())
+    assert len(by_weights) == len(plain)
+    for actual, expected in zip(by_weights, plain):
+        close(actual, expected.asnumpy())
+    assert (paths.asnumpy() == plain_paths.asnumpy()).all()
+
+
+def test_an_exported_graph_has_plain_operators(network, tmp_path):
+    """It runs where there is no library, at any length."""
+
+    class Emissions(ms.nn.Cell):
+        def __init__(self):
+            super().__init__()
+            self.network = network
+
+        def construct(self, *batch):
+            return self.network.emissions(*batch)
+
+    cell, batch = Emissions(), arrays()[:-1]
+    before = cell(*batch).asnumpy()
+    ms.export(cell, *batch, file_name=str(tmp_path / 'emissions'), file_format='MINDIR')
+    assert b'Custom' not in (tmp_path / 'emissions.mindir').read_bytes()
+    after = ms.nn.GraphCell(ms.load(str(tmp_path / 'emissions.mindir')))(*batch).asnumpy()
+    close(after[:, 0], before[:, 0])
