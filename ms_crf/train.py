@@ -36,6 +36,7 @@ class Watcher:
     def __init__(self, output: TextIO | None = None) -> None:
         self.output, self.asked_to_stop = output or sys.stdout, False
         self.bar: Any = None                     # of tqdm, while an epoch runs
+        self.compiling = 0.0                     # seconds so far
 
     def say(self, text: str) -> None:
         if self.bar is not None:
@@ -65,6 +66,7 @@ class Watcher:
                      f'first, {tag!r}, at line {line}')
 
     def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
+        self.compiling += seconds
         self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
 
     @contextlib.contextmanager
@@ -225,7 +227,8 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
     watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'\non {part}:')
     for line in scores[part]['table']:
         watcher.say(line)
-    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s')
+    compiling = f', {watcher.compiling:.1f} of them compiling' if watcher.compiling else ''
+    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
 
 
 def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> int:

@@ -90,12 +90,15 @@ def dropout(seed: int, epoch: int, step: int, shape: tuple[int, int], widths: Se
     Returns:
         For each of the widths an array (length, rows, width).
     """
-    generator = np.random.default_rng([seed, epoch, step])
+    bits = np.random.default_rng([seed, epoch, step]).bit_generator
     length, rows = shape
     factors = []
     for width, rate in zip(widths, rates):
-        drawn = generator.random((1 if locked else length, rows, width), np.float32)
-        kept = (drawn >= rate).astype(np.float32) * np.float32(1 / (1 - rate))
+        drawn_shape = 1 if locked else length, rows, width
+        count = math.prod(drawn_shape)
+        # 16 random bits for each value: a quarter of the time that random floats take.
+        drawn = bits.random_raw(-(-count // 4)).astype('<u8', copy=False).view('<u2')[:count].reshape(drawn_shape)
+        kept = (drawn >= round(rate * 65536)).astype(np.float32) * np.float32(1 / (1 - rate))
         factors.append(np.ascontiguousarray(np.broadcast_to(kept, (length, rows, width))))
     return factors
 

@@ -66,7 +66,7 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> C
         loss, gradients = value_and_grad(rows, arrays[:-kept], arrays[-kept:], now)
         if rows_move:
             row_gradients, gradients = gradients
-        return finish(now, ids, loss, row_gradients, gradients)
+        return finish(now, ids, rows, loss, row_gradients, gradients)
 
     return step
 
@@ -74,16 +74,16 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> C
 def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
     """The end of a step: updates the network by the gradients, and returns the loss and the norm of the gradients."""
 
-    def update(now, ids, loss, rows, weights):
-        return loss, optimizer(now, ids, rows, weights)
+    def update(now, ids, rows, loss, by_rows, by_weights):
+        return loss, optimizer(now, ids, rows, by_rows, by_weights)
 
-    def update_if_finite(now, ids, loss, rows, weights):
+    def update_if_finite(now, ids, rows, loss, by_rows, by_weights):
         loss = loss / now[3]
-        rows = None if rows is None else rows / now[3]
-        weights = [weight / now[3] for weight in weights]
-        norm = optimizer.norm_of(rows, weights)
+        by_rows = None if by_rows is None else by_rows / now[3]
+        by_weights = [gradient / now[3] for gradient in by_weights]
+        norm = optimizer.norm_of(by_rows, by_weights)
         if ops.logical_and(ops.isfinite(loss), ops.isfinite(norm)):
-            norm = ops.depend(norm, optimizer(now, ids, rows, weights))
+            norm = ops.depend(norm, optimizer(now, ids, rows, by_rows, by_weights))
         return loss, norm
 
     return update_if_finite if loss_scale else update

@@ -226,7 +226,7 @@ class Training:
                        self.course.decay)
         scale = [] if self.scaling is None else [self.scaling.scale]
         now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale], np.float32)
-        loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.Tensor, (now, *batch, *factors))))
+        loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.from_numpy, (now, *batch, *factors))))
         if not np.isfinite([loss, norm]).all():                  # which has changed nothing if the loss is scaled
             return loss, norm
         self.steps = count

@@ -169,7 +169,7 @@ def test_updates_are_pytorchs(generator, kind, options):
             torch.nn.utils.clip_grad_norm_(weights, options['clip'])
         peer.step()
         now = float_tensor([0.01, BETA1 ** step, BETA2 ** step])
-        norm = run(now, int_tensor(order), float_tensor(gradients[-1][order]),
+        norm = run(now, int_tensor(order), optimizer.rows(int_tensor(order)), float_tensor(gradients[-1][order]),
                    tuple(float_tensor(gradient) for gradient in gradients[:-1]))
         close(norm, expected)
     for actual, weight in zip([*optimizer.weights, network.word_table], weights):
@@ -183,7 +183,8 @@ def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
     optimizer = Optimizer(network, 'sgd', momentum=0.0, clip=0.0, crf_rate=3.0, row_rate=0.5)
     before = {parameter.name: parameter.asnumpy().copy() for parameter in network.trainable_params()}
     gradients = tuple(ms.ops.ones_like(weight) for weight in optimizer.weights)
-    optimizer(float_tensor([0.1, 1, 1]), int_tensor([3, 1, 0]), float_tensor([[1] * 3, [2] * 3, [0] * 3]), gradients)
+    ids = int_tensor([3, 1, 0])
+    optimizer(float_tensor([0.1, 1, 1]), ids, optimizer.rows(ids), float_tensor([[1] * 3, [2] * 3, [0] * 3]), gradients)
     for parameter in network.trainable_params():
         step = before[parameter.name] - parameter.asnumpy()
         if parameter is network.word_table:

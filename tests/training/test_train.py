@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,7 @@ def test_what_a_run_prints_and_leaves(undisturbed):
     assert 'tags: BIO, 3 of them' in lines
     assert sum(line.startswith('compiled the graph of training for 4 sentences of up to 5 ') for line in lines) == 1
     assert sum(line.startswith('epoch ') for line in lines) == 3
+    assert re.fullmatch(r'saved in .*; \d+ s, \d+\.\d of them compiling', lines[-1])
     metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
     scores = json.loads((folder / records.SCORES).read_text())
     best = max(metrics, key=lambda record: record['f1'])         # the first of equals
