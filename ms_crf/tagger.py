@@ -48,6 +48,7 @@ class Tagger:
         self.scheme, self.found_scheme = scheme, found_scheme
         self._path: str | None = None
         self.tags = decoder.vocabulary.tags
+        self._names = np.array(self.tags, object)
         #: whether the model was trained on single characters, as Chinese text is
         self.of_characters = decoder.vocabulary.of_characters
         self._decoder = decoder
@@ -161,9 +162,10 @@ class Tagger:
             best = (paths[:, 0] if nbest else paths)[:count]
             posteriors = _Posteriors(best, lengths, rest[0][:count], rest[1][:count], self._continues) if rest else None
             spans = self._spans(best, lengths, posteriors)
-            for row, (index, length, path) in enumerate(zip(indices.tolist(), lengths.tolist(), best.tolist())):
+            named = self._names[best].tolist()
+            for row, (index, length) in enumerate(zip(indices.tolist(), lengths.tolist())):
                 index = filled[index]            # among all sentences, the empty ones included
-                tags = [self.tags[tag] for tag in path[:length]]
+                tags = named[row][:length]
                 if posteriors is None:
                     results[index] = Tagged(sentences[index], tags, spans[row])
                     continue
@@ -250,7 +252,10 @@ def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
     for index, sentence in enumerate(sentences):
         # Sets have no order, and of dicts only the keys would be read.
         ordered = isinstance(sentence, Iterable) and not isinstance(sentence, (str, bytes, Set, Mapping))
-        tokens = list(sentence) if ordered else [sentence]
+        tokens: list[Any] = list(sentence) if ordered else [sentence]
+        if ordered and set(map(type, tokens)) == {str} and '' not in tokens:
+            yield tokens                         # as they nearly always are
+            continue
         if not ordered or not all(isinstance(token, str) for token in tokens):
             raise TypeError(f'sentence {index} must be a list of strings, got {_shown(sentence, tokens)}; '
                             'split it into tokens')

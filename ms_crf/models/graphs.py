@@ -10,13 +10,15 @@ from ms_crf.environment import graph_call
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.labels import Tags
+from ms_crf.native import custom
 from ms_crf.runs import records
 
 import mindspore as ms
 import numpy as np
 from mindspore import nn
 
-ROWS = 64                  # sentences of a batch; with more, what the LSTMs work on leaves the processor's cache
+ROWS = 256                 # sentences of a batch,
+PLAIN_ROWS = 64            # or of plain operators on CPU; with more, what LSTMs work on leaves the processor's cache
 FEW = 8                    # best paths of each sentence for which a batch has that many
 
 # (batch, length) of a graph for that shape alone; None for one of any shape.
@@ -95,7 +97,8 @@ class GraphDecoder:
             (B, L), and that of every tag given the path's tag before it (B, L, K); of 'nbest' paths (B, n, L) and
             scores (B, n), these two of the first path, and the normaliser (B,).
         """
-        at_most = max(1, min(ROWS, ROWS * FEW // count))          # the more paths, the fewer sentences at a time
+        rows = PLAIN_ROWS if ms.get_context('device_target') == 'CPU' and not custom.in_use() else ROWS
+        at_most = max(1, min(rows, rows * FEW // count))          # the more paths, the fewer sentences at a time
         for (length, rows), indices, inputs in self.inputs(encoded, at_most):
             with graph_call():
                 began = time.perf_counter()
@@ -103,7 +106,7 @@ class GraphDecoder:
                 function = self._functions.get((task, most))
                 if function is None:
                     function = self._functions[task, most] = _tagging(self.network, task, most)
-                arrays = [tensor.asnumpy() for tensor in function(*map(ms.Tensor, inputs))]
+                arrays = [tensor.asnumpy() for tensor in function(*map(ms.from_numpy, inputs))]   # without copying
                 new, seconds = (task, most, length) not in self._seen, time.perf_counter() - began
                 self._seen.add((task, most, length))
             if new and self.compiled is not None:

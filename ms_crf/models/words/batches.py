@@ -1,6 +1,7 @@
 """Words as ids and in batches, for training, tagging and exported graphs; a form is a word with its spelling."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ms_crf.models.bucketing import ROOM, TokenBatch, bucket_lengths, token_batch
@@ -37,16 +38,18 @@ class EncodedWords:
 
     def __init__(self, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
                  tags: Sequence[list] | None = None) -> None:
-        forms: dict[str, int] = {}
-        self.tokens = [np.array([forms.setdefault(token, len(forms)) for token in tokens], np.int64)
-                       for tokens in sentences]
+        together = list(chain.from_iterable(sentences))
+        forms = dict.fromkeys(together)
         self.num_forms = len(forms)
+        code_of = dict(zip(forms, range(self.num_forms)))
+        codes = np.fromiter(map(code_of.__getitem__, together), np.int64, len(together))
+        self.lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        self.tokens = np.split(codes, np.cumsum(self.lengths[:-1]))
         self.word_of = np.array([vocabulary.word_id(form) for form in forms], np.int32)
         self.spelling_of = vocabulary.spellings(list(forms))
         self.half = (vocabulary.char_length + 1) // 2
         is_long = [len(form) > self.half for form in forms]
         self.is_long = np.array(is_long + is_long)       # by code, see `codes`
-        self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
         self.tags = None if tags is None else [np.array(vocabulary.tag_ids(names), np.int32) for names in tags]
 
     def word_counts(self) -> np.ndarray:

@@ -26,7 +26,7 @@ from ms_crf.training.schedules import replaced
 import mindspore as ms
 import numpy as np
 
-FORMS = 512                # that are read at a time
+FORMS = (2048, 512)        # that are read at a time: as many as there are, and what is left of them
 
 
 class WordLearner:
@@ -132,14 +132,20 @@ class WordDecoder(GraphDecoder):
     def inputs(self, encoded: EncodedWords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes.
 
+        An array keeps its values only until the next batch is asked for.
+
         Args:
             encoded: what `encode` gave.
             at_most: sentences of a batch.
         """
         vectors = self._vectors(encoded)
+        rooms: dict[tuple[int, int], np.ndarray] = {}            # written again and again: new memory takes longer
         for shape, indices in self.plan(encoded.lengths, at_most):
             batch = word_batch(encoded, shape, indices)
-            yield shape, indices, (batch.lengths, vectors.take(batch.values, 0), batch.lengths)
+            if shape not in rooms:
+                rooms[shape] = np.empty((*shape, vectors.shape[1]), np.float32)
+            np.take(vectors, batch.values, 0, rooms[shape], 'wrap')
+            yield shape, indices, (batch.lengths, rooms[shape], batch.lengths)
 
     def _vectors(self, encoded: EncodedWords) -> np.ndarray:
         """(forms + 1, width): a vector for each form, and zeros, which NO_FORM finds at the end."""
@@ -147,10 +153,11 @@ class WordDecoder(GraphDecoder):
         is_long = encoded.is_long[:encoded.num_forms]
         for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
                               (np.flatnonzero(~is_long), encoded.half)):
-            for first in range(0, len(chosen), FORMS):
-                forms = chosen[first:first + FORMS]
+            while len(chosen):
+                room = FORMS[len(chosen) < FORMS[0]]
+                forms, chosen = chosen[:room], chosen[room:]
                 with graph_call():
-                    vectors = self._read(*map(ms.Tensor, encoded.arrays(forms, FORMS, width))).asnumpy()
+                    vectors = self._read(*map(ms.from_numpy, encoded.arrays(forms, room, width))).asnumpy()
                 table[forms] = vectors[:len(forms)]
         return table
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ms_crf.errors import brief
 from ms_crf.fields import Fault, checked, distinct_strings
 from ms_crf.models.labels import Tags, mostly_characters, tag_names
-from ms_crf.models.words.vectors import form_in
+from ms_crf.models.words.vectors import form_in, forms_of
 
 import numpy as np
 
@@ -53,9 +53,10 @@ class Vocabulary(Tags):
         self.words, self.characters, self.char_length = list(words), list(characters), char_length
         super().__init__(tags, mostly_characters(self.words))
         self._word_ids = {word: word_id for word_id, word in enumerate(self.words, FIRST)}
-        codes = _codes(''.join(self.characters)).astype(np.int64)
-        order = np.argsort(codes)
-        self._codes, self._ids = np.append(codes[order], 1 << 32), np.append(order + FIRST, UNKNOWN)
+        codes = _codes(''.join(self.characters))
+        # Of each code point up to the highest that is known the id, and UNKNOWN for all beyond.
+        self._ids = np.full(int(codes.max(initial=0)) + 2, UNKNOWN, np.int32)
+        self._ids[codes] = np.arange(FIRST, FIRST + len(codes))
 
     @classmethod
     def of(cls, training: Sequence[Iterable[str]], others: Iterable[Iterable[str]], tags: Iterable[str],
@@ -78,8 +79,12 @@ class Vocabulary(Tags):
 
     def word_id(self, word: str) -> int:
         """The id of the first form of a word that is known, UNKNOWN if none is."""
-        form = form_in(self._word_ids, word)
-        return UNKNOWN if form is None else self._word_ids[form]
+        if word in self._word_ids:                               # as most are: at once
+            return self._word_ids[word]
+        for form in forms_of(word):
+            if form in self._word_ids:
+                return self._word_ids[form]
+        return UNKNOWN
 
     def spellings(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
@@ -88,10 +93,8 @@ class Vocabulary(Tags):
         read = [word if len(word) <= self.char_length else word[:head] + word[len(word) - tail:] for word in words]
         spellings = np.full((len(words), self.char_length), PADDING, np.int32)
         lengths = np.array([len(word) for word in read], np.int64)
-        codes = _codes(''.join(read))
-        indices = np.searchsorted(self._codes, codes)            # behind the last there is one that is no character
-        ids = np.where(self._codes[indices] == codes, self._ids[indices], UNKNOWN)
-        spellings[np.arange(self.char_length) < lengths[:, None]] = ids
+        codes = np.minimum(_codes(''.join(read)), len(self._ids) - 1)
+        spellings[np.arange(self.char_length) < lengths[:, None]] = self._ids[codes]
         return spellings
 
     @property
