@@ -14,7 +14,7 @@ def near(actual, expected, what, tolerance):
     assert np.abs(np.asarray(actual, np.float64) - expected).max(initial=0.0) <= tolerance * scale, what
 
 
-def check_gradient(function, arrays, gradients, rng, what):
+def check_gradient(function, arrays, gradients, rng, what, tolerance=1e-5):
     """Whether gradients are those of a function of arrays, in directions that move all of one array, or one number.
 
     Args:
@@ -22,6 +22,7 @@ def check_gradient(function, arrays, gradients, rng, what):
         arrays, gradients: alike.
         rng: a NumPy random generator.
         what: is said when one is wrong.
+        tolerance: of the difference, relative to what it may be at most, and at least 1.
     """
     for index, (array, gradient) in enumerate(zip(arrays, gradients)):
         one = np.zeros(array.size)
@@ -31,7 +32,7 @@ def check_gradient(function, arrays, gradients, rng, what):
             moved[index] = array + 1j * STEP * direction
             scale = max(1.0, np.sqrt((direction ** 2).sum() * (gradient.astype(float) ** 2).sum()))
             difference = function(moved).imag / STEP - (direction * gradient).sum()
-            assert abs(difference) <= 1e-5 * scale, f'{what} {index} of {array.shape}: off by {difference}'
+            assert abs(difference) <= tolerance * scale, f'{what} {index} of {array.shape}: off by {difference}'
 
 
 def lstm_states(inputs, lengths, weights):
@@ -120,10 +121,10 @@ def check_characters(operators, rng):
     inputs = [table, weights, spellings]
     actual = operators.call('CharactersWords', inputs, words * filters)
     exact = [table.astype(np.float64), weights.astype(np.float64)]
-    near(actual.reshape(words, filters), character_words(*exact, spellings), 'words', 1e-6)
+    near(actual.reshape(words, filters), character_words(*exact, spellings), 'words', 5e-6)
     factors = rng.normal(size=(words, filters)).astype(np.float32)
     flat = operators.call('CharactersGradients', [*inputs, factors.reshape(-1)], table.size + weights.size)
     gradients = [flat[:table.size].reshape(table.shape), flat[table.size:].reshape(weights.shape)]
     assert not gradients[0][0].any(), 'a gradient by padding'
     check_gradient(lambda arrays: (character_words(*arrays, spellings) * factors).sum(), exact, gradients, rng,
-                   'gradient of the characters')
+                   'gradient of the characters', 1e-4)           # sums of thousands of terms, which cancel
