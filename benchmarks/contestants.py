@@ -3,7 +3,15 @@
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+
+class Quiet:
+    """A watcher of a training that shows nothing."""
+
+    def __getattr__(self, name):
+        return lambda *_: None
 
 
 def start(name, *arguments):
@@ -24,6 +32,18 @@ def stop(processes):
     for process in processes.values():
         process.stdin.close()
         process.wait()
+
+
+def calls(function, warm_up, repeats):
+    """Seconds of each of so many calls, after others that don't count."""
+    for _ in range(warm_up):
+        function()
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - began)
+    return seconds
 
 
 def processor():

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from contestants import ask, processor, start, stop
+from contestants import ask, calls, processor, start, stop
 
 SHAPES = ((32, 32, 9), (32, 128, 9), (1, 128, 9), (32, 128, 32))
 WARM_UP = 30  # calls at the start of each turn: the threads of either framework have gone to sleep by then
@@ -124,15 +124,7 @@ def serve(contestant):
             np.savez(file, np.array(value), path_scores(shape, paths), *arrays)
             print(first, flush=True)
         else:
-            task = tasks[int(words[0])]
-            for _ in range(WARM_UP):
-                task()
-            times = []
-            for _ in range(int(words[1])):
-                began = time.perf_counter()
-                task()
-                times.append(time.perf_counter() - began)
-            print(*times, flush=True)
+            print(*calls(tasks[int(words[0])], WARM_UP, int(words[1])), flush=True)
 
 
 def check_equal(files, shape):

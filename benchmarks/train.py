@@ -19,14 +19,7 @@ from ms_crf.options import Options  # noqa: E402
 from ms_crf.text.dataset import score_in  # noqa: E402
 
 import numpy as np  # noqa: E402
-from contestants import ask, processor, start, stop  # noqa: E402
-
-
-class Quiet:
-    """A watcher of a training that shows nothing."""
-
-    def __getattr__(self, name):
-        return lambda *_: None
+from contestants import Quiet, ask, processor, start, stop  # noqa: E402
 
 
 def ours(options):

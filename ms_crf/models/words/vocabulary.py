@@ -79,8 +79,6 @@ class Vocabulary(Tags):
 
     def word_id(self, word: str) -> int:
         """The id of the first form of a word that is known, UNKNOWN if none is."""
-        if word in self._word_ids:                               # as most are: at once
-            return self._word_ids[word]
         for form in forms_of(word):
             if form in self._word_ids:
                 return self._word_ids[form]

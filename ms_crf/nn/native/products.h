@@ -35,6 +35,7 @@ class Panels {
             std::memcpy(to, from + start - column, (end - start) * sizeof(float));
         }
     }
+
     // Sets rows from a matrix (columns, rows) that is turned over.
     void put_turned(int64_t row, const float *from, int64_t rows, int64_t columns) {
         constexpr int64_t SEVERAL = 16;                      // rows, read side by side from one line of the cache
