@@ -57,6 +57,23 @@ def lstm_states(inputs, lengths, weights):
     return states
 
 
+def scores_of_forms(operators, inputs, given, weights, real, projection, rng):
+    """(length, batch, tags), what the operators give for the positions as forms, in any order, others behind them."""
+    length, batch, width = inputs.shape
+    count = max(1, int(real.sum()))
+    forms = np.full((count + int(rng.integers(3)), width), np.nan, np.float32)
+    order = rng.permutation(int(real.sum()))
+    forms[order] = inputs[real]
+    places = np.full((length, batch), rng.choice([-1, 0, 10 ** 9]), np.int32)
+    places[real] = order
+    first, second = weights[:4], weights[4:]
+    gates = operators.call('LstmGatesOfForms', [forms, np.array([count], np.int32), first[0], *first[2:], second[0],
+                                                *second[2:]], len(forms) * 2 * len(first[0]))
+    flat = operators.call('LstmScoresOfForms', [gates.reshape(len(forms), -1), given, first[1], second[1], places,
+                                                *projection], length * batch * len(projection[1]))
+    return flat.reshape(length, batch, -1)
+
+
 def check_lstm(operators, rng):
     """States and gradients of a random layer, some of its sentences empty, with anything on padding."""
     length, batch = int(rng.choice([1, 2, 3, 7, 12])), int(rng.choice([1, 2, 3, 5, 8, 13, 33]))
@@ -82,6 +99,11 @@ def check_lstm(operators, rng):
     exact = [np.where(real[..., None], inputs, 0.0).astype(np.float64), *(part.astype(np.float64) for part in weights)]
     expected = lstm_states(exact[0], lengths, exact[1:])
     near(states.reshape(expected.shape), expected, 'states', 2e-6 * max(1.0, scale))
+    tags = int(rng.choice([1, 2, 9, 33]))
+    projection = [rng.normal(size=shape).astype(np.float32) for shape in ((tags, 2 * units), (tags,))]
+    scores = scores_of_forms(operators, inputs, given, weights, real, projection, rng)
+    near(scores, (expected @ projection[0].T.astype(float) + projection[1]) * real[..., None], 'scores of forms',
+         5e-6 * max(1.0, scale))
     by_inputs, rest = flat[:inputs.size].reshape(inputs.shape), flat[inputs.size:]
     assert not by_inputs[~real].any(), 'a gradient by padding'
     gradients = [by_inputs]

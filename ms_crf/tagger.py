@@ -251,7 +251,8 @@ def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
         raise TypeError(f'sentences must be lists of tokens, got {shown}; split it')
     for index, sentence in enumerate(sentences):
         # Sets have no order, and of dicts only the keys would be read.
-        ordered = isinstance(sentence, Iterable) and not isinstance(sentence, (str, bytes, Set, Mapping))
+        ordered = type(sentence) is list or (isinstance(sentence, Iterable)
+                                             and not isinstance(sentence, (str, bytes, Set, Mapping)))
         tokens: list[Any] = list(sentence) if ordered else [sentence]
         if ordered and set(map(type, tokens)) == {str} and '' not in tokens:
             yield tokens                         # as they nearly always are

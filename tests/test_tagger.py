@@ -9,8 +9,9 @@ from ms_crf import Tagger
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
 from ms_crf.models.words.batches import EncodedWords
-from ms_crf.models.words.model import build_network
+from ms_crf.models.words.model import GATES_BYTES, build_network
 from ms_crf.models.words.vocabulary import Vocabulary
+from ms_crf.native import library
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.tagger import CHUNK
@@ -126,6 +127,21 @@ def test_no_more_taggings_than_there_are(run_of):
         weights = np.exp(row.ranked() - row.log_normalizer())[:n]
         assert [other.confidence for other in tagged.alternatives] == pytest.approx(weights, rel=1e-4, abs=1e-12)
         assert len({tuple(other.tags) for other in tagged.alternatives}) == len(weights)
+
+
+@pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
+@pytest.mark.parametrize('most', [GATES_BYTES, 1])
+def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
+    """As in much text; without room for them, as in little."""
+    run = run_of()
+    monkeypatch.setattr('ms_crf.models.words.model.GATES_FORMS', (1, 8))
+    monkeypatch.setattr('ms_crf.models.words.model.GATES_BYTES', most)
+    tagger = Tagger.load(run)
+    for tagged, row in zip(tagger.tag(SENTENCES), rows_of(run, 'BIO')):
+        if row is not None:
+            check_beside_enumeration(tagged, row, TAGS['BIO'])
+    (method, *_), = tagger._decoder._functions
+    assert method.__name__ == ('emissions_of_gates' if most > 1 else 'emissions_of')
 
 
 @pytest.mark.parametrize('n', [-1, 1001, True, 2.0, '2', None])

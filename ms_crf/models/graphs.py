@@ -25,24 +25,30 @@ FEW = 8                    # best paths of each sentence for which a batch has t
 Static = tuple[int, int] | None
 
 
-def _tagging(network: Any, task: str, count: int) -> Callable:
-    """The compiled function of a task, from lengths (B,) and what `emissions_of` takes to what a decoder yields."""
-    head = network.head
+def _tagging(head: Any, emissions_of: Callable, task: str, count: int) -> Callable:
+    """The compiled function of a task, from lengths (B,) and what `emissions_of` takes to what a decoder yields.
+
+    Args:
+        head: a `Head`.
+        emissions_of: gives scores of tags (L, B, K).
+        task: 'paths', 'confidences' or 'nbest'.
+        count: how many best paths.
+    """
 
     @ms.jit
     def paths(lengths, *inputs):
-        return head.decode(network.emissions_of(*inputs), lengths)
+        return head.decode(emissions_of(*inputs), lengths)
 
     @ms.jit
     def confidences(lengths, *inputs):
-        emissions = network.emissions_of(*inputs)
+        emissions = emissions_of(*inputs)
         best, scores = head.decode(emissions, lengths)
         chosen, given_before = head.path_posteriors(emissions, best, lengths)
         return best, scores, chosen, given_before
 
     @ms.jit
     def nbest(lengths, *inputs):
-        emissions = network.emissions_of(*inputs)
+        emissions = emissions_of(*inputs)
         best, scores = head.nbest(emissions, count, lengths)
         chosen, given_before = head.path_posteriors(emissions, best[:, 0], lengths)
         return best, scores, chosen, given_before, head.normalizer(emissions, lengths)
@@ -66,20 +72,24 @@ class GraphDecoder:
     def __init__(self, network: Any, vocabulary: Tags,
                  compiled: Callable[[int, int, float], None] | None = None) -> None:
         self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
-        self._functions: dict[tuple[str, int], Callable] = {}
-        self._seen: set[tuple[str, int, int]] = set()
+        self._functions: dict[tuple[Callable, str, int], Callable] = {}
+        self._seen: set[tuple[Callable, str, int, int]] = set()
         self._shapes: dict[int, TaggingShapes] = {}
 
     def encode(self, sentences: list) -> Any:
         """Lists of tokens, none of them empty, as `inputs` and `run` take them."""
         raise NotImplementedError
 
+    def method(self, encoded: Any) -> Callable:
+        """What makes scores of tags (L, B, K) of these sentences, from what `inputs` gives."""
+        return self.network.emissions_of
+
     def inputs(self, encoded: Any, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """The batches of sentences, each of at most so many.
 
         Yields:
             (length, rows) of the batch, indices of its sentences, and arrays: their lengths (rows,), then what
-            `emissions_of` takes.
+            `method(encoded)` takes.
         """
         raise NotImplementedError
 
@@ -98,17 +108,19 @@ class GraphDecoder:
             scores (B, n), these two of the first path, and the normaliser (B,).
         """
         rows = PLAIN_ROWS if ms.get_context('device_target') == 'CPU' and not custom.in_use() else ROWS
+        method = self.method(encoded)
         at_most = max(1, min(rows, rows * FEW // count))          # the more paths, the fewer sentences at a time
         for (length, rows), indices, inputs in self.inputs(encoded, at_most):
             with graph_call():
                 began = time.perf_counter()
                 most = min(count, len(self.vocabulary.tags) ** length)
-                function = self._functions.get((task, most))
+                function = self._functions.get((method, task, most))
                 if function is None:
-                    function = self._functions[task, most] = _tagging(self.network, task, most)
+                    function = _tagging(self.network.head, method, task, most)
+                    self._functions[method, task, most] = function
                 arrays = [tensor.asnumpy() for tensor in function(*map(ms.from_numpy, inputs))]   # without copying
-                new, seconds = (task, most, length) not in self._seen, time.perf_counter() - began
-                self._seen.add((task, most, length))
+                new, seconds = (method, task, most, length) not in self._seen, time.perf_counter() - began
+                self._seen.add((method, task, most, length))
             if new and self.compiled is not None:
                 self.compiled(length, rows, seconds)
             yield indices, arrays

@@ -9,7 +9,7 @@ from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.validation import check_count, check_width
 from ms_crf.memory import check_memory
 from ms_crf.native import custom
-from ms_crf.nn.native.cells import TwoDirections
+from ms_crf.nn.native.cells import TwoDirections, gates_of_forms, scores_of_forms
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -52,6 +52,35 @@ class BiLSTM(nn.Cell):
         forward, _ = self.forward_lstm(inputs)
         backward, _ = self.backward_lstm(self.reverse(inputs, span))
         return ops.concat((forward, self.reverse(backward, span)), 2)
+
+    def gates(self, vectors, count):
+        """The part of this layer that can be computed before it is known where a form stands, on CPU in C++.
+
+        Args:
+            vectors: (forms, input_size) float32.
+            count: (1,) int32, how many of them there are; the others may be anything.
+
+        Returns:
+            (forms, 4 hidden_size), for `scores_of_gates`; without gradients.
+        """
+        by_input, _, bias, other_bias = self._weights(self.forward_lstm)
+        by_input_2, _, bias_2, other_bias_2 = self._weights(self.backward_lstm)
+        return gates_of_forms(vectors, count, by_input, bias, other_bias, by_input_2, bias_2, other_bias_2)
+
+    def scores_of_gates(self, gates, places, seq_length, projection):
+        """What a projection makes of what the cell gives for `vectors[places]`; on CPU in C++, without gradients.
+
+        Args:
+            gates: (forms, 4 hidden_size), of the vectors.
+            places: (length, batch) int32, which form stands there; anything on padding.
+            seq_length: (batch,).
+            projection: an `nn.Dense` with a bias.
+
+        Returns:
+            (length, batch, width of the projection), 0 on padding.
+        """
+        return scores_of_forms(gates, places, seq_length, self.forward_lstm.w_hh_list[0],
+                               self.backward_lstm.w_hh_list[0], projection.weight, projection.bias)
 
     def _weights(self, lstm):
         return lstm.w_ih_list[0], lstm.w_hh_list[0], lstm.b_ih_list[0], lstm.b_hh_list[0]

@@ -63,6 +63,28 @@ def test_equal_to_the_graph_of_plain_operators(network):
     assert (paths.asnumpy() == plain_paths.asnumpy()).all()
 
 
+@pytest.mark.parametrize('jit', [ms.jit, lambda function: function])
+def test_gates_of_forms_beforehand(jit):
+    """Scores are those of plain operators from the vectors where the forms stand; forms behind `count` don't matter."""
+    ms.set_seed(1)
+    network = TaggerNetwork(9, 5, 4, 6, char='none')
+    vectors = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
+    places, lengths = int_tensor([[0, 4, 1], [2, 4, 0], [3, -1, -1]]), int_tensor([3, 2, 0])
+
+    def scores(vectors, count, places, lengths):
+        return network.emissions_of_gates(network.form_gates(vectors, count), places, lengths)
+
+    found = jit(scores)(float_tensor(vectors), int_tensor([5]), places, lengths).asnumpy()
+    assert found.shape == (3, 3, 4) and not found[2, 1:].any() and not found[:, 2].any()
+    custom.use(False)
+    try:
+        expected = network.emissions_of(float_tensor(vectors[places.asnumpy()]), lengths).asnumpy()
+    finally:
+        custom.use(True)
+    close(found[:, 0], expected[:, 0])
+    close(found[:2, 1], expected[:2, 1])
+
+
 def test_an_exported_graph_has_plain_operators(network, tmp_path):
     """It runs where there is no library, at any length."""
 

@@ -45,8 +45,8 @@ class EncodedWords:
         codes = np.fromiter(map(code_of.__getitem__, together), np.int64, len(together))
         self.lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         self.tokens = np.split(codes, np.cumsum(self.lengths[:-1]))
-        self.word_of = np.array([vocabulary.word_id(form) for form in forms], np.int32)
-        self.spelling_of = vocabulary.spellings(list(forms))
+        words = list(forms)
+        self.word_of, self.spelling_of = vocabulary.word_ids(words), vocabulary.spellings(words)
         self.half = (vocabulary.char_length + 1) // 2
         is_long = [len(form) > self.half for form in forms]
         self.is_long = np.array(is_long + is_long)       # by code, see `codes`

@@ -1,7 +1,7 @@
 """The tagger over word vectors and characters as a kind of model: what it learns from, how it tags, its graph."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, Word
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.vectors import WAYS, read_vectors
 from ms_crf.models.words.vocabulary import Vocabulary
+from ms_crf.native import custom
 from ms_crf.options import WIDEST, Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
@@ -26,7 +27,9 @@ from ms_crf.training.schedules import replaced
 import mindspore as ms
 import numpy as np
 
-FORMS = (2048, 512)        # that are read at a time: as many as there are, and what is left of them
+GATES_BYTES = 1 << 26            # at most for what a layer says of forms before it is known where they stand;
+GATES_FORMS = (2048, 4096)       # which takes at least so many forms, and has room for a multiple of so many
+FORMS = (2048, 512)              # that are read at a time: as many as there are, and what is left of them
 
 
 class WordLearner:
@@ -123,14 +126,29 @@ class WordDecoder(GraphDecoder):
         def read(words, spellings):
             return network.form_vectors(words, spellings)
 
-        self._read = read
+        @ms.jit
+        def gates(vectors, count):
+            return network.form_gates(vectors, count)
+
+        self._read, self._gates = read, gates
 
     def encode(self, sentences: list) -> EncodedWords:
         """Lists of tokens, none of them empty, as `run` takes them."""
         return EncodedWords(sentences, self.vocabulary)
 
+    def method(self, encoded: EncodedWords) -> Callable:
+        """What makes scores of tags, from gates of forms where the operators in C++ can be taken, or from vectors."""
+        return self.network.emissions_of_gates if self._room(encoded) else self.network.emissions_of
+
+    def _room(self, encoded: EncodedWords) -> int:
+        """For how many forms gates are computed beforehand, of which only some are there; 0 where they are not."""
+        least, step = GATES_FORMS
+        room = -(-encoded.num_forms // step) * step          # few different ones: for each, graphs are compiled
+        fits = 4 * 4 * self.network.widths[1] * room <= GATES_BYTES
+        return room if custom.in_use() and len(self.network.layers) == 1 and encoded.num_forms >= least and fits else 0
+
     def inputs(self, encoded: EncodedWords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
-        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes.
+        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `method` takes.
 
         An array keeps its values only until the next batch is asked for.
 
@@ -138,7 +156,11 @@ class WordDecoder(GraphDecoder):
             encoded: what `encode` gave.
             at_most: sentences of a batch.
         """
-        vectors = self._vectors(encoded)
+        if self._room(encoded):
+            yield from self._inputs_of_gates(encoded, at_most)
+            return
+        vectors = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)    # NO_FORM finds the last
+        self._read_forms(encoded, vectors)
         rooms: dict[tuple[int, int], np.ndarray] = {}            # written again and again: new memory takes longer
         for shape, indices in self.plan(encoded.lengths, at_most):
             batch = word_batch(encoded, shape, indices)
@@ -147,9 +169,19 @@ class WordDecoder(GraphDecoder):
             np.take(vectors, batch.values, 0, rooms[shape], 'wrap')
             yield shape, indices, (batch.lengths, rooms[shape], batch.lengths)
 
-    def _vectors(self, encoded: EncodedWords) -> np.ndarray:
-        """(forms + 1, width): a vector for each form, and zeros, which NO_FORM finds at the end."""
-        table = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)
+    def _inputs_of_gates(self, encoded: EncodedWords, at_most: int) -> Iterator:
+        """As `inputs`, for `emissions_of_gates`: each form is multiplied with the layer's weights once."""
+        vectors = np.empty((self._room(encoded), self.network.widths[0]), np.float32)
+        self._read_forms(encoded, vectors)
+        with graph_call():
+            count = np.array([encoded.num_forms], np.int32)
+            gates = self._gates(ms.from_numpy(vectors), ms.from_numpy(count)).asnumpy()
+        for shape, indices in self.plan(encoded.lengths, at_most):
+            batch = word_batch(encoded, shape, indices)
+            yield shape, indices, (batch.lengths, gates, batch.values, batch.lengths)
+
+    def _read_forms(self, encoded: EncodedWords, table: np.ndarray) -> None:
+        """Puts the vectors of all forms into the first rows of a table (at least so many, widths[0])."""
         is_long = encoded.is_long[:encoded.num_forms]
         for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
                               (np.flatnonzero(~is_long), encoded.half)):
@@ -159,7 +191,6 @@ class WordDecoder(GraphDecoder):
                 with graph_call():
                     vectors = self._read(*map(ms.from_numpy, encoded.arrays(forms, room, width))).asnumpy()
                 table[forms] = vectors[:len(forms)]
-        return table
 
 
 def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, scheme: str) -> TaggerNetwork:

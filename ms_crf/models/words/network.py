@@ -82,6 +82,28 @@ class TaggerNetwork(Layers):
             vectors = ops.concat((vectors, self.characters(spellings).astype(ms.float32)), 1)
         return vectors
 
+    def form_gates(self, vectors, count):
+        """What the layer can say of forms before it is known where they stand, on CPU in C++, without gradients.
+
+        Args:
+            vectors: (forms, widths[0]), what `form_vectors` gave.
+            count: (1,) int32, how many of them there are; the others may be anything.
+
+        Returns:
+            (forms, 4 hidden_dim).
+        """
+        return self.layers[0].gates(vectors, count)
+
+    def emissions_of_gates(self, gates, places, seq_length):
+        """What `emissions_of` gives for the vectors of forms, from what `form_gates` gave; of a network of one layer.
+
+        Args:
+            gates: (forms, 4 hidden_dim).
+            places: (length, batch) int32, which form stands there; anything on padding.
+            seq_length: (batch,).
+        """
+        return self.layers[0].scores_of_gates(gates, places, seq_length, self.projection)
+
     def emissions_of(self, hidden, seq_length, keep=None):
         """Scores of each tag at each position (length, batch, num_tags), from vectors of the tokens.
 

@@ -84,6 +84,11 @@ class Vocabulary(Tags):
                 return self._word_ids[form]
         return UNKNOWN
 
+    def word_ids(self, words: Sequence[str]) -> np.ndarray:
+        """What `word_id` gives for each: (words,) int32."""
+        found = map(self._word_ids.get, words)       # most are known as they are
+        return np.array([self.word_id(word) if known is None else known for word, known in zip(words, found)], np.int32)
+
     def spellings(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
         head = (self.char_length + 1) // 2

@@ -56,7 +56,7 @@ struct Call {
         }
         std::vector<float> vectors = vectors_of_ids();
         parts.resize(ids.size() * columns.width());
-        multiply({vectors.data(), dim, 1}, ids.size(), columns, dim, parts.data(), false);
+        multiply({vectors.data(), dim, 1}, ids.size(), columns, dim, parts.data(), Zeros{});
     }
 
     int64_t blocks() const { return (filters + WIDTH - 1) / WIDTH; }
@@ -162,13 +162,13 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
     }
     std::vector<Floats> product(std::max(ids, width) * rows.width());
     auto row_of_product = [&](int64_t row) { return reinterpret_cast<const float *>(product.data() + row * rows.width()); };
-    multiply({sums.data(), width, 1}, ids, rows, width, product.data(), false);
+    multiply({sums.data(), width, 1}, ids, rows, width, product.data(), Zeros{});
     for (int64_t i = 1; i < ids; i++) std::copy_n(row_of_product(i), dim, out + call.ids[i] * dim);
     // By the filters: sums turned (3 filters, ids) times vectors (ids, dim).
     const std::vector<float> vectors = call.vectors_of_ids();
     Panels of_ids(ids, dim);
     for (int64_t i = 0; i < ids; i++) of_ids.put(i, 0, vectors.data() + i * dim, dim);
-    multiply({sums.data(), 1, width}, width, of_ids, ids, product.data(), false);
+    multiply({sums.data(), 1, width}, width, of_ids, ids, product.data(), Zeros{});
     float *by_filters = out + call.characters * dim;
     for (int place = 0; place < PLACES; place++) {
         for (int64_t f = 0; f < filters; f++) {

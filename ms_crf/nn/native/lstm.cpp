@@ -16,6 +16,12 @@ using native::Arguments;
 
 const int INPUTS = 0, LENGTHS = 1, WEIGHTS = 2, EACH = 4, OWN = WEIGHTS + 2 * EACH;
 
+// Inputs of `gates_of_forms`: vectors (forms, inputs), how many of them there are (1,) in int32, and of both directions
+// weights by the input and two biases. Of `scores_of_forms`: what the former gave, as (forms, 8 units), lengths, of both
+// directions weights by the state before, which form stands where (length, batch) in int32, and of the projection
+// weights (tags, 2 units) and a bias (tags,).
+const int VECTORS = 0, COUNT = 1, EACH_BY_INPUT = 3, FORMS = 0, BY_STATE = 2, PLACES = 4, OUTPUT = 5;
+
 // What threads take: some sentences in one direction, as far as possible as many in each.
 struct Part {
     int direction;
@@ -33,12 +39,27 @@ struct Call {
     explicit Call(const Arguments &arguments) {
         const int64_t *sizes = arguments.shapes[INPUTS];
         shape = {sizes[0], sizes[1], sizes[2], arguments.shapes[WEIGHTS][0] / GATES};
-        lengths = arguments.integers(LENGTHS, 0, shape.length);
         for (int d = 0; d < 2; d++) {
             const int first = WEIGHTS + EACH * d;
             directions[d] = {shape, arguments.floats(first), arguments.floats(first + 1), arguments.floats(first + 2),
                              arguments.floats(first + 3), d == 1};
         }
+        share_sentences(arguments);
+    }
+
+    // Of forms, see `scores_of_forms`.
+    Call(const Arguments &arguments, int64_t units) {
+        const int64_t *sizes = arguments.shapes[PLACES];
+        shape = {sizes[0], sizes[1], 0, units};
+        for (int d = 0; d < 2; d++) {
+            directions[d] = {shape, nullptr, arguments.floats(BY_STATE + d), nullptr, nullptr, d == 1};
+        }
+        share_sentences(arguments);
+    }
+
+    // Sets `lengths` and `parts`.
+    void share_sentences(const Arguments &arguments) {
+        lengths = arguments.integers(LENGTHS, 0, shape.length);
         std::vector<int64_t> order;
         for (int64_t row = 0; row < shape.batch; row++) {
             lengths[row] = std::min(lengths[row], shape.length);
@@ -100,6 +121,60 @@ void states(const Arguments &arguments, float *out, int64_t) {
     });
 }
 
+// What the gates of both directions get from the forms that there are, the biases included: (forms, 8 units).
+void gates_of_forms(const Arguments &arguments, float *out, int64_t) {
+    constexpr int64_t SEVERAL = 8 * ROWS;                    // forms whose gates stay in a core's cache
+    const int64_t forms = arguments.shapes[VECTORS][0], inputs = arguments.shapes[VECTORS][1];
+    const int64_t count = arguments.integers(COUNT, 0, forms)[0];
+    const int64_t gates = arguments.shapes[WEIGHTS][0], both = 2 * gates;
+    std::vector<float> by_input(both * inputs), biases(both);
+    for (int d = 0; d < 2; d++) {
+        const int first = WEIGHTS + EACH_BY_INPUT * d;
+        const float *bias = arguments.floats(first + 1), *other_bias = arguments.floats(first + 2);
+        std::copy_n(arguments.floats(first), gates * inputs, by_input.data() + d * gates * inputs);
+        for (int64_t gate = 0; gate < gates; gate++) biases[d * gates + gate] = bias[gate] + other_bias[gate];
+    }
+    Panels weights(inputs, both);
+    weights.put_turned(0, by_input.data(), inputs, both);
+    const double cost = double(count) * double(inputs) * double(both) / 8;
+    native::share_out<std::vector<Floats>>((count + SEVERAL - 1) / SEVERAL, cost, [&](size_t part, auto &sums) {
+        const int64_t first = int64_t(part) * SEVERAL, rows = std::min(SEVERAL, count - first);
+        const std::vector<const float *> begins(rows, biases.data());
+        sums.resize(SEVERAL * weights.width());
+        multiply({arguments.floats(VECTORS) + first * inputs, inputs, 1}, rows, weights, inputs, sums.data(),
+                 Rows{begins.data(), both});
+        for (int64_t row = 0; row < rows; row++) {
+            std::memcpy(out + (first + row) * both, sums.data() + row * weights.width(), both * sizeof(float));
+        }
+    });
+}
+
+// Scores of tags (length, batch, tags), from what `gates_of_forms` gave.
+void scores_of_forms(const Arguments &arguments, float *out, int64_t size) {
+    const int64_t *sizes = arguments.shapes[FORMS], tags = arguments.shapes[OUTPUT][0];
+    const Call call(arguments, sizes[1] / (2 * GATES));
+    const int64_t units = call.shape.units;
+    const std::vector<int64_t> places = arguments.integers(PLACES, 0, sizes[0] - 1);
+    // Each direction by itself has scores, the first with the bias; both are added up.
+    std::vector<float> turned(units * tags), other(size), biases[2];
+    float *scores[2] = {out, other.data()};
+    std::vector<Panels> outputs(2, Panels(units, tags));
+    for (int d = 0; d < 2; d++) {
+        for (int64_t tag = 0; tag < tags; tag++) {
+            std::copy_n(arguments.floats(OUTPUT) + (2 * tag + d) * units, units, turned.data() + tag * units);
+        }
+        outputs[d].put_turned(0, turned.data(), units, tags);
+        biases[d].resize(tags);
+    }
+    biases[0].assign(arguments.floats(OUTPUT + 1), arguments.floats(OUTPUT + 1) + tags);
+    call.clear_padding(out, tags);
+    call.for_each_part([&](size_t, const Direction &direction, const Sentences &sentences, int d) {
+        const Forms forms = {arguments.floats(FORMS) + d * call.shape.gates(), sizes[1], places};
+        Forward(direction, sentences).run(forms, outputs[d], biases[d], scores[d]);
+    });
+    for (int64_t i = 0; i < size; i++) out[i] += other[i];
+}
+
 // The derivatives by the input and by the weights of both directions, the bias once, from what `states` kept and the
 // derivative by what it gave, of which only that by the states counts; behind them as many numbers as the input has.
 void gradients(const Arguments &arguments, float *out, int64_t) {
@@ -146,6 +221,16 @@ OPERATOR(LstmStates, lstm::states<false>) {
 
 OPERATOR(LstmStatesAndKept, lstm::states<true>) {
     return lstm::size_of_states(native::product(shapes[lstm::INPUTS], 2), shapes[lstm::WEIGHTS][0], true);
+}
+
+OPERATOR(LstmGatesOfForms, lstm::gates_of_forms) {
+    const int64_t sizes[] = {shapes[lstm::VECTORS][0], 2, shapes[lstm::WEIGHTS][0]};
+    return {native::product(sizes, 3)};
+}
+
+OPERATOR(LstmScoresOfForms, lstm::scores_of_forms) {
+    const int64_t sizes[] = {native::product(shapes[lstm::PLACES], 2), shapes[lstm::OUTPUT][0]};
+    return {native::product(sizes, 2)};
 }
 
 OPERATOR(LstmGradients, lstm::gradients) { return lstm::size_of_gradients(shapes); }

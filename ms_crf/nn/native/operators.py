@@ -12,6 +12,8 @@ _OF_CHARACTERS = [FLOATS, FLOATS, INT32]
 # The names in the library, and the types of the inputs.
 _OPERATORS: dict[str, tuple[str, list[list[Any]]]] = {
     'states': ('LstmStates', _OF_LSTM),
+    'gates_of_forms': ('LstmGatesOfForms', [FLOATS, INT32, *[FLOATS] * 6]),
+    'scores_of_forms': ('LstmScoresOfForms', [FLOATS, INTEGERS, FLOATS, FLOATS, INT32, FLOATS, FLOATS]),
     'states_and_kept': ('LstmStatesAndKept', _OF_LSTM),
     'lstm_gradients': ('LstmGradients', [*_OF_LSTM, FLOATS, FLOATS]),
     'words_of_characters': ('CharactersWords', _OF_CHARACTERS),

@@ -56,11 +56,40 @@ struct Factor {
     int64_t row_step, step;
 };
 
-template <int R, int BLOCKS>
-inline void tile(const Factor &factor, const Floats *panel, int64_t depth, Floats *to, int64_t width, bool adds) {
+// What a product is added to: `of(row, block)` gives a vector of it. Nothing; what is there already; rows that stand
+// anywhere, (columns,) each.
+struct Zeros {
+    Floats of(int64_t, int64_t) const { return Floats{}; }
+};
+
+struct Sums {
+    const Floats *values;
+    int64_t width;
+
+    Floats of(int64_t row, int64_t block) const { return values[row * width + block]; }
+};
+
+struct Rows {
+    const float *const *rows;
+    int64_t columns;
+
+    Floats of(int64_t row, int64_t block) const {
+        const float *from = rows[row] + block * WIDTH;
+        const int64_t count = columns - block * WIDTH;
+        if (count >= WIDTH) return load(from);
+        Floats values = {};
+        std::memcpy(&values, from, count * sizeof(float));
+        return values;
+    }
+};
+
+// Some rows and blocks of a product, from `row` and `block` on.
+template <int R, int BLOCKS, class Begin>
+inline void tile(const Factor &factor, const Floats *panel, int64_t depth, Floats *to, int64_t width,
+                 const Begin &begin, int64_t row, int64_t block) {
     Floats sums[R][BLOCKS];
     for (int r = 0; r < R; r++) {
-        for (int b = 0; b < BLOCKS; b++) sums[r][b] = adds ? to[r * width + b] : Floats{};
+        for (int b = 0; b < BLOCKS; b++) sums[r][b] = begin.of(row + r, block + b);
     }
     const float *values = factor.values;
     for (int64_t k = 0; k < depth; k++, values += factor.step, panel += BLOCKS) {
@@ -71,31 +100,33 @@ inline void tile(const Factor &factor, const Floats *panel, int64_t depth, Float
             for (int r = 0; r < R; r++) sums[r][b] += column * values[r * factor.row_step];
         }
     }
+    to += row * width + block;
     for (int r = 0; r < R; r++) {
         for (int b = 0; b < BLOCKS; b++) to[r * width + b] = sums[r][b];
     }
 }
 
-template <int R, int BLOCKS>
+template <int R, int BLOCKS, class Begin>
 inline void tiles(Factor factor, int64_t rows, const Floats *panel, int64_t depth, Floats *to, int64_t width,
-                  bool adds) {
-    for (; rows >= R; rows -= R, factor.values += R * factor.row_step, to += R * width) {
-        tile<R, BLOCKS>(factor, panel, depth, to, width, adds);
+                  const Begin &begin, int64_t row, int64_t block) {
+    for (; rows - row >= R; row += R, factor.values += R * factor.row_step) {
+        tile<R, BLOCKS>(factor, panel, depth, to, width, begin, row, block);
     }
-    if constexpr (R > 1) tiles<R - 1, BLOCKS>(factor, rows, panel, depth, to, width, adds);
+    if constexpr (R > 1) tiles<R - 1, BLOCKS>(factor, rows, panel, depth, to, width, begin, row, block);
 }
 
-// to (rows, panels.width()) = factor (rows, depth) times the first `depth` rows of the panels, added to what is there
-// with `adds`.
-inline void multiply(const Factor &factor, int64_t rows, const Panels &panels, int64_t depth, Floats *to, bool adds) {
+// to (rows, panels.width()) = begin + factor (rows, depth) times the first `depth` rows of the panels.
+template <class Begin>
+inline void multiply(const Factor &factor, int64_t rows, const Panels &panels, int64_t depth, Floats *to,
+                     const Begin &begin) {
     for (int64_t panel = 0; panel < panels.count(); panel++) {
         const int64_t first = panels.begin(panel), width = panels.width();
         const Floats *values = panels.of(panel);
         switch (panels.begin(panel + 1) - first) {
-            case 1: tiles<ROWS, 1>(factor, rows, values, depth, to + first, width, adds); break;
-            case 2: tiles<ROWS, 2>(factor, rows, values, depth, to + first, width, adds); break;
-            case 3: tiles<ROWS, 3>(factor, rows, values, depth, to + first, width, adds); break;
-            default: tiles<ROWS, WIDE>(factor, rows, values, depth, to + first, width, adds);
+            case 1: tiles<ROWS, 1>(factor, rows, values, depth, to, width, begin, 0, first); break;
+            case 2: tiles<ROWS, 2>(factor, rows, values, depth, to, width, begin, 0, first); break;
+            case 3: tiles<ROWS, 3>(factor, rows, values, depth, to, width, begin, 0, first); break;
+            default: tiles<ROWS, WIDE>(factor, rows, values, depth, to, width, begin, 0, first);
         }
     }
 }

@@ -52,26 +52,40 @@ struct Direction {
     }
 };
 
-// The states of all steps.
+// What the gates of forms get from the input, the biases included, computed beforehand; and which form stands where.
+struct Forms {
+    const float *gates;                                      // (forms, width), from where a direction's begin
+    int64_t width;
+    const std::vector<int64_t> &places;                      // (length * batch,)
+
+    const float *at(int64_t place) const { return gates + places[place] * width; }
+};
+
+// The states of all steps, from the input, or from forms if the layer has no weights by the input.
 class Forward {
     const Direction &layer;
     const Shape shape;
     const Sentences &sentences;
-    Panels weights;                                          // (inputs + units + 1, 4 units)
-    std::vector<float> joint;                                // (rows, inputs + units + 1)
+    const bool of_forms;
+    const int64_t depth;                                     // inputs + units + 1, or units
+    Panels weights;                                          // (depth, 4 units)
+    std::vector<float> joint;                                // (rows, depth)
+    std::vector<const float *> begins;                       // (rows,), of forms
     std::vector<Floats> cells, gates, row;                   // (rows, blocks), (rows, width of the weights), (blocks,)
 
    public:
     Forward(const Direction &layer, const Sentences &sentences)
-        : layer(layer), shape(layer.shape), sentences(sentences), weights(shape.joint(), shape.gates()),
-          joint(sentences.count() * shape.joint()), cells(sentences.count() * shape.blocks()),
+        : layer(layer), shape(layer.shape), sentences(sentences), of_forms(layer.by_input == nullptr),
+          depth(of_forms ? shape.units : shape.joint()), weights(depth, shape.gates()),
+          joint(sentences.count() * depth), begins(sentences.count()), cells(sentences.count() * shape.blocks()),
           gates(sentences.count() * weights.width() + 1), row(shape.blocks()) {
+        weights.put_turned(depth_of_input(), layer.by_state, shape.units, shape.gates());
+        if (of_forms) return;
         weights.put_turned(0, layer.by_input, shape.inputs, shape.gates());
-        weights.put_turned(shape.inputs, layer.by_state, shape.units, shape.gates());
         std::vector<float> bias(layer.bias, layer.bias + shape.gates());
         for (int64_t gate = 0; gate < shape.gates(); gate++) bias[gate] += layer.other_bias[gate];
-        weights.put(shape.joint() - 1, 0, bias.data(), shape.gates());
-        for (int64_t i = 0; i < sentences.count(); i++) joint[(i + 1) * shape.joint() - 1] = 1.0f;
+        weights.put(depth - 1, 0, bias.data(), shape.gates());
+        for (int64_t i = 0; i < sentences.count(); i++) joint[(i + 1) * depth - 1] = 1.0f;
     }
 
     // inputs: (length, batch, inputs). states: (length, batch, 2 units), from where this direction's half begins.
@@ -81,9 +95,9 @@ class Forward {
             const int64_t count = sentences.with_step(step);
             for (int64_t i = 0; i < count; i++) {
                 const float *from = inputs + layer.place(sentences, i, step) * shape.inputs;
-                std::memcpy(joint.data() + i * shape.joint(), from, shape.inputs * sizeof(float));
+                std::memcpy(joint.data() + i * depth, from, shape.inputs * sizeof(float));
             }
-            multiply({joint.data(), shape.joint(), 1}, count, weights, shape.joint(), gates.data(), false);
+            multiply({joint.data(), depth, 1}, count, weights, depth, gates.data(), Zeros{});
             for (int64_t i = 0; i < count; i++) {
                 const int64_t place = layer.place(sentences, i, step);
                 move(i, states + place * 2 * shape.units, kept ? kept + place * shape.kept() : nullptr);
@@ -91,7 +105,36 @@ class Forward {
         }
     }
 
+    // Of forms: bias (tags,) and products of the states with `output` (units, tags) go to scores (length, batch, tags).
+    void run(const Forms &forms, const Panels &output, const std::vector<float> &bias, float *scores) {
+        const int64_t tags = int64_t(bias.size());
+        const std::vector<const float *> biases(sentences.count(), bias.data());
+        std::vector<Floats> sums(sentences.count() * output.width());
+        for (int64_t step = 0; step < sentences.longest(); step++) {
+            const int64_t count = sentences.with_step(step), later = sentences.with_step(step + 1);
+            for (int64_t i = 0; i < count; i++) begins[i] = forms.at(layer.place(sentences, i, step));
+            multiply({joint.data(), depth, 1}, count, weights, depth, gates.data(), Rows{begins.data(), shape.gates()});
+            for (int64_t i = 0; i < count; i++) {
+                if (i < later) fetch(forms.at(layer.place(sentences, i, step + 1)));
+                move(i, nullptr, nullptr);
+            }
+            multiply({joint.data(), depth, 1}, count, output, depth, sums.data(), Rows{biases.data(), tags});
+            for (int64_t i = 0; i < count; i++) {
+                std::memcpy(scores + layer.place(sentences, i, step) * tags, sums.data() + i * output.width(),
+                            tags * sizeof(float));
+            }
+        }
+    }
+
    private:
+    int64_t depth_of_input() const { return of_forms ? 0 : shape.inputs; }
+
+    // Brings a form's gates near before they are read.
+    void fetch(const float *from) const {
+        constexpr int64_t LINE = 64 / sizeof(float);
+        for (int64_t gate = 0; gate < shape.gates(); gate += LINE) __builtin_prefetch(from + gate);
+    }
+
     // What is computed beyond the last unit, to fill up a vector, is not used.
     void move(int64_t i, float *states, float *kept) {
         const int64_t units = shape.units;
@@ -109,8 +152,8 @@ class Forward {
                 for (int k = 0; k < KEPT; k++) store(all[k], kept + k * shape.padded() + block * WIDTH);
             }
         }
-        std::memcpy(joint.data() + i * shape.joint() + shape.inputs, row.data(), units * sizeof(float));
-        std::memcpy(states, row.data(), units * sizeof(float));
+        std::memcpy(joint.data() + i * depth + depth_of_input(), row.data(), units * sizeof(float));
+        if (states != nullptr) std::memcpy(states, row.data(), units * sizeof(float));
     }
 };
 
@@ -158,7 +201,7 @@ class Backward {
                 joint.put(waiting + i, shape.joint() - 1, &one, 1);
             }
             multiply({by_gates.data() + waiting * shape.gates(), shape.gates(), 1}, count, weights, shape.gates(),
-                     by_joint.data(), false);
+                     by_joint.data(), Zeros{});
             for (int64_t i = 0; i < count; i++) {
                 std::memcpy(by_inputs + layer.place(sentences, i, step) * shape.inputs,
                             by_joint.data() + i * weights.width(), shape.inputs * sizeof(float));
@@ -180,7 +223,8 @@ class Backward {
 
    private:
     void add_up() {
-        multiply({by_gates.data(), 1, shape.gates()}, shape.gates(), joint, waiting, by_weights.data(), true);
+        multiply({by_gates.data(), 1, shape.gates()}, shape.gates(), joint, waiting, by_weights.data(),
+                 Sums{by_weights.data(), joint.width()});
         waiting = 0;
     }
 
