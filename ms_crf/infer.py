@@ -23,7 +23,9 @@ from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
+from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import BLANKS, check_readable
+from ms_crf.text.splitting import CHOICES, check_name, splitter_named
 from ms_crf.text.stream import (
     CONLL,
     FORMATS,
@@ -64,6 +66,11 @@ def parser() -> Parser:
                             '(default: 0,-1)')
     group.add_argument('--chars', action=argparse.BooleanOptionalAction,
                        help='each character is a token, not each word (default: as the model was trained)')
+    group.add_argument('--raw', action='store_true',
+                       help='find sentences and tokens in the text, in which an empty line ends a sentence; places in '
+                            'json count the characters of all of it, and text keeps each of them')
+    group.add_argument('--splitter', metavar='NAME',
+                       help=f'what finds them: {CHOICES} (default: as the model was trained)')
     group.add_argument('--strict', action='store_true',
                        help='stop at a line that is not UTF-8; otherwise it is reported and tagged with replacement '
                             'characters')
@@ -132,6 +139,10 @@ class _Command:
         self.kind = parsed.input_format if parsed.input_format != 'auto' else format_of(self.name)
         if parsed.text is not None:
             self.kind = TEXT
+        if parsed.raw and self.kind != TEXT:
+            raise OptionError(f'--raw needs text, got {self.kind}; add --input-format text if that is what it is')
+        if parsed.splitter is not None:
+            check_name(parsed.splitter, '--splitter')
         if parsed.score and self.kind == TEXT:
             raise OptionError('--score needs tags in the input, got text; name a column file or JSON lines with '
                               '--input, or add --input-format conll')
@@ -149,7 +160,8 @@ class _Command:
         of_text = 'with --text' if self.parsed.text is not None else None
         why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
                'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(self.kind),
-               'chars': 'with columns' if self.kind == CONLL else None}
+               'chars': 'with columns' if self.kind == CONLL else 'with --raw' if self.parsed.raw else None,
+               'splitter': None if self.parsed.raw else 'without --raw'}
         for name in named:
             if why.get(name):
                 raise OptionError(f'--{name.replace("_", "-")} means nothing {why[name]}; leave it away')
@@ -162,6 +174,7 @@ class _Command:
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path)
         self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
+        self.splitter = splitter_named(self.parsed.splitter or self.tagger.splitter) if self.parsed.raw else None
         self.confidence = self.parsed.confidence
         if self.confidence is None:
             self.confidence = self.format == JSON and self.tagger.gives_confidences
@@ -185,10 +198,12 @@ class _Command:
             return
         items: Iterable[Item | None]
         if self.parsed.text is not None:
-            items = [item_of_text(1, _utf8(self.parsed.text), self.characters)]
+            items = self._items(_utf8(self.parsed.text))
         else:
-            lines = numbered(open_lines(self.name), self._input_name(), self.parsed.strict, _report)
-            items = read(lines, self._input_name(), self.kind, self.characters, self.columns)
+            raw = self.parsed.raw
+            lines = numbered(open_lines(self.name, raw), self._input_name(), self.parsed.strict, _report, raw)
+            items = (raw_items(lines, self.splitter) if self.splitter else
+                     read(lines, self._input_name(), self.kind, self.characters, self.columns))
         if self.format == CONLL:
             items = for_columns(items, self._input_name())
         with _output(self.parsed.output, not self.parsed.score) as write, self._bar() as bar:
@@ -199,6 +214,12 @@ class _Command:
                 raise CorpusError(self._input_name(), None, 'expected tagged sentences, got none')
         for line in self.scores.lines() if self.scores else ():
             print(line)
+
+    def _items(self, text: str) -> list[Item]:
+        """What is in a text that came by itself."""
+        if self.splitter is None:
+            return [item_of_text(1, text, self.characters)]
+        return [item for item in raw_items([(1, f'{text}\n')], self.splitter) if item is not None]
 
     def _input_name(self) -> str:
         if self.parsed.text is not None:
@@ -243,7 +264,7 @@ class _Command:
                 continue
             if not text.strip(BLANKS):
                 return
-            self._tag([item_of_text(1, text, self.characters)], _print)
+            self._tag(self._items(text), _print)
 
 
 def _print(text: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.fields import checked, fault_of
 from ms_crf.text.readers import is_json
+from ms_crf.text.splitting import AUTO, CHOICES, DEFAULT, check_name
 
 FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an option that is a path
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
@@ -57,6 +58,9 @@ class Options:
                        trained=False)
     columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards; 0,-1 '
                           'means 1,3 in .conllu', 'TOKEN,TAG', trained=False)
+    splitter: str = option(AUTO, 'Files', f'how raw text is cut into sentences and tokens, in tagging as in training: '
+                           f'{CHOICES}; auto is {DEFAULT}, or by characters if the training text is', 'NAME',
+                           trained=False)
     scheme: str = option('auto', 'Files', 'tag scheme to train in; auto is that of the files, BIO for IOB1',
                          choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)
     save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)
@@ -176,6 +180,8 @@ class Options:
         for name in ('hidden', 'char_width', 'encoder_lstm'):
             if getattr(self, name) % 2:
                 raise OptionError(f'--{dashed(name)} must be even, half for each direction, got {getattr(self, name)}')
+        if self.splitter != AUTO:
+            check_name(self.splitter, '--splitter')
         if len(self.column_pair()) != 2:
             raise OptionError(f'--columns must be two numbers like 0,-1, got {self.columns!r}')
         if self.encoder_lr > 0 and self.encoder_cache:

@@ -10,7 +10,8 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError, read_run
 from ms_crf.text.schemes import PLAIN, boundaries, split_tag
-from ms_crf.text.tagged import Alternative, Span, Tagged
+from ms_crf.text.splitting import CHARACTERS, DEFAULT, splitter_named
+from ms_crf.text.tagged import Alternative, Span, Tagged, TaggedText
 
 import numpy as np
 
@@ -42,10 +43,14 @@ class Tagger:
         decoder: the model, a `Decoder` of `ms_crf.models.base`.
         scheme: the scheme of its tags.
         found_scheme: the scheme of the files that it was trained on, in which gold tags are scored.
+        splitter: the name of what cuts raw text into sentences and tokens, see `ms_crf.text.splitting`; None if the
+            model, of an earlier version, does not say.
     """
 
-    def __init__(self, decoder: Decoder, scheme: str, found_scheme: str) -> None:
+    def __init__(self, decoder: Decoder, scheme: str, found_scheme: str, splitter: str | None = None) -> None:
         self.scheme, self.found_scheme = scheme, found_scheme
+        #: the name of the splitter of raw text
+        self.splitter = splitter or (CHARACTERS if decoder.vocabulary.of_characters else DEFAULT)
         self._path: str | None = None
         self.tags = decoder.vocabulary.tags
         self._names = np.array(self.tags, object)
@@ -120,6 +125,27 @@ class Tagger:
             SentenceError: the model can't take one of the sentences.
         """
         return list(self.stream(sentences, confidence, nbest))
+
+    def tag_text(self, text: str, confidence: bool | None = None, nbest: int = 0,
+                 splitter: str | None = None) -> list[TaggedText]:
+        """Finds the sentences and tokens of raw text, and tags them.
+
+        Args:
+            text: of any length.
+            confidence, nbest: as in `tag`.
+            splitter: the name of what cuts the text, see `ms_crf.text.splitting`; by default that of the model.
+
+        Returns:
+            A list with a `TaggedText` for each sentence, which says where it, its tokens and its spans are.
+
+        Raises:
+            OptionError: the model can't compute what is asked for, or the splitter is not known or not installed.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f'text must be a string, got {type(text).__name__}')
+        found = splitter_named(splitter or self.splitter).split(text)
+        tagged = self.tag([[text[begin:end] for begin, end in tokens] for _, _, tokens in found], confidence, nbest)
+        return [TaggedText(*sentence, one) for sentence, one in zip(found, tagged)]
 
     def stream(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
                nbest: int = 0) -> Iterator[Tagged]:
@@ -232,8 +258,8 @@ def _empty(confidence: bool, nbest: int) -> Tagged:
     return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
 
 
-def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str]:
-    """The arguments of `Tagger`: the decoder, and both schemes."""
+def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str, str | None]:
+    """The arguments of `Tagger`: the decoder, both schemes, and the splitter."""
     # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
     if str(path).endswith('.mindir'):
         with graph_load():
@@ -241,7 +267,7 @@ def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str]
             return MindIRDecoder.load(path)
     kind, config = read_run(path)
     with graph_load() if kind.uses_mindspore else contextlib.nullcontext():
-        return kind.load(path, config, compiled), config['scheme'], config['found_scheme']
+        return kind.load(path, config, compiled), config['scheme'], config['found_scheme'], config.get('splitter')
 
 
 def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:

@@ -13,10 +13,11 @@ from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, token_batch
 from ms_crf.models.graphs import GraphDecoder, Served, Static, load_weights
-from ms_crf.models.labels import Tags, TagsRecord, mostly_characters
+from ms_crf.models.labels import Tags, TagsRecord
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora, digest_of
+from ms_crf.text.splitting import mostly_characters
 
 import numpy as np
 from mindspore import nn, ops

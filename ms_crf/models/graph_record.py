@@ -18,6 +18,7 @@ from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
+from ms_crf.text.splitting import splitter_fault
 
 if TYPE_CHECKING:                                # at run time it would start MindSpore
     from ms_crf.models.graphs import GraphInput
@@ -184,6 +185,7 @@ class GraphRecord:
     format: int = checked(choices=(FORMAT,), advice='another version of this program made it, export again')
     scheme: str = checked(choices=SCHEMES)
     found_scheme: str = checked(choices=SCHEMES)
+    splitter: str = checked(None, must=splitter_fault)
     output: str = checked(choices=(PATHS, CONFIDENCES, EMISSIONS))
     static: Any = checked(must=_static)
     inputs: list

@@ -1,18 +1,12 @@
 """The tags of a model and their ids, and whether it reads single characters."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from ms_crf.fields import Fault, checked, distinct_strings, load_record
 
 T = TypeVar('T', bound='Tags')
-CHARACTERS = 0.9               # a model is one of characters if so many of its words are of one
-
-
-def mostly_characters(words: Collection[str]) -> bool:
-    """Whether distinct words are those of a model that was trained on single characters, as Chinese text is."""
-    return sum(len(word) == 1 for word in words) > CHARACTERS * len(words)
 
 
 def tag_names(tags: list[str]) -> Fault | None:

@@ -61,7 +61,8 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
     record = {
         'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
         'set_inputs': static is None, **tensors_of(graph_input, output, static),
-        'scheme': config['scheme'], 'found_scheme': config['found_scheme'], **graph_input.to_json()}
+        'scheme': config['scheme'], 'found_scheme': config['found_scheme'],
+        'splitter': config.get('splitter'), **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
         with faults_named(path):
@@ -94,8 +95,8 @@ class MindIRDecoder:
         self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
 
     @classmethod
-    def load(cls, path: Any) -> tuple['MindIRDecoder', str, str]:
-        """(decoder, scheme, found_scheme) from a graph and its record."""
+    def load(cls, path: Any) -> tuple['MindIRDecoder', str, str, str | None]:
+        """(decoder, scheme, found_scheme, splitter) from a graph and its record."""
         record, graph_input = read_record(path)
         try:
             with quiet():
@@ -108,7 +109,7 @@ class MindIRDecoder:
         if record['static'] is None:
             graph.set_inputs(*_placeholders(graph_input.inputs()))
         decoder = cls(graph, graph_input, record['output'], record['static'])
-        return decoder, record['scheme'], record['found_scheme']
+        return decoder, record['scheme'], record['found_scheme'], record.get('splitter')
 
     def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
         """Tags sentences, batch by batch.

@@ -30,6 +30,7 @@ from ms_crf.runs import checksums
 from ms_crf.runs.saving import NAMES, quiet, saving
 from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
+from ms_crf.text.splitting import splitter_fault
 
 import numpy as np
 
@@ -109,6 +110,7 @@ class RunConfig:
     options: dict
     scheme: str = checked(choices=SCHEMES)
     found_scheme: str = checked(choices=SCHEMES)
+    splitter: str = checked(None, must=splitter_fault)    # earlier runs do not say
 
 
 def read_config(folder: PathLike) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
         yield line_number, decode(path, line_number, line)
 
 
-def byte_lines(path: PathLike) -> Iterator[bytes]:
-    """The lines of a file, also gzipped (.gz); lone carriage returns end a line, too, see `cut`."""
+def byte_lines(path: PathLike, raw: bool = False) -> Iterator[bytes]:
+    """The lines of a file, also gzipped (.gz); unless it is raw text, lone carriage returns end a line, see `cut`."""
     try:
         file = (gzip.open if str(path).endswith('.gz') else open)(path, 'rb')
     except ValueError:                           # a NUL, or half of a surrogate pair
@@ -45,7 +45,7 @@ def byte_lines(path: PathLike) -> Iterator[bytes]:
     try:
         with file:
             for line in file:
-                yield from cut(line)
+                yield from [line] if raw else cut(line)
     except (EOFError, zlib.error, OSError) as error:
         raise unreadable(path, error) from None
 
@@ -86,9 +86,14 @@ def unreadable(path: PathLike, error: EOFError | zlib.error | OSError) -> Corpus
     return CorpusError(path, None, f'can not be read: {getattr(error, "strerror", error)}')
 
 
-def decode(path: object, line_number: int, line: bytes, errors: str = 'strict') -> str:
-    """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'."""
+def decode(path: object, line_number: int, line: bytes, errors: str = 'strict', raw: bool = False) -> str:
+    """Text of a line without its end; raises CorpusError if it is not UTF-8 and `errors` is 'strict'.
+
+    Of raw text the end stays, and a mark of byte order at its beginning.
+    """
     try:
+        if raw:
+            return line.decode('utf-8', errors)
         return line.decode('utf-8-sig' if line_number == 1 else 'utf-8', errors).rstrip('\r\n')
     except UnicodeDecodeError as error:
         raise CorpusError(path, line_number, f'expected UTF-8, got byte 0x{line[error.start]:02x} '

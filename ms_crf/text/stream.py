@@ -39,6 +39,7 @@ class Item(NamedTuple):
     gold: list[str] | None = None             # its tags in the input, if they were asked for
     rows: tuple[Row, ...] = ()                # its rows, if it is from a column file
     record: dict[str, Any] | None = None      # its object, if it is from JSON lines
+    offset: int | None = None                 # of raw text: where `text` begins in all of it
 
 
 def format_of(name: object) -> str:
@@ -47,8 +48,15 @@ def format_of(name: object) -> str:
     return JSON if name.endswith(('.jsonl', '.json')) else CONLL if name.endswith(_COLUMN_FILES) else TEXT
 
 
-def _arriving(descriptor: int, name: str) -> Iterator[bytes | None]:
-    """Lines from a descriptor as they come, each with its end; None whenever the next one is not there yet."""
+def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
+    """Lines from a descriptor as they come, each with its end; None whenever the next one is not there yet.
+
+    Args:
+        descriptor: of a file, a pipe or a device.
+        name: of the input, for messages.
+        raw: whether only line feeds end lines; otherwise see `cut`.
+    """
+    separate = _whole if raw else cut
     rest = []
     while True:
         try:
@@ -66,14 +74,18 @@ def _arriving(descriptor: int, name: str) -> Iterator[bytes | None]:
         first, *others = data.split(b'\n')
         rest.append(first)
         for other in others:
-            yield from cut(b''.join(rest) + b'\n')
+            yield from separate(b''.join(rest) + b'\n')
             rest = [other]
     if any(rest):
-        yield from cut(b''.join(rest))
+        yield from separate(b''.join(rest))
 
 
-def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
-             report: Callable[[str], object]) -> Iterator[tuple[int, str] | None]:
+def _whole(line: bytes) -> list[bytes]:
+    return [line]
+
+
+def numbered(lines: Iterable[bytes | None], name: str, strict: bool, report: Callable[[str], object],
+             raw: bool = False) -> Iterator[tuple[int, str] | None]:
     """Decodes byte lines and numbers them: yields (line number, text).
 
     Args:
@@ -81,6 +93,7 @@ def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
         name: of the input, for messages.
         strict: whether a line that is not UTF-8 is an error; otherwise it is decoded with replacement characters.
         report: is called with a message about each line that is decoded so.
+        raw: whether line ends and a mark of byte order stay in the text.
     """
     line_number = 0
     for line in lines:
@@ -89,31 +102,35 @@ def numbered(lines: Iterable[bytes | None], name: str, strict: bool,
             continue
         line_number += 1
         try:
-            text = decode(name, line_number, line)
+            text = decode(name, line_number, line, raw=raw)
         except CorpusError as error:
             if strict:
                 raise
             report(f'{error}; tagged with replacement characters')
-            text = decode(name, line_number, line, 'replace')
+            text = decode(name, line_number, line, 'replace', raw)
         yield line_number, text
 
 
-def open_lines(name: str) -> Iterator[bytes | None]:
+def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
     """Byte lines of a file, a pipe or a device, or of standard input if the name is '-'.
 
     Where the next line has not arrived yet, None is yielded first.
+
+    Args:
+        name: of the input.
+        raw: whether only line feeds end lines; otherwise see `cut`.
     """
     if name == '-':
-        yield from _arriving(sys.stdin.fileno(), 'standard input')
+        yield from _arriving(sys.stdin.fileno(), 'standard input', raw)
     elif os.path.isfile(name) or name.endswith('.gz'):
-        yield from byte_lines(name)
+        yield from byte_lines(name, raw)
     else:
         try:
             descriptor = os.open(name, os.O_RDONLY)
         except OSError as error:
             raise unreadable(name, error) from None
         try:
-            yield from _arriving(descriptor, name)
+            yield from _arriving(descriptor, name, raw)
         finally:
             os.close(descriptor)
 

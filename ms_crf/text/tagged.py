@@ -39,6 +39,30 @@ class Tagged(NamedTuple):
     alternatives: tuple[Alternative, ...] = ()       # the n best taggings; the first has the same tags
 
 
+class Entity(NamedTuple):
+    """A span at its place in a text: the characters from `start` to `end`, exclusive."""
+
+    type: str
+    start: int
+    end: int
+    confidence: float | None = None
+
+
+class TaggedText(NamedTuple):
+    """A sentence that was found in a text, with its tags; places count the characters of the text."""
+
+    start: int
+    end: int
+    offsets: list[tuple[int, int]]                   # where each token is
+    sentence: Tagged
+
+    @property
+    def entities(self) -> list[Entity]:
+        """The spans of the sentence, at their places in the text."""
+        return [Entity(span.type, self.offsets[span.first][0], self.offsets[span.last][1], span.confidence)
+                for span in self.sentence.spans]
+
+
 def _two_digits(confidence: float) -> str:
     return f'{confidence:.2f}'
 
@@ -99,7 +123,8 @@ class Writer:
 
     def _text(self, item: Item, tagged: Tagged) -> str:
         kind = (self._with_tags if self.scheme == PLAIN else self._words if self.makes_words else self._in_brackets)
-        return kind(item, tagged).translate(_LINE_ENDS) + '\n'
+        text = kind(item, tagged)
+        return text.translate(_LINE_ENDS) + '\n' if item.offset is None else text
 
     def _in_brackets(self, item: Item, tagged: Tagged) -> str:
         pieces, done = [], 0
@@ -130,14 +155,19 @@ class Writer:
         inside = {index for span in tagged.spans for index in range(span.first + 1, span.last + 1)}
         notes = {span.last: f'/{_two_digits(span.confidence)}' for span in tagged.spans
                  if self.confidence and span.confidence is not None}
-        pieces = []
-        for index, token in enumerate(item.tokens):
-            if index and (index in begins or index not in inside):
-                pieces.append(' ')
-            pieces.append(token + notes.get(index, ''))
-        return ''.join(pieces)
+        pieces, done = [], 0
+        for index, (token, start) in enumerate(zip(item.tokens, item.starts)):
+            # Of raw text all characters stay; a line of text has blanks only where words end.
+            before = item.text[done:start] if item.offset is not None else ''
+            if index and not before and (index in begins or index not in inside):
+                before = ' '
+            pieces += [before, token, notes.get(index, '')]
+            done = start + len(token)
+        return ''.join([*pieces, item.text[done:] if item.offset is not None else ''])
 
     def _columns(self, item: Item, tagged: Tagged) -> str:
+        if item.offset is not None and not item.tokens:
+            return ''                            # blanks between paragraphs
         columns = [tagged.tags]
         if self.confidence and tagged.confidences is not None:
             columns.append([f'{confidence:.4f}' for confidence in tagged.confidences])
@@ -158,7 +188,16 @@ class Writer:
         record = dict(item.record or {})
         if 'tags' in record:
             record['gold'] = record['tags']
-        record.update(text=item.text, tokens=tagged.tokens, tags=tagged.tags)
+        if item.offset is None:
+            record['text'] = item.text
+        elif not item.tokens:
+            return ''
+        else:
+            offsets = [(item.offset + start, item.offset + start + len(token))
+                       for token, start in zip(item.tokens, item.starts)]
+            begin, end = offsets[0][0], offsets[-1][1]
+            record.update(start=begin, end=end, text=item.text[begin - item.offset:end - item.offset], offsets=offsets)
+        record.update(tokens=tagged.tokens, tags=tagged.tags)
         record['entities'] = [self._entity(item, span) for span in tagged.spans]
         if tagged.confidences is not None and tagged.confidence is not None:
             record['confidences'] = list(map(_rounded, tagged.confidences))
@@ -171,7 +210,7 @@ class Writer:
     def _entity(self, item: Item, span: Span) -> dict[str, Any]:
         begin, end = _offsets(item, span)
         entity = {'type': span.type, 'text': item.text[begin:end], 'first': span.first, 'last': span.last,
-                  'start': begin, 'end': end}
+                  'start': begin + (item.offset or 0), 'end': end + (item.offset or 0)}
         if span.confidence is not None:
             entity['confidence'] = _rounded(span.confidence)
         return entity

@@ -20,6 +20,7 @@ from ms_crf.runs.directory import RunDirectory, new_beside
 from ms_crf.runs.saving import saving, settle
 from ms_crf.text.dataset import Corpora, load, score_in
 from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.splitting import AUTO, suited
 
 
 class Watcher(LearnerWatcher, Protocol):
@@ -88,7 +89,8 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
-                  'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme}
+                  'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme,
+                  'splitter': _splitter(options, corpora)}
         directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher) if kind.in_steps
                else Fitted(directory, corpora, learner, seconds))
@@ -123,6 +125,13 @@ def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
         keep_options(run.folder, options)
         fault.pop_all()
     return run
+
+
+def _splitter(options: Options, corpora: Corpora) -> str:
+    """The name of what cuts raw text for this model as its training text was cut."""
+    if options.splitter != AUTO:
+        return options.splitter
+    return suited({token for sentence in corpora.parts['train'] for token in sentence.tokens})
 
 
 def _read(options: Options, watcher: Watcher) -> Corpora:

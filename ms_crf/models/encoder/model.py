@@ -22,13 +22,14 @@ from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import GraphDecoder, load_weights
-from ms_crf.models.labels import Tags, mostly_characters
+from ms_crf.models.labels import Tags
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.nn.transformer import Encoder
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.text.dataset import Corpora, digest_of
+from ms_crf.text.splitting import mostly_characters
 
 import mindspore as ms
 import numpy as np

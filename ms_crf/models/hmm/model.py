@@ -12,12 +12,13 @@ from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.hmm.recursions import SequenceBatch, top
 from ms_crf.models.hmm.symbols import Words
-from ms_crf.models.labels import Tags, mostly_characters, tag_names
+from ms_crf.models.labels import Tags, tag_names
 from ms_crf.options import Options
 from ms_crf.runs import checksums, records
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora
 from ms_crf.text.readers import check_readable
+from ms_crf.text.splitting import mostly_characters
 
 import numpy as np
 

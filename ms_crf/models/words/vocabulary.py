@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from ms_crf.errors import brief
 from ms_crf.fields import Fault, checked, distinct_strings
-from ms_crf.models.labels import Tags, mostly_characters, tag_names
+from ms_crf.models.labels import Tags, tag_names
 from ms_crf.models.words.vectors import form_in, forms_of
+from ms_crf.text.splitting import mostly_characters
 
 import numpy as np
 

@@ -1,0 +1,169 @@
+"""Sentences and tokens of raw text: where they are, that nothing is lost, and how well they agree with a treebank."""
+
+import json
+import subprocess
+import sys
+import threading
+
+from ms_crf.errors import OptionError
+from ms_crf.text import raw, splitting
+from ms_crf.text.splitting import splitter_named, suited
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from conftest import ROOT
+
+NAMES = ['blanks', 'characters', 'characters+words', 'spacy-en', 'spacy-de']
+# Emoji with joiners and colours, combining marks, halves of surrogate pairs, all kinds of white space and line ends,
+# characters of no width, letters that are written from the right.
+PIECES = ['Dr. Who', "don't", 'e-mail', '!!!', '...', 'a', 'I', '3,000.50', '(x)', '"', '。', '今天', 'ABC', '-', '/',
+          '\U0001f600', '@x', '#y', '\0', '<b>', ' ', '  ', '.',
+          '\U0001f469\u200d\U0001f680', '\U0001f44d\U0001f3fd', 'e\u0301', '\u0301', '\ud83d', '\udc00', '\t', '\r\n',
+          '\n', '\r', '\n\n', '\u00a0', '\u3000', '\u2028', '\x85', '\x0b', '\u200b', '\u200d', '\ufeff', '\u200f',
+          '\u05e9\u05dc\u05d5\u05dd', '\u0645\u0631\u062d\u0628\u0627']
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=25).map(''.join)
+
+
+def named(name):
+    if name.startswith('spacy'):
+        pytest.importorskip('spacy')
+    return splitter_named(name)
+
+
+def words(name, text):
+    return [[text[begin:end] for begin, end in sentence.tokens] for sentence in named(name).split(text)]
+
+
+def separates(name, character):
+    """Whether a character belongs to no token: for `blanks` tabs, blanks and line ends only, else all white space."""
+    return character in ' \t\r\n' if name == 'blanks' else character.isspace() or character == '\ufeff'
+
+
+@pytest.mark.parametrize('name', NAMES)
+@settings(max_examples=250, deadline=None, derandomize=True, database=None)
+@given(TEXTS)
+@example('')
+@example('\ufeffOne. Two')
+def test_tokens_follow_each_other_and_hold_all_but_white_space(name, text):
+    sentences = named(name).split(text)
+    end = 0
+    for sentence in sentences:
+        assert (sentence.start, sentence.end) == (sentence.tokens[0][0], sentence.tokens[-1][1])
+        for begin, after in sentence.tokens:
+            assert end <= begin < after
+            assert all(separates(name, character) for character in text[end:begin])
+            assert not separates(name, text[begin]) and not separates(name, text[after - 1])
+            end = after
+    assert all(separates(name, character) for character in text[end:])
+
+
+@pytest.mark.parametrize('name', NAMES)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(TEXTS)
+def test_items_of_a_text_make_up_the_text(name, text):
+    lines = [(number, line) for number, line in enumerate(text.split('\n'), 1)]
+    lines = [(number, line + '\n') for number, line in lines[:-1]] + lines[-1:]
+    items = list(raw.items([line for line in lines if line[1]], named(name)))
+    assert ''.join(item.text for item in items) == text
+    offset = 0
+    for item in items:
+        assert item.offset == offset
+        assert [item.text[start:start + len(token)] for token, start in zip(item.tokens, item.starts)] == item.tokens
+        assert item.line == text.count('\n', 0, offset + (item.starts[0] if item.tokens else 0)) + 1
+        offset += len(item.text)
+
+
+@pytest.mark.parametrize('text,expected', [
+    ('Mr. Smith went to Washington. "He was there," she said.',
+     ['Mr. Smith went to Washington .', '" He was there , " she said .']),
+    ('He came (I was told) today!!! Why?!', ['He came ( I was told ) today !!!', 'Why ?!']),
+    ("They can't e-mail the well-known co-worker's U.S. office.",
+     ["They ca n't e-mail the well - known co-worker 's U.S. office ."]),
+    ('Call 212-848-8400 or @bob about #holidays and/or http://a.org/b-c on 3/9/2005.',
+     ['Call 212-848-8400 or @bob about #holidays and / or http://a.org/b-c on 3/9/2005 .']),
+    ('A title\n\nand text\nover two lines', ['A title', 'and text over two lines']),
+    ('-----====\tdone', ['-----==== done'])])
+def test_english(text, expected):
+    assert [' '.join(tokens) for tokens in words('spacy-en', text)] == expected
+
+
+@pytest.mark.parametrize('name,text,expected', [
+    ('characters', '今天ABC好。“走！”他说\n明天', ['今 天 A B C 好 。', '“ 走 ！ ”', '他 说', '明 天']),
+    ('characters+words', '用iPhone 15看3.5米 e\u0301té。', ['用 iPhone 15 看 3.5 米 e\u0301té 。']),
+    ('characters', 'e\u0301\U0001f469\u200d\U0001f680\U0001f44d\U0001f3fdx',
+     ['e\u0301 \U0001f469\u200d\U0001f680 \U0001f44d\U0001f3fd x']),
+    ('blanks', ' a.b  c\u00a0d\r\n\n e ', ['a.b c\u00a0d', 'e'])])
+def test_characters_and_blanks(name, text, expected):
+    assert [' '.join(tokens) for tokens in words(name, text)] == expected
+
+
+def test_what_suits_a_training_text():
+    assert suited({'the', 'a', 'I'}) == 'spacy-en'
+    assert suited(set('今天很好ABC')) == 'characters'
+    assert suited({*'今天很好我们去看一个电影吧', '3G'}) == 'characters+words'
+
+
+@pytest.mark.parametrize('name', ['', 'space', 'spacy', 'spacy-', 'spacy-english', 'SPACY-en', 'spacy-e1', 'blanks '])
+def test_names_of_no_splitter(name):
+    with pytest.raises(OptionError, match=r'^a splitter must be blanks, characters, characters\+words, or spacy- '
+                                          r'and the code of a language such as spacy-en, got '):
+        splitter_named(name)
+
+
+def test_languages_that_the_library_does_not_have_or_needs_another_one_for():
+    pytest.importorskip('spacy')
+    with pytest.raises(OptionError, match='code of a language that spaCy has rules for, got spacy-zz$'):
+        splitter_named('spacy-zz')
+    with pytest.raises(OptionError, match='^the splitter spacy-ja needs sudachipy, which is not installed; install it'):
+        splitter_named('spacy-ja')
+
+
+def test_one_line_without_the_library():
+    """In a process that can't import it."""
+    program = ('import sys; sys.modules["spacy"] = None\n'
+               'from ms_crf.text.splitting import splitter_named\n'
+               'try: splitter_named("spacy-en")\n'
+               'except ValueError as error: print(error)')
+    shown = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True)
+    assert shown.stdout == ("the splitter spacy-en needs spaCy, which is not installed: pip install 'ms_crf[text]'; or "
+                            'name another splitter\n') and not shown.stderr
+
+
+def test_threads_share_a_splitter():
+    splitter, found = named('spacy-en'), []
+    texts = [f'Word{number} is here. And word-{number} there!' for number in range(200)]
+
+    def split():
+        found.append([splitter.split(text) for text in texts])
+
+    threads = [threading.Thread(target=split) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [[splitter.split(text) for text in texts]] * 4
+
+
+def f1(gold, found):
+    correct = sum(len(set(one) & set(other)) for one, other in zip(gold, found))
+    return 2 * correct / (sum(map(len, gold)) + sum(map(len, found)))
+
+
+def test_english_agrees_with_the_treebank():
+    """98.5 % of tokens is what is asked of it; data and scores are described in docs/tagging.md."""
+    path = ROOT.parent / 'shared/data/en-ewt-raw/dev.jsonl'
+    if not path.exists():
+        pytest.skip('the English Web Treebank is not there')
+    texts = [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
+    found = [named('spacy-en').split(text['text']) for text in texts]
+    tokens = [[token for sentence in sentences for token in sentence.tokens] for sentences in found]
+    assert f1([[tuple(token) for token in text['tokens']] for text in texts], tokens) >= 0.99
+    sentences = [[sentence[:2] for sentence in one] for one in found]
+    assert f1([[tuple(sentence) for sentence in text['sentences']] for text in texts], sentences) >= 0.84
+
+
+def test_the_names_in_help_are_those_that_there_are():
+    for name in (splitting.BLANK, splitting.CHARACTERS, splitting.WORDS, splitting.DEFAULT):
+        assert name in splitting.CHOICES and not splitting.splitter_fault(name)
