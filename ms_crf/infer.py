@@ -23,6 +23,7 @@ from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
+from ms_crf.text.folders import Job, are_many, jobs
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import BLANKS, check_readable
 from ms_crf.text.splitting import CHOICES, check_name, splitter_named
@@ -57,7 +58,9 @@ def parser() -> Parser:
     add_common(group)
     group = made.add_argument_group('Input')
     group.add_argument('--text', metavar='TEXT', help='one sentence')
-    group.add_argument('--input', metavar='FILE', help='file to tag, also .gz (default: standard input)')
+    group.add_argument('--input', metavar='FILE',
+                       help='file to tag, also .gz (default: standard input); or a folder, or a pattern like '
+                            '"texts/*.txt", with a folder as --output')
     group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
                        help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
                             'line; auto goes by the name of the file (default: auto)')
@@ -75,7 +78,9 @@ def parser() -> Parser:
                        help='stop at a line that is not UTF-8; otherwise it is reported and tagged with replacement '
                             'characters')
     group = made.add_argument_group('Output')
-    group.add_argument('--output', metavar='FILE', help='file to write (default: standard output)')
+    group.add_argument('--output', metavar='FILE',
+                       help='file to write (default: standard output); of many inputs the folder for a file each, '
+                            'where those that are there already stay as they are')
     group.add_argument('--format', choices=FORMATS,
                        help='text: the line with what was found in brackets; conll: the columns and the tag; json: an '
                             'object a sentence (default: text)')
@@ -135,32 +140,48 @@ class _Command:
         if parsed.nbest and self.format != JSON:
             raise OptionError(f'--nbest needs --format json, got {self.format}')
         self.columns = _columns(parsed.columns, parsed.score)
-        self.name = parsed.input or '-'
-        self.kind = parsed.input_format if parsed.input_format != 'auto' else format_of(self.name)
-        if parsed.text is not None:
-            self.kind = TEXT
-        if parsed.raw and self.kind != TEXT:
-            raise OptionError(f'--raw needs text, got {self.kind}; add --input-format text if that is what it is')
+        self.many = parsed.input is not None and are_many(parsed.input)
+        if self.many and not (parsed.output or parsed.score):
+            raise OptionError(f'--output must name a folder where --input is many files, as {parsed.input} is')
+        self.jobs = (jobs(parsed.input, parsed.output, self.format) if self.many
+                     else [Job(parsed.input or '-', parsed.output)])
         if parsed.splitter is not None:
             check_name(parsed.splitter, '--splitter')
-        if parsed.score and self.kind == TEXT:
-            raise OptionError('--score needs tags in the input, got text; name a column file or JSON lines with '
-                              '--input, or add --input-format conll')
+        self._check_formats()
         self._check_meaning(named)
-        if self.name != '-':
-            check_readable(self.name)
-        if parsed.output:
+        for job in self.jobs:
+            if job.source != '-':
+                check_readable(job.source)
+        if parsed.output and not self.many:
             check_writable(parsed.output)
-        self.interactive = parsed.text is None and self.name == '-' and sys.stdin.isatty() and not parsed.output
+        self.interactive = parsed.text is None and not parsed.input and sys.stdin.isatty() and not parsed.output
         self.scores: Scores | None = None
+
+    def _kind(self, job: Job) -> str:
+        """The format of an input."""
+        if self.parsed.text is not None:
+            return TEXT
+        return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(job.source)
+
+    def _check_formats(self) -> None:
+        """Raises OptionError if an option asks for what an input of that format does not have."""
+        for job in self.jobs:
+            kind, where = self._kind(job), f' in {job.source}' if self.many else ''
+            if self.parsed.raw and kind != TEXT:
+                raise OptionError(f'--raw needs text, got {kind}{where}; add --input-format text if that is what it is')
+            if self.parsed.score and kind == TEXT:
+                raise OptionError(f'--score needs tags in the input, got text{where}; name a column file or JSON lines '
+                                  'with --input, or add --input-format conll')
 
     def _check_meaning(self, named: Iterable[str]) -> None:
         """Raises OptionError if one of the named options has no effect beside the others."""
+        kinds = {self._kind(job) for job in self.jobs}
+        kind = kinds.pop() if len(kinds) == 1 else ''
         nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
         of_text = 'with --text' if self.parsed.text is not None else None
         why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
-               'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(self.kind),
-               'chars': 'with columns' if self.kind == CONLL else 'with --raw' if self.parsed.raw else None,
+               'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(kind),
+               'chars': 'with columns' if kind == CONLL else 'with --raw' if self.parsed.raw else None,
                'splitter': None if self.parsed.raw else 'without --raw'}
         for name in named:
             if why.get(name):
@@ -196,24 +217,42 @@ class _Command:
         if self.interactive:
             self._talk()
             return
+        done = [job for job in self.jobs if self.many and job.target and os.path.lexists(job.target)]
+        waiting = self.jobs if self.parsed.score else [job for job in self.jobs if job not in done]
+        with self._bar() as bar:
+            for job in waiting:
+                if self.many and job.target:
+                    os.makedirs(os.path.dirname(job.target), exist_ok=True)
+                self._run_job(job, bar)
+        if self.many and len(waiting) < len(self.jobs):
+            _report(f'{len(waiting):,} of {len(self.jobs):,} files tagged; the others were in {self.parsed.output} '
+                    'already')
+        if self.parsed.score and not (self.scores and self.scores.result.tokens):
+            name = self.parsed.input if self.many else self.name
+            raise CorpusError(name, None, 'expected tagged sentences, got none')
+        for line in self.scores.lines() if self.scores else ():
+            print(line)
+
+    def _run_job(self, job: Job, bar: tqdm) -> None:
+        """Tags an input, from its beginning to its end."""
+        self.name = '--text' if self.parsed.text is not None else 'standard input' if job.source == '-' else job.source
         items: Iterable[Item | None]
         if self.parsed.text is not None:
             items = self._items(_utf8(self.parsed.text))
         else:
             raw = self.parsed.raw
-            lines = numbered(open_lines(self.name, raw), self._input_name(), self.parsed.strict, _report, raw)
+            lines = numbered(open_lines(job.source, raw), self.name, self.parsed.strict, _report, raw)
             items = (raw_items(lines, self.splitter) if self.splitter else
-                     read(lines, self._input_name(), self.kind, self.characters, self.columns))
+                     read(lines, self.name, self._kind(job), self.characters, self.columns))
         if self.format == CONLL:
-            items = for_columns(items, self._input_name())
-        with _output(self.parsed.output, not self.parsed.score) as write, self._bar() as bar:
+            items = for_columns(items, self.name)
+        with _output(job.target, not self.parsed.score) as write:
             for chunk in chunks(items, lambda item: len(item.tokens)):
                 self._tag(chunk, write)
-                bar.update(len(chunk))
-            if self.parsed.score and not (self.scores and self.scores.result.tokens):
-                raise CorpusError(self._input_name(), None, 'expected tagged sentences, got none')
-        for line in self.scores.lines() if self.scores else ():
-            print(line)
+                if not self.many:
+                    bar.update(len(chunk))
+        if self.many:
+            bar.update(1)
 
     def _items(self, text: str) -> list[Item]:
         """What is in a text that came by itself."""
@@ -221,14 +260,10 @@ class _Command:
             return [item_of_text(1, text, self.characters)]
         return [item for item in raw_items([(1, f'{text}\n')], self.splitter) if item is not None]
 
-    def _input_name(self) -> str:
-        if self.parsed.text is not None:
-            return '--text'
-        return 'standard input' if self.name == '-' else self.name
-
     def _bar(self) -> tqdm:
         hidden = self.parsed.text is not None or (not self.parsed.output and sys.stdout.isatty())
-        return tqdm(unit='sentences', leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
+        total, unit = (len(self.jobs), 'files') if self.many else (None, 'sentences')
+        return tqdm(total=total, unit=unit, leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
 
     def _tag(self, items: Sequence[Item], write: Callable[[str], object]) -> None:
         try:
@@ -237,14 +272,15 @@ class _Command:
             if error.index:
                 self._tag(items[:error.index], write)
             line = None if self.parsed.text is not None else items[error.index].line
-            raise CorpusError(self._input_name(), line, error.reason) from None
+            raise CorpusError(self.name, line, error.reason) from None
         if self.parsed.score:
             self._score(items, tagged)
         write(''.join(self.writer.lines(item, sentence) for item, sentence in zip(items, tagged)))
 
     def _score(self, items: Sequence[Item], tagged: Sequence[Tagged]) -> None:
         if self.scores is None:
-            self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self._input_name())
+            self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self.name)
+        self.scores.path = self.name
         self.scores.add([item.line for item in items], [item.gold or [] for item in items],
                         [sentence.tags for sentence in tagged])
 
