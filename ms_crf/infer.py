@@ -227,9 +227,8 @@ class _Command:
         if self.many and len(waiting) < len(self.jobs):
             _report(f'{len(waiting):,} of {len(self.jobs):,} files tagged; the others were in {self.parsed.output} '
                     'already')
-        if self.parsed.score and not (self.scores and self.scores.result.tokens):
-            name = self.parsed.input if self.many else self.name
-            raise CorpusError(name, None, 'expected tagged sentences, got none')
+        if self.many:
+            self._check_scored(self.parsed.input)
         for line in self.scores.lines() if self.scores else ():
             print(line)
 
@@ -251,8 +250,14 @@ class _Command:
                 self._tag(chunk, write)
                 if not self.many:
                     bar.update(len(chunk))
+            if not self.many:
+                self._check_scored(self.name)
         if self.many:
             bar.update(1)
+
+    def _check_scored(self, name: str) -> None:
+        if self.parsed.score and not (self.scores and self.scores.result.tokens):
+            raise CorpusError(name, None, 'expected tagged sentences, got none')
 
     def _items(self, text: str) -> list[Item]:
         """What is in a text that came by itself."""
