@@ -16,7 +16,8 @@ SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if 
 VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'infer': ('infer.py', 'tags text with a trained tagger'),
          'export': ('ms_crf.export', 'writes a trained tagger as a MindIR graph'),
-         'compare': ('ms_crf.compare', 'trains several kinds of model on the same files and compares them')}
+         'compare': ('ms_crf.compare', 'trains several kinds of model on the same files and compares them'),
+         'evaluate': ('ms_crf.evaluate', 'scores a model on tagged sentences')}
 _program = None                                # the name that messages of this process begin with
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from conftest import ROOT, SMALL, files
 
-COMMANDS = (['train.py'], ['infer.py'], ['-m', 'ms_crf.export'], ['-m', 'ms_crf.compare'])
+COMMANDS = (['train.py'], ['infer.py'], ['-m', 'ms_crf.export'], ['-m', 'ms_crf.compare'],
+            ['-m', 'ms_crf.evaluate'])
 
 
 def start(arguments, **options):

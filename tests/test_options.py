@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import fields
 
-from ms_crf import compare, export, infer, train
+from ms_crf import compare, evaluate, export, infer, train
 from ms_crf.errors import OptionError
 from ms_crf.options import Options, dashed
 
@@ -175,7 +175,8 @@ def test_the_sample_is_not_mixed_with_other_corpora(tmp_path):
     (train, '--embeddings'), (train, '--encoder'), (train, '--encoder-cache'),
     (train, '--config'), (train, '--resume'), (infer, '--run'), (infer, '--mindir'),
     (infer, '--input'), (infer, '--output'), (export, '--run'), (export, '--output'),
-    (compare, '--train'), (compare, '--dev'), (compare, '--test'), (compare, '--json'), (compare, '--keep')])
+    (compare, '--train'), (compare, '--dev'), (compare, '--test'), (compare, '--json'), (compare, '--keep'),
+    (evaluate, '--run'), (evaluate, '--mindir'), (evaluate, '--input'), (evaluate, '--json')])
 def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, expected in (('a\0b', 'a path without NUL characters, got'), ('a\ud800', 'a path in UTF-8, got'),
@@ -184,7 +185,8 @@ def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
         if not path and option in ('--test', '--embeddings', '--encoder', '--encoder-cache') and (
                 command is train):
             continue
-        needed = {compare: ('--train', '--dev', '--test'), train: ('--dev',) * (option == '--train')}
+        needed = {compare: ('--train', '--dev', '--test'), evaluate: ('--input',),
+                  train: ('--dev',) * (option == '--train')}
         others = [word for name in needed.get(command, ()) if name != option for word in (name, 'absent.tsv')]
         assert command.main([*others, f'{option}={path}']) == 2
         shown = capsys.readouterr()

@@ -12,6 +12,8 @@ import pytest
 
 from conftest import ROOT
 
+VERBS = ['train', 'infer', 'export', 'compare', 'evaluate']
+
 
 def start(*arguments):
     return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -23,7 +25,7 @@ def test_commands_are_listed_without_what_takes_long_to_import():
     assert (result.returncode, result.stderr) == (0, '') and result.stdout.endswith('\nFalse\n')
     lines = result.stdout.splitlines()
     assert lines[0] == 'usage: ms-crf COMMAND ...'
-    assert [line.split()[0] for line in lines[2:2 + len(console.VERBS)]] == ['train', 'infer', 'export', 'compare']
+    assert [line.split()[0] for line in lines[2:2 + len(console.VERBS)]] == VERBS
 
 
 def test_versions_of_what_is_installed():
@@ -35,9 +37,9 @@ def test_versions_of_what_is_installed():
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['trian'], "expected one of the commands train, infer, export, compare, got 'trian'; did you mean train?"),
-    (['--run'], "expected one of the commands train, infer, export, compare, got '--run'; see --help"),
-    (['--version', 'x'], "expected one of the commands train, infer, export, compare, got '--version'; see --help")])
+    (['trian'], f"expected one of the commands {', '.join(VERBS)}, got 'trian'; did you mean train?"),
+    (['--run'], f"expected one of the commands {', '.join(VERBS)}, got '--run'; see --help"),
+    (['--version', 'x'], f"expected one of the commands {', '.join(VERBS)}, got '--version'; see --help")])
 def test_no_such_command(arguments, message):
     result = start('-m', 'ms_crf', *arguments)
     assert (result.returncode, result.stdout, result.stderr) == (2, '', f'ms-crf: {message}\n')

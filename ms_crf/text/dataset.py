@@ -102,9 +102,14 @@ def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequenc
         predicted: a list of tags for each sentence, in `model_scheme`.
         model_scheme: the scheme that the model was trained in.
     """
-    if not as_they_stand(file_scheme, model_scheme):
-        predicted = [convert(tags, home(file_scheme)) for tags in predicted]
-    return score(gold, predicted, home(file_scheme))
+    return score(gold, _as_gold(file_scheme, predicted, model_scheme), home(file_scheme))
+
+
+def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:
+    """Predicted tags in the scheme in which they are compared with gold ones."""
+    if as_they_stand(file_scheme, model_scheme):
+        return predicted
+    return [convert(tags, home(file_scheme)) for tags in predicted]
 
 
 class Scores:
@@ -132,6 +137,12 @@ class Scores:
         if self.file_scheme != PLAIN and as_they_stand(self.file_scheme, self.model_scheme):
             gold, predicted = ([convert(tags, home(self.file_scheme)) for tags in rows] for rows in (gold, predicted))
         self._otherwise += sum(one == other for row, others in zip(gold, predicted) for one, other in zip(row, others))
+
+    def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
+                 predicted: Sequence[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
+        """The gold and the predicted tags of sentences, in the scheme in which `add` compares them."""
+        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
+        return known, list(map(list, _as_gold(self.file_scheme, predicted, self.model_scheme)))
 
     def _gold(self, tags: list[str], line: int) -> list[str]:
         """Gold tags, in any scheme of spans or plain, converted to the scheme in which `score_in` compares them.

@@ -1,0 +1,153 @@
+"""What a model says of tagged sentences, beside what is right, and the scores of it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from ms_crf.errors import CorpusError
+from ms_crf.files import PathLike
+from ms_crf.models.base import SentenceError
+from ms_crf.tagger import Tagger
+from ms_crf.text import bootstrap
+from ms_crf.text.bootstrap import Interval, counts_of, f1_of, interval_of, resampled
+from ms_crf.text.dataset import Scores, home
+from ms_crf.text.metrics import Score, SpanScore, score, total
+from ms_crf.text.readers import Sentence
+from ms_crf.text.schemes import PLAIN, SpanTuple, spans_of, split_tag
+from ms_crf.text.tagged import Tagged
+
+import numpy as np
+
+
+class Evaluation:
+    """Sentences, their gold tags, and those that a model gives them.
+
+    Args:
+        tokens: of each sentence.
+        gold, predicted: the tags of each sentence, in the scheme in which they are compared.
+        scheme: that scheme.
+        tagged: what the tagger gave.
+        resamples, seed: of the intervals; see `ms_crf.text.bootstrap`.
+    """
+
+    def __init__(self, tokens: Sequence[list[str]], gold: Sequence[list[str]], predicted: Sequence[list[str]],
+                 scheme: str, tagged: Sequence[Tagged], resamples: int = bootstrap.RESAMPLES,
+                 seed: int = bootstrap.SEED) -> None:
+        self.tokens, self.gold, self.predicted, self.tagged = tokens, gold, predicted, tagged
+        self.scheme, self.resamples, self.seed = scheme, resamples, seed
+
+    @property
+    def plain(self) -> bool:
+        """Whether tags stand for tokens, not for spans."""
+        return self.scheme == PLAIN
+
+    @cached_property
+    def sentence_scores(self) -> list[Score]:
+        """The score of each sentence by itself."""
+        return [score([gold], [predicted], self.scheme) for gold, predicted in zip(self.gold, self.predicted)]
+
+    @cached_property
+    def score(self) -> Score:
+        """That of all sentences: the one that training and tagging print."""
+        return total(self.sentence_scores)
+
+    @cached_property
+    def types(self) -> list[str]:
+        """Of the spans that are gold or predicted, or plain tags."""
+        return list(self.score.by_type)
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """(sentences, types, 3): correct, predicted and gold spans."""
+        return counts_of(self.sentence_scores, self.types)
+
+    @cached_property
+    def token_counts(self) -> np.ndarray:
+        """(sentences, types, 3): tokens that are in spans of a type, rightly, predicted so, and gold."""
+        places = {kind: place for place, kind in enumerate(self.types)}
+        counts = np.zeros((len(self.gold), len(self.types), 3), np.int64)
+        for row, pair in enumerate(zip(self.gold, self.predicted)):
+            for (one, other), times in Counter(zip(*(map(self.type_of, tags) for tags in pair))).items():
+                if one is not None:
+                    counts[row, places[one], bootstrap.GOLD] += times
+                if other is not None:
+                    counts[row, places[other], bootstrap.PREDICTED] += times
+                    counts[row, places[other], bootstrap.CORRECT] += times * (one == other)
+        return counts
+
+    def type_of(self, tag: str) -> str | None:
+        """The type of the span that a tag is in, None outside; a plain tag is its own type."""
+        return tag if self.plain else None if tag == 'O' else split_tag(tag)[1]
+
+    def spans(self, tags: Sequence[str]) -> list[SpanTuple]:
+        """The spans of a sentence; of plain tags each token."""
+        return [(tag, place, place) for place, tag in enumerate(tags)] if self.plain else spans_of(tags)
+
+    def intervals(self, counts: np.ndarray) -> tuple[Interval | None, dict[str, Interval | None]]:
+        """Intervals of F1, of all types together and of each.
+
+        Args:
+            counts: `counts` or `token_counts`.
+        """
+        if not counts.size:
+            return None, {}
+        sums = resampled(counts, self.resamples, self.seed)                         # (resamples, types, 3)
+        by_type = f1_of(sums)
+        return interval_of(f1_of(sums.sum(1))), {kind: interval_of(by_type[:, place])
+                                                 for place, kind in enumerate(self.types)}
+
+    @cached_property
+    def accuracy_interval(self) -> Interval | None:
+        """Of the share of tokens whose tag is right."""
+        pairs = np.array([(one.correct_tokens, one.tokens) for one in self.sentence_scores])
+        sums = resampled(pairs, self.resamples, self.seed)
+        return interval_of(sums[:, 0] / np.where(sums[:, 1] > 0, sums[:, 1], np.nan))
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures."""
+        record: dict[str, Any] = {
+            'sentences': len(self.tokens), 'tokens': self.score.tokens, 'scheme': self.scheme,
+            'bootstrap': {'resamples': self.resamples, 'seed': self.seed, 'level': bootstrap.LEVEL},
+            'exact': self._rates(self.counts),
+            'by_token': {'accuracy': self.score.accuracy, 'accuracy_interval': self.accuracy_interval}}
+        if not self.plain:
+            record['by_token'].update(self._rates(self.token_counts))
+        return record
+
+    def _rates(self, counts: np.ndarray) -> dict[str, Any]:
+        overall, by_type = self.intervals(counts)
+        sums = counts.sum(0).tolist()
+        return {**rates(SpanScore(*counts.sum((0, 1)).tolist()), overall),
+                'by_type': {kind: rates(SpanScore(*row), by_type[kind]) for kind, row in zip(self.types, sums) if kind}}
+
+
+def rates(spans: SpanScore, interval: Interval | None) -> dict[str, Any]:
+    """Counts of spans and what follows from them, as JSON."""
+    return {'precision': spans.precision, 'recall': spans.recall, 'f1': spans.f1, 'f1_interval': interval,
+            'support': spans.gold, 'predicted': spans.predicted, 'correct': spans.correct}
+
+
+def evaluate(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, confidence: bool = False,
+             resamples: int = bootstrap.RESAMPLES, seed: int = bootstrap.SEED) -> Evaluation:
+    """Tags sentences and sets what comes out beside their own tags.
+
+    Args:
+        tagger: of the model.
+        sentences: with their gold tags.
+        path: the file that they are from, for messages.
+        confidence: whether confidences are wanted.
+        resamples, seed: of the intervals.
+
+    Raises:
+        CorpusError: the tags are not of the model's kind, or the model can't take a sentence.
+    """
+    tokens = [sentence.tokens for sentence in sentences]
+    try:
+        tagged = tagger.tag(tokens, confidence=confidence)
+    except SentenceError as error:
+        raise CorpusError(path, sentences[error.index].line, error.reason) from None
+    scores = Scores(tagger.found_scheme, tagger.scheme, path)
+    gold, predicted = scores.compared([sentence.line for sentence in sentences],
+                                      [sentence.tags for sentence in sentences], [one.tags for one in tagged])
+    return Evaluation(tokens, gold, predicted, home(tagger.found_scheme), tagged, resamples, seed)
