@@ -89,6 +89,11 @@ class Tagger:
         return type(self).load, (self._path,)
 
     @property
+    def decoder(self) -> Decoder:
+        """The model itself."""
+        return self._decoder
+
+    @property
     def gives_confidences(self) -> bool:
         """Whether the model can compute confidences; exported graphs can if they were exported with them."""
         return CONFIDENCES in self._decoder.tasks

@@ -5,12 +5,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from ms_crf.crf.constraints import Constraints
+from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.environment import graph_call
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
 from ms_crf.models.bucketing import TaggingShapes
+from ms_crf.models.chains import Chain
 from ms_crf.models.labels import Tags
 from ms_crf.native import custom
+from ms_crf.nn.softmax import Softmax
 from ms_crf.runs import records
 
 import mindspore as ms
@@ -124,6 +128,29 @@ class GraphDecoder:
             if new and self.compiled is not None:
                 self.compiled(length, rows, seconds)
             yield indices, arrays
+
+    def chain(self) -> Chain | None:
+        """What its head adds to the scores of tags; None of a head that is neither a `CRF` nor a `Softmax`."""
+        head = self.network.head
+        if isinstance(head, Softmax):
+            nothing = np.zeros(head.num_tags, np.float32)
+            return Chain(np.zeros((head.num_tags,) * 2, np.float32), nothing, nothing, None, 'softmax')
+        if not isinstance(head, CRF):
+            return None
+        allowed = None
+        if head.constrained:
+            allowed = Constraints(head.allowed.asnumpy(), head.allowed_start.asnumpy(), head.allowed_end.asnumpy())
+        return Chain(head.transitions.asnumpy(), head.start_transitions.asnumpy(), head.end_transitions.asnumpy(),
+                     allowed, 'crf')
+
+    def emissions(self, encoded: Any) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Scores of each tag at each position, computed without compiling; see `ChainDecoder`."""
+        method = self.method(encoded)
+        for _, indices, inputs in self.inputs(encoded, PLAIN_ROWS):
+            with graph_call():
+                scores = method(*map(ms.from_numpy, inputs[1:])).asnumpy()          # (L, B, K)
+            yield indices, [scores[:length, row].copy()
+                            for row, length in enumerate(encoded.lengths[indices].tolist())]
 
     def plan(self, lengths: np.ndarray, rows: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """((length, rows), indices of sentences) of batches of at most so many rows, the shortest sentences first."""

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, NamedTuple
 from ms_crf.errors import CorpusError
 from ms_crf.fields import checked, distinct_strings
 from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
+from ms_crf.models.chains import Chain
 from ms_crf.models.hmm.hmm import HMM
-from ms_crf.models.hmm.recursions import SequenceBatch, top
 from ms_crf.models.hmm.symbols import Words
 from ms_crf.models.labels import Tags, tag_names
 from ms_crf.options import Options
@@ -121,17 +121,16 @@ class HMMDecoder:
         for indices, batch, _ in self.model.batches(encoded.sentences):
             states, scores = batch.viterbi()
             arrays = [states.T, scores]
-            yield indices, arrays if task == PATHS else [*arrays, *self._path_posteriors(batch, states.T)]
+            yield indices, arrays if task == PATHS else [*arrays, *batch.path_posteriors(states.T)]
 
-    def _path_posteriors(self, batch: SequenceBatch, paths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior of each tag of paths (B, L), and of every tag given the path's tag before it (B, L, S)."""
-        before = self.model.log_transition[paths.T[:-1]]                            # (L - 1, B, S)
-        first = np.broadcast_to(self.model.log_start, (1, *before.shape[1:]))
-        onward = np.concatenate((first, before)) + batch.emissions + batch.backward()
-        weights = np.exp(onward - top(onward))
-        given_before = (weights / weights.sum(-1, keepdims=True)).swapaxes(0, 1)    # (B, L, S)
-        chosen = np.take_along_axis(batch.posteriors().swapaxes(0, 1), paths[:, :, None], 2)[:, :, 0]
-        return chosen, given_before
+    def chain(self) -> Chain:
+        """Logarithms of its probabilities."""
+        return Chain(self.model.log_transition, self.model.log_start, self.model.log_end, None, 'hmm')
+
+    def emissions(self, encoded: _Encoded) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Logarithms of the probability of each word under each tag; see `ChainDecoder`."""
+        for indices, batch, _ in self.model.batches(encoded.sentences):
+            yield indices, batch.split(batch.emissions)
 
 
 def read_hmm(folder: Any) -> HMM:

@@ -121,6 +121,18 @@ class SequenceBatch:
         with np.errstate(invalid='ignore'):      # a sequence that can't be has no posterior: nan
             return weights / weights.sum(-1, keepdims=True)
 
+    def path_posteriors(self, paths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior of each state of paths (B, L), and of every state given the path's before it (B, L, S), both 0 on
+        padding.
+        """
+        before = self.log_transition[paths.T[:-1]]                                  # (L - 1, B, S)
+        first = np.broadcast_to(self.log_start, (1, *before.shape[1:]))
+        onward = np.concatenate((first, before)) + self.emissions + self.backward()
+        weights = np.exp(onward - top(onward))
+        weights *= self.live[:, :, None] / weights.sum(-1, keepdims=True)
+        chosen = np.take_along_axis(self.posteriors().swapaxes(0, 1), paths[:, :, None], 2)[:, :, 0]
+        return np.where(self.live.T, chosen, 0.0), weights.swapaxes(0, 1)
+
     def pairs(self) -> np.ndarray:
         """Probability of each two states at neighbouring positions (L - 1, B, S, S); on padding without meaning."""
         onward = self.emissions[1:] + self.backward()[1:]

@@ -1,0 +1,144 @@
+"""Temperatures, beside the enumeration of all paths of scores that are divided by them."""
+
+import math
+from types import SimpleNamespace
+
+from ms_crf import Tagger
+from ms_crf.models.chains import Chain, ChainDecoder
+from ms_crf.models.labels import Tags
+from ms_crf.models.temperature import TemperedDecoder, fit_temperature
+from ms_crf.text.readers import read_corpus
+from ms_crf.text.schemes import allowed_transitions
+
+import numpy as np
+import pytest
+
+from oracle import Row
+
+TAGS = ['O', 'B-X', 'I-X']
+ALLOWED = allowed_transitions('BIO', TAGS)
+
+
+class Given:
+    """A chain whose sentences are their own scores: a token is the name of a row of a table."""
+
+    runs_graphs = False
+    tasks = frozenset()
+
+    def __init__(self, seed, allowed=ALLOWED):
+        rng = np.random.default_rng(seed)
+        self.vocabulary, self.table = Tags(TAGS, False), 2 * rng.normal(size=(30, 3))
+        self.scores = {'transitions': rng.normal(size=(3, 3)), 'start': rng.normal(size=3), 'end': rng.normal(size=3)}
+        self.allowed = allowed
+
+    def run(self, encoded, task, count=1):
+        raise NotImplementedError
+
+    def chain(self):
+        return Chain(*(self.scores[name] for name in ('transitions', 'start', 'end')), self.allowed, 'crf')
+
+    def encode(self, sentences):
+        return SimpleNamespace(rows=[[int(token) for token in tokens] for tokens in sentences],
+                               lengths=np.array(list(map(len, sentences))))
+
+    def emissions(self, encoded):
+        """In two batches, the last sentence first."""
+        order = np.arange(len(encoded.rows))[::-1]
+        for part in (order[:2], order[2:]):
+            yield part, [self.table[encoded.rows[index]] for index in part]
+
+    def row(self, tokens, temperature):
+        scores = {name: values / temperature for name, values in self.scores.items()}
+        return Row(self.table[list(map(int, tokens))] / temperature, scores, self.allowed)
+
+
+@pytest.fixture
+def sentences():
+    rng = np.random.default_rng(7)
+    return [[str(token) for token in rng.integers(0, 30, length)] for length in (4, 1, 5, 2, 3, 3, 5, 4)]
+
+
+@pytest.mark.parametrize('allowed', [ALLOWED, None])
+@pytest.mark.parametrize('temperature', [0.4, 1.0, 3.0])
+def test_confidences_are_posteriors_of_scores_that_are_divided(sentences, temperature, allowed):
+    given = Given(1, allowed)
+    assert isinstance(given, ChainDecoder)
+    tagged = Tagger(TemperedDecoder(given, temperature), 'BIO', 'BIO').tag(sentences)
+    for tokens, found in zip(sentences, tagged):
+        row = given.row(tokens, temperature)
+        best = row.best()
+        assert found.tags == [TAGS[tag] for tag in best]
+        assert found.confidences == pytest.approx(row.marginals()[np.arange(len(tokens)), best])
+        assert found.confidence == pytest.approx(np.exp(row.scores.max() - row.log_normalizer()))
+
+
+def test_the_gold_tags_are_likeliest_at_the_temperature_that_is_found(sentences):
+    given, rng = Given(2), np.random.default_rng(3)
+    # Gold tags drawn from a model that is less sure than this one.
+    gold = []
+    for tokens in sentences * 8:
+        row = given.row(tokens, 2.0)
+        weights = np.exp(row.scores - row.log_normalizer())
+        gold.append(row.paths[rng.choice(len(row.paths), p=weights / weights.sum())])
+    fit = fit_temperature(given, sentences * 8, [[TAGS[tag] for tag in path] for path in gold])
+
+    def loss(temperature):
+        rows = [given.row(tokens, temperature) for tokens in sentences]
+        return sum(rows[index % 8].loss(path) for index, path in enumerate(gold)) / sum(map(len, gold))
+
+    assert 1.2 < fit.temperature < 3.5 and (fit.sentences, fit.left_out) == (64, 0)
+    assert (fit.before, fit.after) == (pytest.approx(loss(1.0)), pytest.approx(loss(fit.temperature)))
+    assert all(fit.after < loss(fit.temperature * factor) for factor in (0.5, 0.9, 0.98, 1.02, 1.1, 2))
+
+
+def test_sentences_whose_tags_can_not_be_are_left_out_and_counted(sentences):
+    given = Given(2)
+    tags = [['O'] * len(tokens) for tokens in sentences]
+    tags[0], tags[2] = ['I-X'] * 4, ['B-Y', 'O', 'O', 'O', 'O']
+    fit = fit_temperature(given, [*sentences, []], [*tags, []])
+    without = fit_temperature(given, [sentences[1], *sentences[3:]], [tags[1], *tags[3:]])
+    assert (fit.sentences, fit.left_out) == (6, 2) and fit[:3] == pytest.approx(without[:3])
+    assert fit_temperature(given, sentences[:1], tags[:1]) is None
+
+
+def test_what_is_no_chain_has_no_temperature(sentences):
+    given = Given(2)
+    given.chain = lambda: None
+    assert fit_temperature(given, sentences, [['O'] * len(tokens) for tokens in sentences]) is None
+    with pytest.raises(ValueError, match='must be of a chain'):
+        TemperedDecoder(given, 1.0)
+    for temperature in (0, -1, math.inf, math.nan):
+        with pytest.raises(ValueError, match='temperature must be above 0'):
+            TemperedDecoder(Given(2), temperature)
+
+
+def check_beside_the_model(run, corpora):
+    tagger = Tagger.load(run)
+    sentences = read_corpus(corpora / 'test.tsv')
+    tokens = [*(sentence.tokens for sentence in sentences), ['of']]
+    for found, expected in zip(Tagger(TemperedDecoder(tagger.decoder, 1.0), 'BIO', 'BIO').tag(tokens),
+                               tagger.tag(tokens)):
+        assert found.tags == expected.tags
+        assert found.confidences == pytest.approx(expected.confidences, abs=1e-5)
+        assert [span.confidence for span in found.spans] == pytest.approx(
+            [span.confidence for span in expected.spans], abs=1e-5)
+    fit = fit_temperature(tagger.decoder, tokens[:-1], [sentence.tags for sentence in sentences])
+    assert fit.after <= fit.before and fit.sentences == len(sentences)
+
+
+def test_a_hidden_markov_model_at_temperature_1_is_itself(hmm, corpora):
+    check_beside_the_model(hmm, corpora)
+
+
+def test_a_network_at_temperature_1_is_itself(undisturbed, corpora):
+    check_beside_the_model(undisturbed[0], corpora)
+
+
+def test_confidences_of_a_hidden_markov_model_do_not_depend_on_its_batch(hmm):
+    """What ends with a shorter sentence of a batch has nothing behind it that it could go on with."""
+    tagger = Tagger.load(hmm)
+    sentences = [['of', 'Xan', 'Yel', 'to', 'Xor', 'Yan'], ['to', 'Xel', 'Yan'], ['Xan'], ['of', 'Xor']]
+    for tokens, found in zip(sentences, tagger.tag(sentences)):
+        [alone] = tagger.tag([tokens])
+        assert found.spans and [span[:3] for span in found.spans] == [span[:3] for span in alone.spans]
+        assert [span.confidence for span in found.spans] == pytest.approx([span.confidence for span in alone.spans])
