@@ -30,6 +30,7 @@ from ms_crf.text.splitting import CHOICES, check_name, splitter_named
 from ms_crf.text.stream import (
     CONLL,
     FORMATS,
+    HTML,
     JSON,
     TEXT,
     Item,
@@ -44,6 +45,7 @@ from ms_crf.text.tagged import Tagged, Writer, for_columns
 from tqdm import tqdm
 
 RUNS = 'runs'
+_TITLE = 'Tagged text'                 # of a page that is not made of a file
 
 
 def parser() -> Parser:
@@ -81,13 +83,13 @@ def parser() -> Parser:
     group.add_argument('--output', metavar='FILE',
                        help='file to write (default: standard output); of many inputs the folder for a file each, '
                             'where those that are there already stay as they are')
-    group.add_argument('--format', choices=FORMATS,
+    group.add_argument('--format', choices=(*FORMATS, HTML),
                        help='text: the line with what was found in brackets; conll: the columns and the tag; json: an '
-                            'object a sentence (default: text)')
+                            'object a sentence; html: a page with what was found in colour (default: text)')
     group.add_argument('--confidence', action=argparse.BooleanOptionalAction,
-                       help='posteriors of tags and entities (default: in json)')
+                       help='posteriors of tags and entities (default: in json and html)')
     group.add_argument('--nbest', metavar='N', type=int, default=0,
-                       help='add the N likeliest taggings of each sentence; in json (default: 0)')
+                       help='add the N likeliest taggings of each sentence; in json and html (default: 0)')
     group.add_argument('--score', action='store_true',
                        help='compare with the tags in the input and print the table of scores; tagged sentences are '
                             'then written only where --output names a file')
@@ -137,8 +139,8 @@ class _Command:
         if not 0 <= parsed.nbest <= MOST_NBEST:
             raise OptionError(f'--nbest must be from 0 to {MOST_NBEST}, got {brief(parsed.nbest)}')
         self.format = parsed.format or TEXT
-        if parsed.nbest and self.format != JSON:
-            raise OptionError(f'--nbest needs --format json, got {self.format}')
+        if parsed.nbest and self.format not in (JSON, HTML):
+            raise OptionError(f'--nbest needs --format json or html, got {self.format}')
         self.columns = _columns(parsed.columns, parsed.score)
         self.many = parsed.input is not None and are_many(parsed.input)
         if self.many and not (parsed.output or parsed.score):
@@ -198,7 +200,7 @@ class _Command:
         self.splitter = splitter_named(self.parsed.splitter or self.tagger.splitter) if self.parsed.raw else None
         self.confidence = self.parsed.confidence
         if self.confidence is None:
-            self.confidence = self.format == JSON and self.tagger.gives_confidences
+            self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
         colour = self.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
         self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
                              self.confidence, colour)
@@ -215,7 +217,9 @@ class _Command:
 
     def run(self) -> None:
         if self.interactive:
+            _print(self.writer.begin(_TITLE))
             self._talk()
+            _print(self.writer.end())
             return
         done = [job for job in self.jobs if self.many and job.target and os.path.lexists(job.target)]
         waiting = self.jobs if self.parsed.score else [job for job in self.jobs if job not in done]
@@ -246,10 +250,12 @@ class _Command:
         if self.format == CONLL:
             items = for_columns(items, self.name)
         with _output(job.target, not self.parsed.score) as write:
+            write(self.writer.begin(_TITLE if not self.parsed.input else os.path.basename(job.source) or _TITLE))
             for chunk in chunks(items, lambda item: len(item.tokens)):
                 self._tag(chunk, write)
                 if not self.many:
                     bar.update(len(chunk))
+            write(self.writer.end())
             if not self.many:
                 self._check_scored(self.name)
         if self.many:

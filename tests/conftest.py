@@ -278,6 +278,19 @@ def encoder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope='module')
+def browser():
+    """Headless Chromium, started once for a file of tests; what a test does with it is in `pages`."""
+    from pages import chromium
+    if chromium() is None:
+        pytest.skip('Chromium is missing: apt-get install chromium')
+    sync_api = pytest.importorskip('playwright.sync_api', reason='Playwright is missing: pip install playwright')
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium())
+        yield started
+        started.close()
+
+
 @pytest.fixture
 def hmm(tmp_path, corpora):
     """A run that is made within a hundredth of a second: a hidden Markov model."""

@@ -253,7 +253,7 @@ def test_a_conversation(run, tmp_path):
     (['--text', 'a', '--run', 'absent'], 'absent/config.json: no such file; expected a run made by train.py'),
     (['--text', 'a', '--mindir', 'absent.mindir'], 'absent.json: no such file'),
     (['--text', 'a'], 'runs: no run there yet; make one with: python train.py'),
-    (['--text', 'a', '--nbest', '2'], '--nbest needs --format json, got text'),
+    (['--text', 'a', '--nbest', '2'], '--nbest needs --format json or html, got text'),
     (['--text', 'a', '--nbest', '-1'], '--nbest must be from 0 to 1000, got -1'),
     (['--text', 'a', '--nbest', '1001', '--format', 'json'], '--nbest must be from 0 to 1000, got 1001'),
     (['--input-format', 'conll', '--columns', 'x'], "--columns must be a number or two like 0,-1, got 'x'"),

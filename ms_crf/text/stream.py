@@ -24,6 +24,7 @@ from ms_crf.text.readers import (
 )
 
 TEXT, CONLL, JSON = FORMATS = ('text', 'conll', 'json')
+HTML = 'html'                             # is only written
 _COLUMN_FILES = ('.tsv', '.conll', '.conllu', '.col', '.bio', '.iob', '.iob2', '.bioes', '.bmes')
 _CHUNK = 1 << 16
 _WORD, _CHARACTER = re.compile(f'[^{BLANKS}]+'), re.compile(f'[^{BLANKS}]')

@@ -1,12 +1,14 @@
-"""Tagged sentences: what a tagger says of them, and how that is written as text, columns and JSON lines."""
+"""Tagged sentences: what a tagger says of them, and how that is written as text, columns, JSON lines and HTML."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError, brief
-from ms_crf.text.schemes import PLAIN
-from ms_crf.text.stream import CONLL, JSON, TEXT, Item
+from ms_crf.text.html import SPANS, TAGS, WORDS, Mark, Page, fragment
+from ms_crf.text.schemes import PLAIN, spans_of
+from ms_crf.text.stream import CONLL, HTML, JSON, TEXT, Item
 
 COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colour
 _LINE_ENDS = str.maketrans('\r\n', '  ')
@@ -37,6 +39,14 @@ class Tagged(NamedTuple):
     confidences: list[float] | None = None           # for each token the posterior of its tag
     confidence: float | None = None                  # the posterior of all tags together
     alternatives: tuple[Alternative, ...] = ()       # the n best taggings; the first has the same tags
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the tokens, joined by blanks, with spans in colour, or tags if they have no spans."""
+        starts = list(accumulate((len(token) + 1 for token in self.tokens), initial=0))
+        item = Item(1, ' '.join(self.tokens), self.tokens, starts)
+        plain = not self.spans and any(tag != 'O' for tag in self.tags)
+        return fragment(item.text, _of_tokens(item, self.tags, self.confidences) if plain else
+                        _of_spans(item, self.spans, True))
 
 
 class Entity(NamedTuple):
@@ -96,11 +106,11 @@ class Writer:
     """Turns tagged sentences into lines.
 
     Args:
-        kind: the format, 'text', 'conll' or 'json'.
+        kind: the format, 'text', 'conll', 'json' or 'html'.
         scheme: the scheme of the tags.
         tags: all tags of the model.
         characters: whether tokens are single characters; then spans without types are words.
-        confidence: whether to show confidences in text and columns; JSON always has them if there are any.
+        confidence: whether to show confidences; JSON always has them if there are any.
         colour: whether to colour text for a terminal.
     """
 
@@ -110,7 +120,17 @@ class Writer:
         types = sorted({tag.partition('-')[2] for tag in tags if tag != 'O'})
         self.makes_words = types == [''] and (characters or scheme == 'BMES')
         self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
-        self.write = {TEXT: self._text, CONLL: self._columns, JSON: self._json}[kind]
+        self.write = {TEXT: self._text, CONLL: self._columns, JSON: self._json, HTML: self._html}[kind]
+        what = TAGS if scheme == PLAIN else WORDS if self.makes_words else SPANS
+        self.kind, self.page = kind, Page(sorted(tags) if what == TAGS else types, what, confidence)
+
+    def begin(self, title: str) -> str:
+        """What comes before the first sentence: of a page its head, otherwise nothing."""
+        return self.page.begin(title) if self.kind == HTML else ''
+
+    def end(self) -> str:
+        """What comes after the last sentence."""
+        return self.page.end() if self.kind == HTML else ''
 
     def lines(self, item: Item, tagged: Tagged) -> str:
         """A sentence as text, with the end of its last line.
@@ -188,16 +208,14 @@ class Writer:
         record = dict(item.record or {})
         if 'tags' in record:
             record['gold'] = record['tags']
-        if item.offset is None:
-            record['text'] = item.text
-        elif not item.tokens:
-            return ''
-        else:
-            offsets = [(item.offset + start, item.offset + start + len(token))
-                       for token, start in zip(item.tokens, item.starts)]
-            begin, end = offsets[0][0], offsets[-1][1]
-            record.update(start=begin, end=end, text=item.text[begin - item.offset:end - item.offset], offsets=offsets)
-        record.update(tokens=tagged.tokens, tags=tagged.tags)
+        if item.offset is not None:
+            if not item.tokens:
+                return ''                        # blanks between paragraphs
+            item = _without_blanks(item)
+            places = [(item.offset + start, item.offset + start + len(token))
+                      for token, start in zip(item.tokens, item.starts)]
+            record.update(start=item.offset, end=places[-1][1], offsets=places)
+        record.update(text=item.text, tokens=tagged.tokens, tags=tagged.tags)
         record['entities'] = [self._entity(item, span) for span in tagged.spans]
         if tagged.confidences is not None and tagged.confidence is not None:
             record['confidences'] = list(map(_rounded, tagged.confidences))
@@ -207,6 +225,23 @@ class Writer:
                                       for other in tagged.alternatives]
         return json.dumps(record, ensure_ascii=False) + '\n'
 
+    def _html(self, item: Item, tagged: Tagged) -> str:
+        if item.offset is not None:
+            if not item.tokens:
+                return ''
+            item = _without_blanks(item)
+        others = [(self._marks(item, other.tags, [Span(*span) for span in spans_of(other.tags)]), other.confidence)
+                  for other in tagged.alternatives if item.tokens]
+        confidences, confidence = (tagged.confidences, tagged.confidence) if self.confidence else (None, None)
+        return self.page.sentence(item.text, self._marks(item, tagged.tags, tagged.spans, confidences),
+                                  confidence if item.tokens else None, others)
+
+    def _marks(self, item: Item, tags: list[str], spans: list[Span],
+               confidences: list[float] | None = None) -> list[Mark]:
+        if self.scheme == PLAIN:
+            return _of_tokens(item, tags, confidences)
+        return _of_spans(item, spans, self.confidence)
+
     def _entity(self, item: Item, span: Span) -> dict[str, Any]:
         begin, end = _offsets(item, span)
         entity = {'type': span.type, 'text': item.text[begin:end], 'first': span.first, 'last': span.last,
@@ -214,6 +249,24 @@ class Writer:
         if span.confidence is not None:
             entity['confidence'] = _rounded(span.confidence)
         return entity
+
+
+def _without_blanks(item: Item) -> Item:
+    """A sentence of raw text without what stands before and behind it."""
+    begin, end = item.starts[0], item.starts[-1] + len(item.tokens[-1])
+    return item._replace(text=item.text[begin:end], starts=[start - begin for start in item.starts],
+                         offset=(item.offset or 0) + begin)
+
+
+def _of_tokens(item: Item, tags: list[str], confidences: Sequence[float | None] | None) -> list[Mark]:
+    """A mark for each token, with its tag."""
+    return [Mark(start, start + len(token), tag, confidence) for token, start, tag, confidence in
+            zip(item.tokens, item.starts, tags, confidences or [None] * len(tags))]
+
+
+def _of_spans(item: Item, spans: list[Span], confidence: bool) -> list[Mark]:
+    """A mark for each span, with its type."""
+    return [Mark(*_offsets(item, span), span.type, span.confidence if confidence else None) for span in spans]
 
 
 def _offsets(item: Item, span: Span) -> tuple[int, int]:

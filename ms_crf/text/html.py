@@ -1,0 +1,225 @@
+"""Text with coloured marks in it as HTML: a page that needs nothing but itself, and a fragment for notebooks.
+
+What comes from the text is escaped. HTML can't hold all of its characters: control characters and lone surrogates stand
+on the page as their numbers, such as U+0000, marked as no part of the text. All others are as they were.
+"""
+
+import colorsys
+import re
+import zlib
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from typing import NamedTuple
+
+TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # what marks are: single tokens, some tokens, all of the text
+
+#: background and text of the page, light and dark
+PAGE = (((255, 255, 255), (26, 26, 30)), ((22, 24, 28), (236, 236, 241)))
+LEVELS = 20                                         # steps of strength that confidences are shown in
+_HUES = 12                                          # of types whose number is not known
+_GOLDEN = 137.508                                   # degrees; many hues at this distance stay apart
+_LIGHTNESS = ((.80, .27), (.72, .22), (.87, .17))   # of marks, light and dark; another for each round of eight types
+_EDGES = (.38, .62)
+
+_SPECIAL = re.compile('\r\n?|[&<>"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]')
+_ENTITIES = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\r\n': '&#13;\n', '\r': '&#13;<br>'}
+
+Colour = tuple[int, int, int]
+
+_STYLE = """
+body{margin:0 auto;max-width:52rem;padding:1rem;background:rgb(var(--page));color:rgb(var(--ink));
+font:1rem/1.9 system-ui,"Liberation Sans",sans-serif;overflow-wrap:anywhere;print-color-adjust:exact}
+h1{font-size:1.3rem;line-height:1.3;margin:0 0 .5rem}
+header{border-bottom:1px solid;margin-bottom:1rem;padding-bottom:.7rem}
+.legend{display:flex;flex-wrap:wrap;gap:.4rem .6rem;list-style:none;margin:.6rem 0;padding:0;line-height:1.6}
+#figures{width:1.5rem;height:1.5rem;margin:0 .5rem 0 0;vertical-align:middle}
+.text{white-space:pre-wrap;margin:.4rem 0;min-height:1.9em}
+.m{position:relative;color:inherit;background:rgb(var(--c)/var(--s,1));border-bottom:2px solid rgb(var(--e));
+border-radius:.25em;padding:.1em .25em;unicode-bidi:isolate;
+box-decoration-break:clone;-webkit-box-decoration-break:clone}
+.words .m{margin:0 .12em}
+.note{font-size:.72em;font-weight:600;user-select:none;-webkit-user-select:none}
+.m .note:not(.figure){margin-inline-start:.4em}
+.code{font:600 .72em monospace;border:1px solid;border-radius:.2em;padding:0 .15em}
+.figure{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
+#figures:checked~div .figure{position:static;width:auto;height:auto;overflow:visible;clip-path:none;
+white-space:inherit}
+details{margin:0 0 .8rem;padding-inline-start:.8rem;border-inline-start:3px solid}
+summary{cursor:pointer;line-height:1.6}
+ol{margin:.2rem 0;padding-inline-start:2rem}
+li .text{margin:0}
+"""
+
+
+class Mark(NamedTuple):
+    """A part of a text that stands out: from `begin` to `end`, exclusive, in characters."""
+
+    begin: int
+    end: int
+    label: str
+    confidence: float | None = None
+
+
+def colour(index: int, dark: bool = False) -> Colour:
+    """The background of marks of one label, red, green and blue up to 255.
+
+    Args:
+        index: the number of the label. Text of either theme can be read on any of these colours.
+        dark: for the dark theme.
+    """
+    return _rgb(index, _LIGHTNESS[index // 8 % len(_LIGHTNESS)][dark], .5 if dark else .85)
+
+
+def _rgb(index: int, lightness: float, saturation: float) -> Colour:
+    red, green, blue = colorsys.hls_to_rgb((210 + index * _GOLDEN) % 360 / 360, lightness, saturation)
+    return round(255 * red), round(255 * green), round(255 * blue)
+
+
+def _theme(labels: int, dark: bool) -> str:
+    page, ink = PAGE[dark]
+    rules = [f':root{{--page:{_numbers(page)};--ink:{_numbers(ink)}}}']
+    rules += [f'.t{index}{{--c:{_numbers(colour(index, dark))};--e:{_numbers(_rgb(index, _EDGES[dark], .6))}}}'
+              for index in range(labels)]
+    return ''.join(rules)
+
+
+def _numbers(colour: Colour) -> str:
+    return ' '.join(map(str, colour))
+
+
+def escaped(text: str) -> str:
+    """A text as the content of an element whose blanks are kept: each character once, numbers of what HTML lacks."""
+    return _SPECIAL.sub(_entity, text)
+
+
+def _entity(match: re.Match[str]) -> str:
+    found = match.group()
+    return _ENTITIES.get(found) or f'<span class="code" title="U+{ord(found):04X}">U+{ord(found):04X}</span>'
+
+
+def _attribute(text: str) -> str:
+    return _SPECIAL.sub(lambda match: _ENTITIES.get(match.group()[:1]) or f'U+{ord(match.group()[0]):04X}',
+                        text.replace('\r', ' '))
+
+
+def _level(confidence: float) -> int:
+    return round(LEVELS * min(1.0, max(0.0, confidence)))
+
+
+def _title(mark: Mark) -> str:
+    figure = '' if mark.confidence is None else f'confidence {mark.confidence:.4f}'
+    words = _attribute(', '.join(filter(None, (mark.label, figure))))
+    return f' title="{words}"' if words else ''
+
+
+def _interleaved(text: str, marks: Iterable[Mark], shown: Callable[[Mark, str], str]) -> str:
+    """A text, escaped, with what `shown` makes of each mark and the escaped text in it; marks come in order."""
+    pieces, done = [], 0
+    for mark in marks:
+        pieces += [escaped(text[done:mark.begin]), shown(mark, escaped(text[mark.begin:mark.end]))]
+        done = mark.end
+    return ''.join([*pieces, escaped(text[done:])])
+
+
+class Page:
+    """A page in parts, which are written one after the other: `begin`, any number of `sentence`, `end`.
+
+    Colours follow the reader's choice of light or dark. Strength of a colour is confidence; its figure is a title, text
+    that screen readers read, and for all to see once a box is ticked. There is no script, and nothing is loaded.
+
+    Args:
+        labels: all labels that marks may have, in the order of the legend; '' is a mark without a label.
+        kind: what marks are, TAGS, SPANS or WORDS.
+        confidence: whether marks have confidences.
+    """
+
+    def __init__(self, labels: Sequence[str], kind: str = SPANS, confidence: bool = False) -> None:
+        self.numbers = {label: index for index, label in enumerate(labels)}
+        self.kind, self.confidence = kind, confidence
+        self.element = 'span' if kind == TAGS else 'mark'
+
+    def begin(self, title: str) -> str:
+        """All that comes before the first sentence: styles, the title as a heading, the legend."""
+        count = len(self.numbers)
+        levels = ''.join(f'.s{level}{{--s:{level / LEVELS:g}}}' for level in range(LEVELS + 1))
+        style = (f'\n:root{{color-scheme:light dark}}{_theme(count, False)}\n'
+                 f'@media(prefers-color-scheme:dark){{{_theme(count, True)}}}{_STYLE}{levels}\n')
+        digest = b64encode(sha256(style.encode()).digest()).decode()
+        policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        name = _attribute(title)
+        return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+                f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+                f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+                f'<title>{name}</title>\n<style>{style}</style>\n</head>\n<body class="{self.kind}">\n'
+                f'<header>\n<h1 dir="auto">{name}</h1>\n{self._legend()}</header>\n<main>\n{self._switch()}<div lang="">\n')
+
+    def _legend(self) -> str:
+        items = [f'<li><{self.element} class="m t{index}">{_attribute(label) or "no type"}</{self.element}></li>\n'
+                 for label, index in self.numbers.items()]
+        if self.kind == WORDS or list(self.numbers) in ([], ['']):
+            return ''
+        name = 'Tags' if self.kind == TAGS else 'Types'
+        return f'<ul class="legend" role="list" aria-label="{name}">\n{"".join(items)}</ul>\n'
+
+    def _switch(self) -> str:
+        if not self.confidence:
+            return ''
+        # Beside the sentences, so that a rule of the style sheet can tell from it what to show there.
+        return ('<input type="checkbox" id="figures"><label for="figures">Show confidences; the stronger a colour, the '
+                'surer the model</label>\n')
+
+    def sentence(self, text: str, marks: Iterable[Mark], confidence: float | None = None,
+                 alternatives: Sequence[tuple[Iterable[Mark], float]] = ()) -> str:
+        """A sentence, with its alternatives folded away below it.
+
+        Args:
+            text: as it is to be read.
+            marks: in order; they must not overlap.
+            confidence: of all marks together.
+            alternatives: other marks of the same text, each with their confidence, likeliest first.
+        """
+        figure = '' if confidence is None else f'<bdi class="note figure"> sentence {confidence:.2f}</bdi>'
+        folded = ''
+        if alternatives:
+            items = [f'<li>{other:.4f}<p class="text other" dir="auto">{self._marked(text, its_marks)}</p></li>\n'
+                     for its_marks, other in alternatives]
+            folded = (f'<details><summary lang="en">Likeliest taggings: {len(items)}</summary>\n'
+                      f'<ol>\n{"".join(items)}</ol>\n</details>\n')
+        return f'<p class="text" dir="auto">{self._marked(text, marks)}{figure}</p>\n{folded}'
+
+    def _marked(self, text: str, marks: Iterable[Mark]) -> str:
+        return _interleaved(text, marks, self._shown)
+
+    def _shown(self, mark: Mark, inside: str) -> str:
+        strength = '' if mark.confidence is None else f' s{_level(mark.confidence)}'
+        label = f'<bdi class="note">{_attribute(mark.label)}</bdi>' if mark.label else ''
+        figure = '' if mark.confidence is None else f'<bdi class="note figure"> {mark.confidence:.2f}</bdi>'
+        return (f'<{self.element} class="m t{self.numbers[mark.label]}{strength}"{_title(mark)}>{inside}{label}{figure}'
+                f'</{self.element}>')
+
+    def end(self) -> str:
+        """What comes after the last sentence."""
+        return '</div>\n</main>\n</body>\n</html>\n'
+
+
+def fragment(text: str, marks: Iterable[Mark]) -> str:
+    """A text with marks as an element for a page of someone else's; a label has the same colour in all of them.
+
+    Args:
+        text: as it is to be read.
+        marks: in order; they must not overlap.
+    """
+    return ('<div dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere;line-height:1.9">'
+            f'{_interleaved(text, marks, _inline)}</div>')
+
+
+def _inline(mark: Mark, inside: str) -> str:
+    # Opaque on whatever the page is: the colour is mixed with white, and the text on it is dark.
+    strength = 1.0 if mark.confidence is None else _level(mark.confidence) / LEVELS
+    full = colour(zlib.crc32(mark.label.encode('utf-8', 'surrogatepass')) % _HUES)
+    mixed = ','.join(str(round(255 + (part - 255) * strength)) for part in full)
+    notes = _attribute(mark.label) + ('' if mark.confidence is None else f' {mark.confidence:.2f}')
+    label = f' <bdi style="font-size:.75em;font-weight:600">{notes.strip()}</bdi>' if notes else ''
+    return (f'<span style="background:rgb({mixed});color:rgb{PAGE[0][1]};border-radius:.25em;padding:.1em .25em"'
+            f'{_title(mark)}>{inside}{label}</span>')

@@ -1,0 +1,249 @@
+"""The page of `--format html` as a browser shows it: the text as it was, and what was found in it."""
+
+import json
+import subprocess
+import sys
+
+from ms_crf import infer
+from ms_crf.files import text_writer
+from ms_crf.text.stream import HTML, item_of_text
+from ms_crf.text.tagged import Alternative, Span, Tagged, Writer
+
+import pytest
+
+from conftest import ROOT
+from pages import check_page, opened
+
+#: The characters of an element as numbers: what stands for a character that HTML can't hold counts as that one, and
+#: labels and figures, which are not of the text, are left out.
+CHARACTERS = """
+element => {
+  const found = [];
+  const read = node => {
+    if (node.nodeType === Node.TEXT_NODE) found.push(...Array.from(node.data, part => part.codePointAt(0)));
+    else if (node.matches('.code')) found.push(parseInt(node.title.slice(2), 16));
+    else if (!node.matches('.note')) node.childNodes.forEach(read);
+  };
+  read(element);
+  return found;
+}
+"""
+TEXTS = '.text:not(.other)'
+
+#: text, and its spans by type, first and last word, confidence
+SENTENCES = [
+    ('Marta  Kowalski\tlives in Lisbon .', [('PER', 0, 1, .98), ('LOC', 4, 4, .42)]),
+    ('', []),
+    ('<script>alert(1)</script> & "Tom" <b>Jerry</b> &amp; &#65;', [('PER', 3, 3, .5)]),
+    ('123 عمر يعيش في القاهرة', [('PER', 1, 1, .9), ('LOC', 4, 4, .07)]),
+    ('אני גר ב-New York היום \u202eoverride', [('LOC', 2, 3, .6)]),
+    ('😀 👩‍👩‍👧 New York 🗽 e\u0301 zero\u200bwidth no\xa0break \u2028 \ufffe', [('LOC', 2, 3, 1.0)]),
+    ('line\r\nends \r and\n\n more', [('PER', 1, 2, .3)]),
+    ('nul \x00 bell \x07 escape \x1b[31m delete \x7f c1 \x85 lone \ud83d surrogate \udc00', [('PER', 0, 1, .8)]),
+    ('a' * 300 + ' ' + 'b' * 300, [('LOC', 0, 1, .77)]),
+]
+TAGS = ['O', 'B-LOC', 'I-LOC', 'B-PER', 'I-PER']
+
+
+def tags_of(words, spans):
+    tags = ['O'] * words
+    for kind, first, last, *_ in spans:
+        tags[first:last + 1] = [f'B-{kind}'] + [f'I-{kind}'] * (last - first)
+    return tags
+
+
+def write_page(path, writer, items, tagged, title='Tagged text'):
+    with text_writer(path) as write:
+        write(writer.begin(title))
+        for item, sentence in zip(items, tagged, strict=True):
+            write(writer.lines(item, sentence))
+        write(writer.end())
+    return path
+
+
+def characters(page, selector=TEXTS):
+    return [found.evaluate(CHARACTERS) for found in page.locator(selector).element_handles()]
+
+
+def numbers(texts):
+    return [list(map(ord, text)) for text in texts]
+
+
+@pytest.fixture(scope='module')
+def names(tmp_path_factory):
+    """A page of names, with confidences and two taggings of each sentence."""
+    items = [item_of_text(line, text, False) for line, (text, _) in enumerate(SENTENCES, 1)]
+    tagged = []
+    for item, (_, spans) in zip(items, SENTENCES):
+        words, tags = len(item.tokens), tags_of(len(item.tokens), spans)
+        others = (Alternative(tags, .75), Alternative(['O'] * words, .125)) if words else (Alternative([], 1.0),)
+        tagged.append(Tagged(item.tokens, tags, [Span(*span) for span in spans], [.5] * words, .75, others))
+    return write_page(tmp_path_factory.mktemp('page') / 'names.html', Writer(HTML, 'BIO', TAGS, confidence=True),
+                      items, tagged, '<i>news</i> & "more".txt')
+
+
+def test_the_page_of_names_is_sound(browser, names):
+    check_page(browser, names)
+
+
+def test_every_character_of_the_text_is_there(browser, names):
+    with opened(browser, names) as page:
+        assert characters(page) == numbers(text for text, _ in SENTENCES)
+        assert characters(page, '.other') == numbers(text for text, _ in SENTENCES if text for _ in range(2))
+        assert page.locator('script, b, i').count() == 0
+        assert page.title() == page.locator('h1').inner_text() == '<i>news</i> & "more".txt'
+
+
+def test_names_are_marked_with_type_and_confidence(browser, names):
+    expected = []
+    for text, spans in SENTENCES:
+        words = item_of_text(1, text, False)
+        for kind, first, last, confidence in spans:
+            begin, end = words.starts[first], words.starts[last] + len(words.tokens[last])
+            expected.append((list(map(ord, text[begin:end])), f'{kind}, confidence {confidence:.4f}',
+                             f'{kind} {confidence:.2f}'))
+    with opened(browser, names) as page:
+        marks = page.locator(f'{TEXTS} mark')
+        notes = marks.evaluate_all("all => all.map(mark => [...mark.querySelectorAll('.note')].map("
+                                   "note => note.textContent).join(''))")
+        titles = marks.evaluate_all('all => all.map(mark => mark.title)')
+        assert list(zip(characters(page, f'{TEXTS} mark'), titles, notes)) == expected
+
+
+def test_lines_and_blanks_are_seen_as_they_are(browser, names):
+    with opened(browser, names) as page:
+        heights = page.locator(TEXTS).evaluate_all('all => all.map(each => each.getBoundingClientRect().height)')
+        line = heights[0]
+        assert heights[1] == line                                # an empty line
+        assert heights[6] == 5 * line                            # \r\n, \r, \n and \n end four of them
+        assert page.locator(TEXTS).nth(0).inner_text().startswith('Marta  Kowalski')
+        directions = page.locator(TEXTS).evaluate_all('all => all.map(each => getComputedStyle(each).direction)')
+        assert directions == ['rtl' if index in (3, 4) else 'ltr' for index in range(len(SENTENCES))]
+
+
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+def test_a_type_has_one_colour_and_confidence_is_its_strength(browser, names, scheme):
+    with opened(browser, names, scheme=scheme) as page:
+        marks = page.locator('mark').evaluate_all(
+            "all => all.map(mark => [(mark.querySelector('.note:not(.figure)') ?? mark).textContent, mark.title,"
+            " getComputedStyle(mark).backgroundColor])")
+        legend = {label: colour for label, title, colour in marks if not title}
+        assert set(legend) == {'LOC', 'PER'} and len(set(legend.values())) == 2
+        for label, title, colour in marks:
+            parts = [float(part) for part in colour.strip('rgba()').split(',')]
+            strength = parts[3] if len(parts) == 4 else 1.0
+            assert parts[:3] == [float(part) for part in legend[label].strip('rgb()').split(',')]
+            figure = float(title.split()[-1]) if 'confidence' in title else 1.0
+            assert strength == pytest.approx(figure, abs=.026)   # steps of a twentieth
+        names_in_legend = page.get_by_role('list', name='Types').get_by_role('listitem')
+        assert names_in_legend.all_inner_texts() == ['LOC', 'PER']
+
+
+def test_figures_are_shown_and_folded_away_by_the_keyboard(browser, names):
+    with opened(browser, names) as page:
+        figure = page.locator(f'{TEXTS} .figure').first
+        assert figure.bounding_box()['width'] <= 1
+        assert '0.98' in page.locator(TEXTS).first.aria_snapshot()          # which screen readers read
+        page.keyboard.press('Tab')
+        page.keyboard.press('Space')
+        assert figure.bounding_box()['width'] > 10 and figure.inner_text().strip() == '0.98'
+        assert page.locator('.other').first.is_hidden()
+        page.keyboard.press('Tab')
+        page.keyboard.press('Enter')
+        assert page.locator('.other').first.is_visible()
+        assert page.locator('details').count() == len([text for text, _ in SENTENCES if text])
+        shown = page.locator('details').first.locator('li')
+        assert [text.split()[0] for text in shown.all_inner_texts()] == ['0.7500', '0.1250']
+        assert [item.locator('mark').count() for item in shown.all()] == [2, 0]
+
+
+def test_what_is_copied_is_the_text_without_labels(browser, names):
+    with opened(browser, names) as page:
+        copied = page.locator(TEXTS).first.evaluate(
+            'element => {getSelection().selectAllChildren(element); return getSelection().toString()}')
+        assert copied == SENTENCES[0][0]
+
+
+def test_plain_tags_stand_at_each_word(browser, tmp_path):
+    tags = ['DET', '<NOUN>', '.', 'NOUN', 'VERB', 'X-Y']
+    item = item_of_text(1, 'The  dog barks .', False)
+    tagged = Tagged(item.tokens, ['DET', '<NOUN>', 'VERB', '.'], [], [.9, .8, .7, 1.0], .5)
+    path = write_page(tmp_path / 'tags.html', Writer(HTML, 'plain', tags, confidence=True), [item], [tagged])
+    check_page(browser, path)
+    with opened(browser, path) as page:
+        assert characters(page) == numbers(['The  dog barks .'])
+        found = page.locator(f'{TEXTS} .m')
+        assert numbers(item.tokens) == characters(page, f'{TEXTS} .m')
+        assert [title for title in found.evaluate_all('all => all.map(each => each.title)')] == [
+            'DET, confidence 0.9000', '<NOUN>, confidence 0.8000', 'VERB, confidence 0.7000', '., confidence 1.0000']
+        assert page.get_by_role('list', name='Tags').get_by_role('listitem').all_inner_texts() == sorted(tags)
+
+
+def test_words_of_chinese_are_set_apart(browser, tmp_path):
+    item = item_of_text(1, '中文分词 很好用', True)
+    tagged = Tagged(item.tokens, list('BEBESBE'), [Span('', 0, 1), Span('', 2, 3), Span('', 4, 4), Span('', 5, 6)])
+    path = write_page(tmp_path / 'words.html', Writer(HTML, 'BMES', list('BMES'), characters=True), [item], [tagged])
+    check_page(browser, path)
+    with opened(browser, path) as page:
+        assert characters(page) == numbers(['中文分词 很好用'])
+        marks = page.locator(f'{TEXTS} mark')
+        assert marks.all_inner_texts() == ['中文', '分词', '很', '好用']
+        boxes = [mark.bounding_box() for mark in marks.all()]
+        assert all(left['x'] + left['width'] < right['x'] for left, right in zip(boxes, boxes[1:]))
+        assert page.locator('.note, .legend, input, details').count() == 0
+
+
+def test_a_hundred_types_have_a_hundred_colours(browser, tmp_path):
+    types = [f'TYPE{number:03}' for number in range(100)]
+    item = item_of_text(1, ' '.join(types), False)
+    tagged = Tagged(item.tokens, [f'B-{kind}' for kind in types],
+                    [Span(kind, index, index, index / 99) for index, kind in enumerate(types)])
+    tags = ['O', *(f'B-{kind}' for kind in types), *(f'I-{kind}' for kind in types)]
+    path = write_page(tmp_path / 'many.html', Writer(HTML, 'BIO', tags, confidence=True), [item], [tagged])
+    check_page(browser, path)
+    with opened(browser, path) as page:
+        colours = page.locator('.legend mark').evaluate_all('all => all.map(each => getComputedStyle(each).background)')
+        assert len(colours) == len(set(colours)) == 100
+
+
+def test_the_command_makes_the_page(browser, hmm, tmp_path):
+    """From text, with the model of a hidden Markov model, which computes confidences and no n best taggings."""
+    lines = ['of Xan  Yel', '', '<script>alert(1)</script>\tof Xor Yan', 'of ☃']
+    source, path = tmp_path / 'in.txt', tmp_path / 'out.html'
+    source.write_text('\n'.join(lines) + '\n', encoding='utf-8')
+    assert infer.main(['--run', str(hmm), '--input', str(source), '--format', 'html', '--output', str(path)]) == 0
+    expected = subprocess.run([sys.executable, 'infer.py', '--run', str(hmm), '--input', str(source), '--format',
+                               'json'], cwd=ROOT, capture_output=True, text=True, timeout=100).stdout
+    entities = [entity for line in expected.splitlines() for entity in json.loads(line)['entities']]
+    check_page(browser, path)
+    with opened(browser, path) as page:
+        assert page.title() == 'in.txt'
+        assert characters(page) == numbers(lines)
+        assert characters(page, f'{TEXTS} mark') == numbers(entity['text'] for entity in entities) != []
+        assert page.locator(f'{TEXTS} mark').evaluate_all('all => all.map(mark => mark.title)') == [
+            f'{entity["type"]}, confidence {entity["confidence"]:.4f}' for entity in entities]
+
+
+def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path):
+    names = Tagged(['<b>Tom</b>', 'lives', 'in', 'New', 'York'], tags_of(5, [('LOC', 3, 4)]), [Span('LOC', 3, 4, .83)])
+    plain = Tagged(['The', 'dog'], ['DET', 'NOUN'], [], [.25, 1.0], .2)
+    arabic = Tagged(['في', 'القاهرة'], ['O', 'B-LOC'], [Span('LOC', 1, 1)])
+    path = tmp_path / 'notebook.html'
+    # As a notebook has it: in a page that has styles of its own, whether light or dark.
+    shown = ''.join(each._repr_html_() for each in (names, plain, arabic, Tagged([], [], [])))
+    path.write_text('<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A notebook</title>'
+                    '<meta name="viewport" content="width=device-width"><style>:root {color-scheme: light dark}</style>'
+                    f'<main><h1>A notebook</h1>{shown}</main>', encoding='utf-8')
+    check_page(browser, path)
+    with opened(browser, path) as page:
+        shown = page.locator('main > div')
+        assert shown.all_inner_texts() == ['<b>Tom</b> lives in New York LOC 0.83', 'The DET 0.25 dog NOUN 1.00',
+                                           'في القاهرة LOC', '']
+        assert [each.evaluate('each => getComputedStyle(each).direction') for each in shown.all()][:3] == [
+            'ltr', 'ltr', 'rtl']
+        marked = page.locator('main [title]')
+        assert marked.evaluate_all('all => all.map(each => each.title)') == [
+            'LOC, confidence 0.8300', 'DET, confidence 0.2500', 'NOUN, confidence 1.0000', 'LOC']
+        colours = marked.evaluate_all('all => all.map(each => getComputedStyle(each).backgroundColor)')
+        assert len(set(colours)) == 4                            # LOC at two strengths among them
+    assert repr([plain]) == f'[{plain!r}]'

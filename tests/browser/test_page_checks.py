@@ -1,0 +1,59 @@
+"""What tests of pages rely on: each thing that a page must not do is seen."""
+
+import pytest
+
+from pages import CONTRASTS, check_page, opened
+
+PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<link rel="icon" href="data:,"><title>A page</title>
+<style>:root {{color-scheme: light dark}} {style}</style></head><body><main><h1>Title</h1>{body}</main></body></html>"""
+
+
+def write(folder, body, style=''):
+    path = folder / 'page.html'
+    path.write_text(PAGE.format(body=body, style=style), encoding='utf-8')
+    return path
+
+
+@pytest.mark.parametrize('body,style', [
+    ('<p>text</p>', ''), ('<p style="overflow: auto" tabindex="0"><span style="white-space: pre">' + 'wide ' * 90 +
+                          '</span></p>', ''),
+    ('<svg width="90" height="40" role="img" aria-label="A bar"><rect width="90" height="40" fill="#222"/>'
+     '<text x="5" y="25" fill="#fff">white</text></svg>', '')])
+def test_a_good_page_passes(browser, tmp_path, body, style):
+    check_page(browser, write(tmp_path, body, style))
+
+
+@pytest.mark.parametrize('body,style,message', [
+    ('<p>pale</p>', 'p {background: #fff; color: #777}', "contrasts below 4.5 : 1: [('pale', 4.4"),
+    ('<p>pale</p>', '@media (prefers-color-scheme: dark) {p {color: #777}}', 'contrasts below'),
+    ('<p>pale</p>', 'p {opacity: .5}', 'contrasts below'),
+    ('<details><summary>more</summary><p>pale</p></details>', 'p {background: #fff; color: #999}', 'contrasts below'),
+    ('<svg width="90" height="40" role="img" aria-label="A bar"><rect width="90" height="40" fill="#eee"/>'
+     '<text x="5" y="25" fill="#fff">white</text></svg>', '', 'contrasts below'),
+    ('<p>over</p>', 'p {background-image: linear-gradient(red, blue)}', "('over', None)"),
+    ('<p><span>a wide line</span></p>', 'span {display: block; width: 600px}', 'pixels of content in 390'),
+    ('<p>a</p><script>console.warn("odd")</script>', '', "'warning: odd'"),
+    ('<p>a</p><script>missing()</script>', '', "'error: missing is not defined'"),
+    ('<p>a</p><script>alert(1)</script>', '', "'dialog: 1'"),
+    ('<p>a</p><img alt="" src="other.png">', '', 'other.png'),
+    ('<p>a</p><img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">', '', 'image-alt'),
+])
+def test_a_fault_is_seen(browser, tmp_path, body, style, message):
+    with pytest.raises(AssertionError) as raised:
+        check_page(browser, write(tmp_path, body, style))
+    assert message in str(raised.value)
+
+
+def test_contrasts_are_those_of_the_standard(browser, tmp_path):
+    """Values of the definition, worked out by hand: (L1 + 0.05) / (L2 + 0.05)."""
+    colours = {'black': ('#000', '#fff', 21), 'grey': ('#808080', '#fff', 3.95), 'red': ('#f00', '#fff', 4),
+               'half': ('rgb(0 0 0 / 50%)', '#fff', 3.98)}
+    body = ''.join(f'<p style="color: {ink}; background: {ground}">{name}</p>'
+                   for name, (ink, ground, _) in colours.items())
+    with opened(browser, write(tmp_path, body)) as page:
+        found = dict(page.evaluate(CONTRASTS))
+    assert found['black'] == pytest.approx(21, abs=.01)
+    for name, (_, _, expected) in colours.items():
+        assert found[name] == pytest.approx(expected, abs=.05), name

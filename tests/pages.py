@@ -1,0 +1,160 @@
+"""HTML files looked at in headless Chromium: what every page of the project has to be, and what one holds.
+
+    def test_a_page(browser, tmp_path):
+        ...
+        check_page(browser, path)                            # both widths, light and dark
+        with opened(browser, path, width=390) as page:       # a page of Playwright, for what is its own
+            assert page.locator('h1').inner_text() == 'Title'
+
+`browser` is a fixture of tests/conftest.py: Debian's Chromium, started once for a file of tests.
+"""
+
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
+WIDTHS, SCHEMES = (1280, 390), ('light', 'dark')
+CONTRAST = 4.5
+
+#: For each visible piece of text: what it says, and its contrast to what is painted beneath it, by the formula of WCAG.
+#: Colours come from computed styles, and from the fill of shapes in SVG; null where an image is beneath.
+CONTRASTS = """
+() => {
+  const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+  const rgba = colour => {
+    canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
+    return [r, g, b, a / 255];
+  };
+  const over = (top, below) => [0, 1, 2].map(i => top[i] * top[3] + below[i] * (1 - top[3]));
+  const luminance = colour => {
+    const [r, g, b] = colour.map(part => part / 255).map(
+      part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const opacity = element => {
+    let product = 1;
+    for (; element; element = element.parentElement) product *= +getComputedStyle(element).opacity;
+    return product;
+  };
+  const paint = element => {
+    const style = getComputedStyle(element), shape = element instanceof SVGGraphicsElement;
+    if (shape && !/^(path|rect|circle|ellipse|polygon)$/.test(element.localName)) return [0, 0, 0, 0];
+    if (!shape && style.backgroundImage !== 'none') return null;
+    const fill = shape ? style.fill : style.backgroundColor;
+    const colour = fill === 'none' ? [0, 0, 0, 0] : rgba(fill);
+    colour[3] *= opacity(element) * (shape ? +style.fillOpacity : 1);
+    return colour;
+  };
+  const probe = document.body.appendChild(document.createElement('div'));  // for the window's own colour
+  probe.style.backgroundColor = 'Canvas';
+  const canvasColour = rgba(getComputedStyle(probe).backgroundColor).slice(0, 3), found = [];
+  probe.remove();
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node; (node = walker.nextNode());) {
+    const element = node.parentElement, text = node.data.trim();
+    if (!text || /^(script|style|title|desc|metadata)$/.test(element.localName)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    element.scrollIntoView({block: 'center', inline: 'center'});
+    const box = [...range.getClientRects()].find(box => box.width > 1 && box.height > 1);
+    const style = getComputedStyle(element);
+    if (!box || style.visibility === 'hidden' || style.clipPath !== 'none') continue;
+    let stack = document.elementsFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    const place = stack.indexOf(element);
+    if (place >= 0) stack = stack.slice(place);
+    else stack = [...(function*() { for (let e = element; e; e = e.parentElement) yield e; })()];
+    const layers = [];
+    let unknown = false;
+    for (const each of stack) {
+      if (each === element && each instanceof SVGElement) continue;
+      const colour = paint(each);
+      if (!colour) { unknown = true; break; }
+      layers.push(colour);
+      if (colour[3] === 1) break;
+    }
+    const ground = layers.reverse().reduce((below, top) => over(top, below), canvasColour);
+    const ink = rgba(element instanceof SVGElement ? style.fill : style.color);
+    ink[3] *= opacity(element);
+    const [light, dark] = [luminance(over(ink, ground)), luminance(ground)].sort((a, b) => b - a);
+    found.push([text, unknown ? null : (light + 0.05) / (dark + 0.05)]);
+  }
+  scrollTo(0, 0);
+  return found;
+}
+"""
+
+
+def chromium():
+    """The path of Chromium on this machine, or None."""
+    return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextmanager
+def opened(browser, path, width=1280, scheme='light', height=900):
+    """A local HTML file as a page of Playwright; asserts in the end that it did not complain, and loaded nothing else.
+
+    Args:
+        browser: the fixture.
+        path: of the file.
+        width: of the window in pixels, and `height`.
+        scheme: what the reader prefers, 'light' or 'dark'.
+    """
+    address = Path(path).resolve().as_uri()
+    said, asked = [], []
+    with browser.new_context(viewport={'width': width, 'height': height}, color_scheme=scheme) as context:
+        page = context.new_page()
+        page.on('console', lambda message: said.append(f'{message.type}: {message.text}'))
+        page.on('pageerror', lambda error: said.append(f'error: {error}'))
+        page.on('dialog', lambda dialog: (said.append(f'dialog: {dialog.message}'), dialog.dismiss()))
+        page.on('request', lambda request: asked.append(request.url))
+        page.goto(address)
+        yield page
+        others = [each for each in asked if each != address and not each.startswith('data:')]
+        assert not others, f'{path} at {width} pixels, {scheme}, loads {others}'
+        assert not said, f'{path} at {width} pixels, {scheme}, says {said}'
+
+
+def check_page(browser, path):
+    """Asserts what holds for every page, at both widths, light and dark, folded and with all that folds unfolded.
+
+    No complaint on the console and no request (see `opened`), nothing wider than the window, a contrast of 4.5 : 1 or
+    more for all text that is seen, no violation of the rules of axe-core.
+    """
+    for width in WIDTHS:
+        for scheme in SCHEMES:
+            with opened(browser, path, width, scheme) as page:
+                check_view(page)
+                if unfold(page):
+                    check_view(page)
+
+
+def check_view(page):
+    """Asserts what `check_page` does of a page as it stands now: its width, contrasts, and axe-core's rules."""
+    from axe_playwright_python.sync_playwright import Axe
+    wide, window = page.evaluate('[document.documentElement.scrollWidth, document.documentElement.clientWidth]')
+    assert wide <= window, f'{wide} pixels of content in {window}'
+    contrasts = page.evaluate(CONTRASTS)
+    assert contrasts, 'no text is seen'
+    weak = [(text, ratio) for text, ratio in contrasts if ratio is None or ratio < CONTRAST]
+    assert not weak, f'contrasts below {CONTRAST} : 1: {weak[:5]}'
+    violations = Axe().run(page).response['violations']
+    assert not violations, [(rule['id'], [node['html'] for node in rule['nodes'][:3]]) for rule in violations]
+
+
+def unfold(page):
+    """Opens all <details> and ticks all boxes of a page; whether there were any."""
+    return page.evaluate("""() => {
+        const folded = document.querySelectorAll('details:not([open]), input[type=checkbox]:not(:checked)');
+        folded.forEach(each => each.localName === 'details' ? each.open = true : each.click());
+        return folded.length > 0;
+    }""")
+
+
+def screenshot(browser, path, picture, width=1280, scheme='light', height=900, unfolded=False):
+    """Writes a PNG of a page as it is seen at first, or with all that folds unfolded."""
+    with opened(browser, path, width, scheme, height) as page:
+        if unfolded:
+            unfold(page)
+        page.screenshot(path=picture)

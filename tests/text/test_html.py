@@ -1,0 +1,132 @@
+"""The page and the fragment as text: what is escaped, what colours are, and what the page lets a browser load."""
+
+import base64
+import hashlib
+import html
+import re
+from html.parser import HTMLParser
+from itertools import combinations
+
+from ms_crf.text.html import LEVELS, PAGE, TAGS, WORDS, Mark, Page, colour, escaped, fragment
+from ms_crf.text.stream import CONLL, JSON, TEXT
+from ms_crf.text.tagged import Writer
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+quick = settings(max_examples=200, deadline=None, derandomize=True, database=None)
+
+
+def luminance(rgb):
+    """Relative luminance, by the definition in WCAG 2.1."""
+    red, green, blue = (part / 12.92 if part <= .04045 else ((part + .055) / 1.055) ** 2.4
+                        for part in (part / 255 for part in rgb))
+    return .2126 * red + .7152 * green + .0722 * blue
+
+
+def contrast(one, other):
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + .05) / (dark + .05)
+
+
+@pytest.mark.parametrize('dark', [False, True])
+def test_text_can_be_read_on_every_colour_at_every_strength(dark):
+    ground, ink = PAGE[dark]
+    assert contrast(ground, ink) >= 4.5
+    for index in range(200):
+        for level in range(LEVELS + 1):
+            mixed = [level / LEVELS * top + (1 - level / LEVELS) * below
+                     for top, below in zip(colour(index, dark), ground)]
+            assert contrast(mixed, ink) >= 4.5, (index, level)
+
+
+@pytest.mark.parametrize('dark', [False, True])
+def test_labels_have_colours_of_their_own(dark):
+    """The first eight at a distance, the first hundred at all."""
+    colours = [colour(index, dark) for index in range(100)]
+    assert len(set(colours)) == 100
+    distances = [sum((a - b) ** 2 for a, b in zip(one, other)) ** .5 for one, other in combinations(colours[:8], 2)]
+    assert min(distances) > (20 if dark else 30)
+
+
+class Characters(HTMLParser):
+    """What a parser of the standard library finds as text: that of `.code` elements as the character they stand for."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.found, self.elements, self.code = [], [], False
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append(tag)
+        if ('class', 'code') in attributes:
+            self.code = True
+            self.found.append(chr(int(dict(attributes)['title'][2:], 16)))
+
+    def handle_endtag(self, tag):
+        self.code = False
+
+    def handle_data(self, data):
+        if not self.code:
+            self.found.append(data)
+
+
+@quick
+@given(text=st.text(st.one_of(st.characters(), st.sampled_from('<>&"\'\r\n\x00\ud800;#x/')), max_size=30))
+def test_escaped_text_is_the_same_text_and_no_element(text):
+    # html.unescape turns the reference to a carriage return into one, as browsers do.
+    found = Characters(escaped(text).replace('&#13;', '\r'))
+    assert ''.join(found.found) == text
+    assert set(found.elements) <= {'span', 'br'}
+    assert not re.search('[\x00\x07\x85\ud800-\udfff]', escaped(text))
+
+
+def test_what_stands_for_characters_that_html_lacks():
+    assert escaped('a<b>&"c"') == 'a&lt;b&gt;&amp;&quot;c&quot;'
+    assert escaped('\x00') == '<span class="code" title="U+0000">U+0000</span>'
+    assert escaped('\ud83d') == '<span class="code" title="U+D83D">U+D83D</span>'
+    assert escaped('a\r\nb\rc\nd\te') == 'a&#13;\nb&#13;<br>c\nd\te'
+    assert escaped('😀 ب \u202e e\u0301') == '😀 ب \u202e e\u0301'
+
+
+def test_a_page_allows_its_own_style_and_nothing_else():
+    page = Page(['LOC', 'PER'], confidence=True)
+    text = page.begin('a "b" <c>\x00') + page.sentence('in Oslo', [Mark(3, 7, 'LOC', .5)], .5) + page.end()
+    policy = html.unescape(re.search('Content-Security-Policy" content="([^"]*)"', text).group(1))
+    style = re.search('<style>(.*?)</style>', text, re.S).group(1)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert policy.split('; ')[:2] == ["default-src 'none'", f"style-src 'sha256-{digest}'"]
+    assert not re.search(r'<script|\bstyle="|\bon\w+=|url\(|@import|https?:', text)
+    assert '<title>a &quot;b&quot; &lt;c&gt;U+0000</title>' in text
+
+
+def test_a_page_without_confidences_does_not_speak_of_them():
+    for kind in (TAGS, WORDS, 'spans'):
+        page = Page(['X', ''], kind)
+        text = page.begin('a') + page.sentence('b c', [Mark(0, 1, 'X'), Mark(2, 3, '')]) + page.end()
+        assert 'onfidence' not in text
+
+
+def test_other_formats_have_nothing_before_and_after():
+    for kind in (TEXT, CONLL, JSON):
+        writer = Writer(kind, 'BIO', ['O', 'B-X', 'I-X'])
+        assert (writer.begin('a'), writer.end()) == ('', '')
+
+
+def test_a_label_has_one_colour_in_all_fragments():
+    one, other = (re.findall('background:([^;]*)', fragment(text, [Mark(0, 1, 'PER'), Mark(2, 3, 'LOC')]))
+                  for text in ('a b', 'c d e'))
+    assert one == other and len(set(one)) == 2
+
+
+@quick
+@given(text=st.text(min_size=3, max_size=12), label=st.text(max_size=5), confidence=st.one_of(
+    st.none(), st.floats(0, 1)), data=st.data())
+def test_fragments_hold_any_text_and_label(text, label, confidence, data):
+    begin = data.draw(st.integers(0, len(text) - 1))
+    end = data.draw(st.integers(begin + 1, len(text)))
+    found = Characters(fragment(text, [Mark(begin, end, label, confidence)]).replace('&#13;', '\r'))
+    assert set(found.elements) <= {'div', 'span', 'bdi', 'br'}
+    assert ''.join(found.found).startswith(text[:end]) and ''.join(found.found).endswith(text[end:])
