@@ -7,34 +7,31 @@ from ms_crf import console
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
     sys.exit(console.enter('infer'))
 
-import argparse
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import TextIOWrapper
 from typing import cast
 
-from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.arguments import parse
 from ms_crf.environment import choose_device
-from ms_crf.errors import CorpusError, OptionError, brief
-from ms_crf.files import check_writable, text_writer
-from ms_crf.models.base import MOST_NBEST, SentenceError, read_run
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.files import text_writer
+from ms_crf.infer_arguments import Request, parser
+from ms_crf.models.base import SentenceError, read_run
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
-from ms_crf.text.folders import Job, are_many, jobs
+from ms_crf.text.folders import Job
 from ms_crf.text.raw import items as raw_items
-from ms_crf.text.readers import BLANKS, check_readable
-from ms_crf.text.splitting import CHOICES, check_name, splitter_named
+from ms_crf.text.readers import BLANKS
+from ms_crf.text.splitting import splitter_named
 from ms_crf.text.stream import (
     CONLL,
-    FORMATS,
     HTML,
     JSON,
     TEXT,
     Item,
-    format_of,
     item_of_text,
     numbered,
     open_lines,
@@ -46,67 +43,6 @@ from tqdm import tqdm
 
 RUNS = 'runs'
 _TITLE = 'Tagged text'                 # of a page that is not made of a file
-
-
-def parser() -> Parser:
-    width = min(110, shutil.get_terminal_size().columns)
-    made = Parser(prog=console.program('infer'), add_help=False,
-                  formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
-                  description='Tags text with a model that train.py has made. Without arguments it takes the newest '
-                              'run in runs/, and asks for sentences on a terminal or reads standard input.')
-    group = made.add_argument_group('Model')
-    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
-    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
-    add_common(group)
-    group = made.add_argument_group('Input')
-    group.add_argument('--text', metavar='TEXT', help='one sentence')
-    group.add_argument('--input', metavar='FILE',
-                       help='file to tag, also .gz (default: standard input); or a folder, or a pattern like '
-                            '"texts/*.txt", with a folder as --output')
-    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
-                       help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
-                            'line; auto goes by the name of the file (default: auto)')
-    group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
-                       help='columns of conll, from 0, or from -1 backwards; the tag is read for --score only '
-                            '(default: 0,-1)')
-    group.add_argument('--chars', action=argparse.BooleanOptionalAction,
-                       help='each character is a token, not each word (default: as the model was trained)')
-    group.add_argument('--raw', action='store_true',
-                       help='find sentences and tokens in the text, in which an empty line ends a sentence; places in '
-                            'json count the characters of all of it, and text keeps each of them')
-    group.add_argument('--splitter', metavar='NAME',
-                       help=f'what finds them: {CHOICES} (default: as the model was trained)')
-    group.add_argument('--strict', action='store_true',
-                       help='stop at a line that is not UTF-8; otherwise it is reported and tagged with replacement '
-                            'characters')
-    group = made.add_argument_group('Output')
-    group.add_argument('--output', metavar='FILE',
-                       help='file to write (default: standard output); of many inputs the folder for a file each, '
-                            'where those that are there already stay as they are')
-    group.add_argument('--format', choices=(*FORMATS, HTML),
-                       help='text: the line with what was found in brackets; conll: the columns and the tag; json: an '
-                            'object a sentence; html: a page with what was found in colour (default: text)')
-    group.add_argument('--confidence', action=argparse.BooleanOptionalAction,
-                       help='posteriors of tags and entities (default: in json and html)')
-    group.add_argument('--nbest', metavar='N', type=int, default=0,
-                       help='add the N likeliest taggings of each sentence; in json and html (default: 0)')
-    group.add_argument('--score', action='store_true',
-                       help='compare with the tags in the input and print the table of scores; tagged sentences are '
-                            'then written only where --output names a file')
-    group.add_argument('--help', '-h', action='help', help='show this and stop')
-    return made
-
-
-def _columns(text: str, with_gold: bool) -> tuple[int, ...]:
-    try:
-        columns = tuple(int(part) for part in text.split(','))
-    except ValueError:
-        columns = ()
-    if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
-        raise OptionError(f'--columns must be a number or two like 0,-1, got {text!r}')
-    if with_gold and len(columns) < 2:
-        raise OptionError(f'--columns must name the tag beside the token for --score, like 0,-1, got {text!r}')
-    return columns if with_gold else columns[:1]
 
 
 def _utf8(text: str) -> str:
@@ -123,71 +59,15 @@ def _utf8(text: str) -> str:
 
 
 class _Command:
-    """One call of infer.py; its arguments are checked as far as they can be before the model is loaded.
+    """One call of infer.py.
 
     Args:
-        parsed: all arguments.
-        named: the names of the arguments that the command line names.
+        request: what it asks for.
     """
 
-    def __init__(self, parsed: argparse.Namespace, named: Iterable[str]) -> None:
-        self.parsed = parsed
-        if parsed.run and parsed.mindir:
-            raise OptionError('--run and --mindir name two models, expected one of them')
-        if parsed.text is not None and parsed.input:
-            raise OptionError('--text and --input name two inputs, expected one of them')
-        if not 0 <= parsed.nbest <= MOST_NBEST:
-            raise OptionError(f'--nbest must be from 0 to {MOST_NBEST}, got {brief(parsed.nbest)}')
-        self.format = parsed.format or TEXT
-        if parsed.nbest and self.format not in (JSON, HTML):
-            raise OptionError(f'--nbest needs --format json or html, got {self.format}')
-        self.columns = _columns(parsed.columns, parsed.score)
-        self.many = parsed.input is not None and are_many(parsed.input)
-        if self.many and not (parsed.output or parsed.score):
-            raise OptionError(f'--output must name a folder where --input is many files, as {parsed.input} is')
-        self.jobs = (jobs(parsed.input, parsed.output, self.format) if self.many
-                     else [Job(parsed.input or '-', parsed.output)])
-        if parsed.splitter is not None:
-            check_name(parsed.splitter, '--splitter')
-        self._check_formats()
-        self._check_meaning(named)
-        for job in self.jobs:
-            if job.source != '-':
-                check_readable(job.source)
-        if parsed.output and not self.many:
-            check_writable(parsed.output)
-        self.interactive = parsed.text is None and not parsed.input and sys.stdin.isatty() and not parsed.output
+    def __init__(self, request: Request) -> None:
+        self.request, self.parsed, self.format = request, request.parsed, request.format
         self.scores: Scores | None = None
-
-    def _kind(self, job: Job) -> str:
-        """The format of an input."""
-        if self.parsed.text is not None:
-            return TEXT
-        return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(job.source)
-
-    def _check_formats(self) -> None:
-        """Raises OptionError if an option asks for what an input of that format does not have."""
-        for job in self.jobs:
-            kind, where = self._kind(job), f' in {job.source}' if self.many else ''
-            if self.parsed.raw and kind != TEXT:
-                raise OptionError(f'--raw needs text, got {kind}{where}; add --input-format text if that is what it is')
-            if self.parsed.score and kind == TEXT:
-                raise OptionError(f'--score needs tags in the input, got text{where}; name a column file or JSON lines '
-                                  'with --input, or add --input-format conll')
-
-    def _check_meaning(self, named: Iterable[str]) -> None:
-        """Raises OptionError if one of the named options has no effect beside the others."""
-        kinds = {self._kind(job) for job in self.jobs}
-        kind = kinds.pop() if len(kinds) == 1 else ''
-        nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
-        of_text = 'with --text' if self.parsed.text is not None else None
-        why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
-               'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(kind),
-               'chars': 'with columns' if kind == CONLL else 'with --raw' if self.parsed.raw else None,
-               'splitter': None if self.parsed.raw else 'without --raw'}
-        for name in named:
-            if why.get(name):
-                raise OptionError(f'--{name.replace("_", "-")} means nothing {why[name]}; leave it away')
 
     def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
@@ -201,7 +81,7 @@ class _Command:
         self.confidence = self.parsed.confidence
         if self.confidence is None:
             self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
-        colour = self.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
+        colour = self.request.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
         self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
                              self.confidence, colour)
         self._check_model()
@@ -216,22 +96,22 @@ class _Command:
                               'graph or a hidden Markov model')
 
     def run(self) -> None:
-        if self.interactive:
+        if self.request.interactive:
             _print(self.writer.begin(_TITLE))
             self._talk()
             _print(self.writer.end())
             return
-        done = [job for job in self.jobs if self.many and job.target and os.path.lexists(job.target)]
-        waiting = self.jobs if self.parsed.score else [job for job in self.jobs if job not in done]
+        done = [job for job in self.request.jobs if self.request.many and job.target and os.path.lexists(job.target)]
+        waiting = self.request.jobs if self.parsed.score else [job for job in self.request.jobs if job not in done]
         with self._bar() as bar:
             for job in waiting:
-                if self.many and job.target:
+                if self.request.many and job.target:
                     os.makedirs(os.path.dirname(job.target), exist_ok=True)
                 self._run_job(job, bar)
-        if self.many and len(waiting) < len(self.jobs):
-            _report(f'{len(waiting):,} of {len(self.jobs):,} files tagged; the others were in {self.parsed.output} '
-                    'already')
-        if self.many:
+        if len(waiting) < len(self.request.jobs):
+            _report(f'{len(waiting):,} of {len(self.request.jobs):,} files tagged; the others were in '
+                    f'{self.parsed.output} already')
+        if self.request.many:
             self._check_scored(self.parsed.input)
         for line in self.scores.lines() if self.scores else ():
             print(line)
@@ -246,19 +126,19 @@ class _Command:
             raw = self.parsed.raw
             lines = numbered(open_lines(job.source, raw), self.name, self.parsed.strict, _report, raw)
             items = (raw_items(lines, self.splitter) if self.splitter else
-                     read(lines, self.name, self._kind(job), self.characters, self.columns))
+                     read(lines, self.name, self.request.kind(job), self.characters, self.request.columns))
         if self.format == CONLL:
             items = for_columns(items, self.name)
         with _output(job.target, not self.parsed.score) as write:
             write(self.writer.begin(_TITLE if not self.parsed.input else os.path.basename(job.source) or _TITLE))
             for chunk in chunks(items, lambda item: len(item.tokens)):
                 self._tag(chunk, write)
-                if not self.many:
+                if not self.request.many:
                     bar.update(len(chunk))
             write(self.writer.end())
-            if not self.many:
+            if not self.request.many:
                 self._check_scored(self.name)
-        if self.many:
+        if self.request.many:
             bar.update(1)
 
     def _check_scored(self, name: str) -> None:
@@ -273,7 +153,7 @@ class _Command:
 
     def _bar(self) -> tqdm:
         hidden = self.parsed.text is not None or (not self.parsed.output and sys.stdout.isatty())
-        total, unit = (len(self.jobs), 'files') if self.many else (None, 'sentences')
+        total, unit = (len(self.request.jobs), 'files') if self.request.many else (None, 'sentences')
         return tqdm(total=total, unit=unit, leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
 
     def _tag(self, items: Sequence[Item], write: Callable[[str], object]) -> None:
@@ -342,7 +222,7 @@ def _infer(arguments: Sequence[str]) -> int:
     parsed, named = parse(parser, arguments)
     # Lone surrogates, which strings of JSON may hold, can't be written in UTF-8; escaped, they are the same JSON.
     cast(TextIOWrapper, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
-    command = _Command(parsed, named)
+    command = _Command(Request(parsed, named))
     command.load()
     command.run()
     return 0

@@ -152,7 +152,8 @@ class Page:
                 f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
                 f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
                 f'<title>{name}</title>\n<style>{style}</style>\n</head>\n<body class="{self.kind}">\n'
-                f'<header>\n<h1 dir="auto">{name}</h1>\n{self._legend()}</header>\n<main>\n{self._switch()}<div lang="">\n')
+                f'<header>\n<h1 dir="auto">{name}</h1>\n{self._legend()}</header>\n'
+                f'<main>\n{self._switch()}<div lang="">\n')
 
     def _legend(self) -> str:
         items = [f'<li><{self.element} class="m t{index}">{_attribute(label) or "no type"}</{self.element}></li>\n'

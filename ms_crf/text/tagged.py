@@ -211,10 +211,10 @@ class Writer:
         if item.offset is not None:
             if not item.tokens:
                 return ''                        # blanks between paragraphs
-            item = _without_blanks(item)
             places = [(item.offset + start, item.offset + start + len(token))
                       for token, start in zip(item.tokens, item.starts)]
-            record.update(start=item.offset, end=places[-1][1], offsets=places)
+            record.update(start=places[0][0], end=places[-1][1], offsets=places)
+            item = _without_blanks(item)
         record.update(text=item.text, tokens=tagged.tokens, tags=tagged.tags)
         record['entities'] = [self._entity(item, span) for span in tagged.spans]
         if tagged.confidences is not None and tagged.confidence is not None:
