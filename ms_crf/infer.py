@@ -75,7 +75,7 @@ class _Command:
             choose_device(self.parsed.device, console.program('infer'))
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
-        self.tagger = Tagger.load(path)
+        self.tagger = Tagger.load(path, temperature=self.parsed.temperature)
         self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
         self.splitter = splitter_named(self.parsed.splitter or self.tagger.splitter) if self.parsed.raw else None
         self.confidence = self.parsed.confidence

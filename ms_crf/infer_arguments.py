@@ -58,6 +58,9 @@ def parser() -> Parser:
                        help='posteriors of tags and entities (default: in json and html)')
     group.add_argument('--nbest', metavar='N', type=int, default=0,
                        help='add the N likeliest taggings of each sentence; in json and html (default: 0)')
+    group.add_argument('--temperature', metavar='T', type=float, default=1.0,
+                       help='what all scores of the model are divided by before confidences are computed; ms-crf '
+                            'report finds one that suits it (default: 1)')
     group.add_argument('--score', action='store_true',
                        help='compare with the tags in the input and print the table of scores; tagged sentences are '
                             'then written only where --output names a file')
@@ -100,6 +103,8 @@ class Request:
             raise OptionError('--text and --input name two inputs, expected one of them')
         if not 0 <= parsed.nbest <= MOST_NBEST:
             raise OptionError(f'--nbest must be from 0 to {MOST_NBEST}, got {brief(parsed.nbest)}')
+        if not 0.01 <= parsed.temperature <= 100:
+            raise OptionError(f'--temperature must be from 0.01 to 100, got {parsed.temperature}')
         self.format = parsed.format or TEXT
         if parsed.nbest and self.format not in (JSON, HTML):
             raise OptionError(f'--nbest needs --format json or html, got {self.format}')
@@ -126,6 +131,11 @@ class Request:
             return TEXT
         return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(job.source)
 
+    def _with_confidences(self) -> bool:
+        """Whether confidences or alternatives are asked for."""
+        wanted = self.parsed.confidence
+        return bool(self.parsed.nbest) or (self.format in (JSON, HTML) if wanted is None else wanted)
+
     def _check_formats(self) -> None:
         """Raises OptionError if an option asks for what an input of that format does not have."""
         for job in self.jobs:
@@ -145,6 +155,7 @@ class Request:
         why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
                'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(kind),
                'chars': 'with columns' if kind == CONLL else 'with --raw' if self.parsed.raw else None,
+               'temperature': nowhere or (None if self._with_confidences() else 'without confidences'),
                'splitter': None if self.parsed.raw else 'without --raw'}
         for name in named:
             if why.get(name):

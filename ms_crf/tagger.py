@@ -52,6 +52,7 @@ class Tagger:
         #: the name of the splitter of raw text
         self.splitter = splitter or (CHARACTERS if decoder.vocabulary.of_characters else DEFAULT)
         self._path: str | None = None
+        self._temperature = 1.0
         self.tags = decoder.vocabulary.tags
         self._names = np.array(self.tags, object)
         #: whether the model was trained on single characters, as Chinese text is
@@ -68,25 +69,35 @@ class Tagger:
             self._continues[:] = inside[:, None] & ~self._ends[:-1, :-1]
 
     @classmethod
-    def load(cls, path: PathLike, compiled: Compiled | None = None) -> 'Tagger':
+    def load(cls, path: PathLike, compiled: Compiled | None = None, temperature: float = 1.0) -> 'Tagger':
         """Loads a run directory, or a graph that `ms_crf.export` has made.
 
         Args:
             path: the folder, or the file whose name ends in .mindir, with its .json beside it.
             compiled: is called with length, rows and seconds after a graph was compiled.
+            temperature: what all scores of the model are divided by, from 0.01 to 100. The tags stay the same; above 1
+                confidences are nearer to each other, below 1 further apart. `ms-crf report` finds the one that makes
+                them agree best with how often the model is right.
 
         Raises:
             CorpusError: what is there is damaged, of another version, or no model.
+            OptionError: scores of this model can't be divided, as those of an exported graph can not.
         """
-        made = cls(*_load(path, compiled))
-        made._path = os.path.abspath(path)
+        if isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0.01 <= temperature <= 100:
+            raise ValueError(f'temperature must be a number from 0.01 to 100, got {temperature!r:.30}')
+        decoder, scheme, found_scheme, splitter = _load(path, compiled)
+        if temperature != 1:
+            from ms_crf.models.temperature import tempered
+            decoder = tempered(decoder, temperature)
+        made = cls(decoder, scheme, found_scheme, splitter)
+        made._path, made._temperature = os.path.abspath(path), temperature
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is None:
             raise TypeError('a Tagger is copied and pickled as the name of what Tagger.load was given; this one was '
                             'made without it')
-        return type(self).load, (self._path,)
+        return type(self).load, (self._path, None, self._temperature)
 
     @property
     def decoder(self) -> Decoder:

@@ -197,6 +197,18 @@ def test_a_pipe_may_be_compressed_or_empty(infer_py, run, tmp_path):
     assert infer_py('--run', run, '--input', '/dev/null') == (0, '', '')
 
 
+def test_a_temperature_changes_confidences_alone(infer_py, run):
+    arguments = ('--run', run, '--text', 'to Xan Yan of Xel', '--format', 'json')
+    usual, hot, same = (json.loads(infer_py(*arguments, *more)[1]) for more in (
+        (), ('--temperature', 5), ('--temperature', 1)))
+    assert usual == same and hot['tags'] == usual['tags'] and hot['confidence'] < usual['confidence']
+    assert infer_py(*arguments[:4], '--temperature', 2) == (
+        2, '', 'infer.py: --temperature means nothing without confidences; leave it away\n')
+    for value in ('0', 'nan', '101'):
+        status, _, errors = infer_py(*arguments, '--temperature', value)
+        assert status == 2 and errors.startswith('infer.py: --temperature must be from 0.01 to 100, got ')
+
+
 @pytest.mark.parametrize('name,message', [('absent', 'no such file'),
                                           ('file/x', 'no such file: file is not a folder')])
 def test_inputs_that_are_no_files(infer_py, run, name, message, tmp_path, monkeypatch):

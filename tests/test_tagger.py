@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+import pickle
 import random
 import shutil
 
@@ -59,7 +61,7 @@ def run_of(tmp_path_factory):
     return run
 
 
-def rows_of(run, scheme):
+def rows_of(run, scheme, temperature=1.0):
     """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
     options = records.read_options(run, records.read_config(run))
     vocabulary = records.read_vocabulary(run, Vocabulary)
@@ -86,7 +88,8 @@ def rows_of(run, scheme):
                encoded.spelling_of[forms[:1]], places[:, None], [len(tokens)]]
         words, *others = (ms.Tensor(np.asarray(array, np.int32)) for array in ids)
         emissions = network.emissions(network.rows(words), *others)[:, 0]
-        yield Row(emissions.asnumpy().astype(float), scores, allowed)
+        yield Row(emissions.asnumpy() / temperature, {name: table / temperature for name, table in scores.items()},
+                  allowed)
 
 
 def check_beside_enumeration(tagged, row, names):
@@ -142,6 +145,30 @@ def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
             check_beside_enumeration(tagged, row, TAGS['BIO'])
     (method, *_), = tagger._decoder._functions
     assert method.__name__ == ('emissions_of_gates' if most > 1 else 'emissions_of')
+
+
+@pytest.mark.parametrize('options', [{'char': 'none'}, {'head': 'softmax', 'char': 'none'}])
+def test_a_temperature_divides_all_scores(run_of, options):
+    run, temperature = run_of(**options), 2.5
+    tagger = Tagger.load(run, temperature=temperature)
+    usual = Tagger.load(run).tag(SENTENCES, False)
+    for again in (tagger, pickle.loads(pickle.dumps(tagger))):
+        found = again.tag(SENTENCES, nbest=2)
+        assert [tagged.tags for tagged in found] == [tagged.tags for tagged in usual]
+        for tagged, row in zip(found, rows_of(run, 'BIO', temperature)):
+            if row is not None:
+                weights = np.exp(row.ranked() - row.log_normalizer())[:2]
+                assert [other.confidence for other in tagged.alternatives] == pytest.approx(weights, rel=1e-4)
+                assert tagged.confidences == pytest.approx(
+                    row.marginals()[np.arange(row.length), row.best()], rel=1e-4)
+
+
+def test_what_has_no_temperature(graph, run_of):
+    with pytest.raises(OptionError, match='^temperature must be 1 for an exported graph, got 2; load the run itself$'):
+        Tagger.load(graph / 'a.mindir', temperature=2)
+    for wrong in (0, 0.001, 101, math.nan, True, '1'):
+        with pytest.raises(ValueError, match='^temperature must be a number from 0.01 to 100, got '):
+            Tagger.load(run_of(char='none'), temperature=wrong)
 
 
 @pytest.mark.parametrize('n', [-1, 1001, True, 2.0, '2', None])

@@ -9,6 +9,7 @@ from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.environment import graph_call
+from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.chains import Chain
@@ -29,15 +30,20 @@ FEW = 8                    # best paths of each sentence for which a batch has t
 Static = tuple[int, int] | None
 
 
-def _tagging(head: Any, emissions_of: Callable, task: str, count: int) -> Callable:
-    """The compiled function of a task, from lengths (B,) and what `emissions_of` takes to what a decoder yields.
+def _tagging(head: Any, scores_of: Callable, task: str, count: int, temperature: float) -> Callable:
+    """The compiled function of a task, from lengths (B,) and what `scores_of` takes to what a decoder yields.
 
     Args:
         head: a `Head`.
-        emissions_of: gives scores of tags (L, B, K).
+        scores_of: gives scores of tags (L, B, K).
         task: 'paths', 'confidences' or 'nbest'.
         count: how many best paths.
+        temperature: what these scores are divided by.
     """
+    emissions_of = scores_of
+    if temperature != 1:
+        def emissions_of(*inputs):
+            return scores_of(*inputs) / temperature
 
     @ms.jit
     def paths(lengths, *inputs):
@@ -79,6 +85,7 @@ class GraphDecoder:
         self._functions: dict[tuple[Callable, str, int], Callable] = {}
         self._seen: set[tuple[Callable, str, int, int]] = set()
         self._shapes: dict[int, TaggingShapes] = {}
+        self.temperature = 1.0
 
     def encode(self, sentences: list) -> Any:
         """Lists of tokens, none of them empty, as `inputs` and `run` take them."""
@@ -120,7 +127,7 @@ class GraphDecoder:
                 most = min(count, len(self.vocabulary.tags) ** length)
                 function = self._functions.get((method, task, most))
                 if function is None:
-                    function = _tagging(self.network.head, method, task, most)
+                    function = _tagging(self.network.head, method, task, most, self.temperature)
                     self._functions[method, task, most] = function
                 arrays = [tensor.asnumpy() for tensor in function(*map(ms.from_numpy, inputs))]   # without copying
                 new, seconds = (method, task, most, length) not in self._seen, time.perf_counter() - began
@@ -128,6 +135,19 @@ class GraphDecoder:
             if new and self.compiled is not None:
                 self.compiled(length, rows, seconds)
             yield indices, arrays
+
+    def temper(self, temperature: float) -> None:
+        """Divides all scores by a temperature, before anything is tagged: the best tags stay, posteriors change.
+
+        Raises:
+            OptionError: the head is neither a `CRF` nor a `Softmax`.
+        """
+        head = self.network.head
+        if not isinstance(head, (CRF, Softmax)):
+            raise OptionError(f'temperature must be 1 for a model with a head of its own, got {temperature:g}')
+        self.temperature = temperature
+        for parameter in head.trainable_params():
+            parameter.set_data(parameter / temperature)
 
     def chain(self) -> Chain | None:
         """What its head adds to the scores of tags; None of a head that is neither a `CRF` nor a `Softmax`."""
@@ -148,7 +168,7 @@ class GraphDecoder:
         method = self.method(encoded)
         for _, indices, inputs in self.inputs(encoded, PLAIN_ROWS):
             with graph_call():
-                scores = method(*map(ms.from_numpy, inputs[1:])).asnumpy()          # (L, B, K)
+                scores = method(*map(ms.from_numpy, inputs[1:])).asnumpy() / self.temperature    # (L, B, K)
             yield indices, [scores[:length, row].copy()
                             for row, length in enumerate(encoded.lengths[indices].tolist())]
 

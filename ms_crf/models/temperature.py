@@ -7,9 +7,11 @@ that a search by golden section finds the best one.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ms_crf.models.base import CONFIDENCES, PATHS
+from ms_crf.environment import graph_load
+from ms_crf.errors import OptionError
+from ms_crf.models.base import CONFIDENCES, PATHS, Decoder
 from ms_crf.models.chains import Chain, ChainDecoder
 from ms_crf.models.hmm.recursions import SequenceBatch, batches
 
@@ -115,6 +117,29 @@ def _lowest(loss: Any) -> float:
             right = low + _GOLDEN * (high - low)
             at_right = loss(math.exp(right))
     return math.exp((low + high) / 2)
+
+
+def tempered(decoder: Decoder, temperature: float) -> Decoder:
+    """A decoder with all scores of its model divided by a temperature, before it has tagged anything.
+
+    Raises:
+        OptionError: they can't be divided.
+    """
+    if isinstance(decoder, Temperable):
+        with graph_load():
+            decoder.temper(temperature)
+        return decoder
+    if isinstance(decoder, ChainDecoder):
+        return TemperedDecoder(decoder, temperature)
+    raise OptionError(f'temperature must be 1 for an exported graph, got {temperature:g}; load the run itself')
+
+
+@runtime_checkable
+class Temperable(Decoder, Protocol):
+    """A decoder that divides its scores by itself."""
+
+    def temper(self, temperature: float) -> None:
+        """Divides all scores of the model; raises OptionError if they can't be divided."""
 
 
 class TemperedDecoder:
