@@ -17,7 +17,7 @@ TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # what marks are: single tok
 #: background and text of the page, light and dark
 PAGE = (((255, 255, 255), (26, 26, 30)), ((22, 24, 28), (236, 236, 241)))
 LEVELS = 20                                         # steps of strength that confidences are shown in
-_HUES = 12                                          # of types whose number is not known
+_COLOURS, _START = 24, 59                           # of labels by their checksum: no two of the usual ones share one
 _GOLDEN = 137.508                                   # degrees; many hues at this distance stay apart
 _LIGHTNESS = ((.80, .27), (.72, .22), (.87, .17))   # of marks, light and dark; another for each round of eight types
 _EDGES = (.38, .62)
@@ -40,7 +40,7 @@ border-radius:.25em;padding:.1em .25em;unicode-bidi:isolate;
 box-decoration-break:clone;-webkit-box-decoration-break:clone}
 .words .m{margin:0 .12em}
 .note{font-size:.72em;font-weight:600;user-select:none;-webkit-user-select:none}
-.m .note:not(.figure){margin-inline-start:.4em}
+.m .note:not(.figure){margin:0 .3em}
 .code{font:600 .72em monospace;border:1px solid;border-radius:.2em;padding:0 .15em}
 .figure{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
 #figures:checked~div .figure{position:static;width:auto;height:auto;overflow:visible;clip-path:none;
@@ -151,8 +151,8 @@ class Page:
         return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
                 f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
                 f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-                f'<title>{name}</title>\n<style>{style}</style>\n</head>\n<body class="{self.kind}">\n'
-                f'<header>\n<h1 dir="auto">{name}</h1>\n{self._legend()}</header>\n'
+                f'<title>{name}</title>\n<style>{style}</style>\n</head>\n'
+                f'<body class="{self.kind}">\n<header>\n<h1 dir="auto">{name}</h1>\n{self._legend()}</header>\n'
                 f'<main>\n{self._switch()}<div lang="">\n')
 
     def _legend(self) -> str:
@@ -195,7 +195,7 @@ class Page:
     def _shown(self, mark: Mark, inside: str) -> str:
         strength = '' if mark.confidence is None else f' s{_level(mark.confidence)}'
         label = f'<bdi class="note">{_attribute(mark.label)}</bdi>' if mark.label else ''
-        figure = '' if mark.confidence is None else f'<bdi class="note figure"> {mark.confidence:.2f}</bdi>'
+        figure = '' if mark.confidence is None else f'<bdi class="note figure">&nbsp;{mark.confidence:.2f}</bdi>'
         return (f'<{self.element} class="m t{self.numbers[mark.label]}{strength}"{_title(mark)}>{inside}{label}{figure}'
                 f'</{self.element}>')
 
@@ -218,7 +218,7 @@ def fragment(text: str, marks: Iterable[Mark]) -> str:
 def _inline(mark: Mark, inside: str) -> str:
     # Opaque on whatever the page is: the colour is mixed with white, and the text on it is dark.
     strength = 1.0 if mark.confidence is None else _level(mark.confidence) / LEVELS
-    full = colour(zlib.crc32(mark.label.encode('utf-8', 'surrogatepass')) % _HUES)
+    full = colour(zlib.crc32(mark.label.encode('utf-8', 'surrogatepass'), _START) % _COLOURS)
     mixed = ','.join(str(round(255 + (part - 255) * strength)) for part in full)
     notes = _attribute(mark.label) + ('' if mark.confidence is None else f' {mark.confidence:.2f}')
     label = f' <bdi style="font-size:.75em;font-weight:600">{notes.strip()}</bdi>' if notes else ''

@@ -1,8 +1,10 @@
 """What tests of pages rely on: each thing that a page must not do is seen."""
 
+import struct
+
 import pytest
 
-from pages import CONTRASTS, check_page, opened
+from pages import CONTRASTS, check_page, opened, screenshot
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -20,7 +22,7 @@ def write(folder, body, style=''):
     ('<p>text</p>', ''), ('<p style="overflow: auto" tabindex="0"><span style="white-space: pre">' + 'wide ' * 90 +
                           '</span></p>', ''),
     ('<svg width="90" height="40" role="img" aria-label="A bar"><rect width="90" height="40" fill="#222"/>'
-     '<text x="5" y="25" fill="#fff">white</text></svg>', '')])
+     '<text x="5" y="25" fill="#fff">white</text></svg>', '')], ids=['text', 'what scrolls by itself', 'a picture'])
 def test_a_good_page_passes(browser, tmp_path, body, style):
     check_page(browser, write(tmp_path, body, style))
 
@@ -39,7 +41,8 @@ def test_a_good_page_passes(browser, tmp_path, body, style):
     ('<p>a</p><script>alert(1)</script>', '', "'dialog: 1'"),
     ('<p>a</p><img alt="" src="other.png">', '', 'other.png'),
     ('<p>a</p><img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">', '', 'image-alt'),
-])
+], ids=['below the bar', 'in the dark', 'half opaque', 'folded', 'in a picture', 'on an image', 'too wide', 'a warning',
+        'a script', 'a dialog', 'a request', 'no text for an image'])
 def test_a_fault_is_seen(browser, tmp_path, body, style, message):
     with pytest.raises(AssertionError) as raised:
         check_page(browser, write(tmp_path, body, style))
@@ -57,3 +60,11 @@ def test_contrasts_are_those_of_the_standard(browser, tmp_path):
     assert found['black'] == pytest.approx(21, abs=.01)
     for name, (_, _, expected) in colours.items():
         assert found[name] == pytest.approx(expected, abs=.05), name
+
+
+def test_a_screenshot_is_as_large_as_the_window(browser, tmp_path):
+    path = write(tmp_path, '<p>text</p>')
+    screenshot(browser, path, tmp_path / 'light.png', 390, 'light', 300)
+    screenshot(browser, path, tmp_path / 'dark.png', 390, 'dark', 300)
+    light, dark = ((tmp_path / f'{scheme}.png').read_bytes() for scheme in ('light', 'dark'))
+    assert struct.unpack('>8s8xII', light[:24]) == (b'\x89PNG\r\n\x1a\n', 390, 300) and light != dark

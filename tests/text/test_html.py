@@ -121,6 +121,16 @@ def test_a_label_has_one_colour_in_all_fragments():
     assert one == other and len(set(one)) == 2
 
 
+@pytest.mark.parametrize('labels', [
+    'PER LOC ORG MISC', 'person location group corporation product creative-work', 'PERSON ORG GPE LOC DATE MONEY',
+    'PER.NAM LOC.NAM ORG.NAM GPE.NAM PER.NOM LOC.NOM ORG.NOM GPE.NOM', 'NP VP PP',
+    'NOUN VERB ADJ ADV PRON DET ADP PUNCT'])
+def test_labels_of_usual_corpora_have_different_colours_in_fragments(labels):
+    colours = [fragment('a', [Mark(0, 1, label)]).partition('background:')[2].partition(';')[0]
+               for label in labels.split()]
+    assert len(set(colours)) == len(colours) and all(colours)
+
+
 @quick
 @given(text=st.text(min_size=3, max_size=12), label=st.text(max_size=5), confidence=st.one_of(
     st.none(), st.floats(0, 1)), data=st.data())
