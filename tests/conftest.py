@@ -97,7 +97,8 @@ FIRST = """
     training/test_train.py crf/test_crf.py models/test_encoder_runs.py crf/test_forbidden.py test_tagger.py
     crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py test_sharing.py
     crf/test_second_derivatives.py crf/test_values.py test_console.py test_compare.py test_infer.py test_docs.py
-    crf/test_nan.py browser/test_highlighted_page.py models/test_graph_files.py test_fuzz.py test_examples.py test_wheel.py
+    crf/test_nan.py models/test_graph_files.py test_fuzz.py test_examples.py test_wheel.py
+    browser/test_highlighted_page.py
     training/test_loss_scale.py training/test_course.py crf/test_any_length.py crf/test_nbest.py
     crf/test_constraints.py crf/test_tutorial.py crf/test_transformations.py training/test_options_at_work.py
     nn/test_network.py

@@ -1,11 +1,13 @@
 """The page of `--format html` as a browser shows it: the text as it was, and what was found in it."""
 
 import json
+import random
 import subprocess
 import sys
 
 from ms_crf import infer
 from ms_crf.files import text_writer
+from ms_crf.text.html import Mark, Page
 from ms_crf.text.stream import HTML, item_of_text
 from ms_crf.text.tagged import Alternative, Span, Tagged, Writer
 
@@ -92,6 +94,26 @@ def test_every_character_of_the_text_is_there(browser, names):
         assert characters(page, '.other') == numbers(text for text, _ in SENTENCES if text for _ in range(2))
         assert page.locator('script, b, i').count() == 0
         assert page.title() == page.locator('h1').inner_text() == '<i>news</i> & "more".txt'
+
+
+def test_any_characters_of_unicode_are_there(browser, tmp_path):
+    """Of each plane, controls and surrogates among them, and pieces of markup; a part of each text is marked."""
+    rng = random.Random(15)
+    pieces = ['<', '>', '&', '&lt;', '&#0;', '</p>', '<!--', '-->', ']]>', '"', "'", '\r', '\n', '\r\n', '\t', ' ',
+              '\x00', '\u202e', '\u2067', '\ufeff', '\ud800']
+    texts = [''.join(rng.choice(pieces) if rng.random() < .3 else chr(rng.randrange(1 << rng.randint(5, 20)))
+                     for _ in range(rng.randint(1, 20))) for _ in range(400)]
+    page = Page(['X'])
+    with text_writer(tmp_path / 'any.html') as write:
+        write(page.begin('any'))
+        for text in texts:
+            write(page.sentence(text, [Mark(len(text) // 3, len(text) // 2 + 1, 'X')]))
+        write(page.end())
+    with opened(browser, tmp_path / 'any.html') as page:
+        found = page.locator(TEXTS).evaluate_all(f'all => all.map({CHARACTERS})')
+        marked = page.locator(f'{TEXTS} mark').evaluate_all(f'all => all.map({CHARACTERS})')
+    assert found == numbers(texts)
+    assert marked == numbers(text[len(text) // 3:len(text) // 2 + 1] for text in texts)
 
 
 def test_names_are_marked_with_type_and_confidence(browser, names):
