@@ -15,6 +15,7 @@ from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, is_blank, of_
 
 REQUIREMENT = "pip install 'ms_crf[text]'"
 MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew
+LONGEST = 200_000                      # characters of a paragraph that are split at once
 _PARAGRAPHS = re.compile(r'(?:\r\n|\r|\n)[ \t]*(?:\r\n|\r|\n)\s*')
 _OPENING = set('([{"\'“‘«„‹')
 _RULES, _SHOUTS = set('-=_*~#+'), set('!?.')
@@ -64,7 +65,7 @@ class Prose:
                               f'language that spaCy has rules for, got {self.name}') from None
         if self._language == 'en':
             _as_treebank(library.tokenizer)
-        library.add_pipe('sentencizer')
+        self._sentencizer = library.add_pipe('sentencizer')
         return library
 
     def split(self, text: str) -> list[SplitSentence]:
@@ -81,7 +82,7 @@ class Prose:
 
     def _sentences(self, text: str, offset: int) -> Iterator[SplitSentence]:
         carried: list[Offsets] = []
-        document = self._library(self._library.make_doc(text))
+        document = self._sentencizer(self._library.tokenizer(text))
         for sentence in document.sents:
             tokens = carried + [(token.idx, token.idx + len(token)) for token in sentence
                                 if not all(map(is_blank, token.text))]
@@ -100,12 +101,17 @@ def _missing_module(error: ImportError) -> str | None:
 
 
 def _paragraphs(text: str) -> Iterator[Offsets]:
-    """The paragraphs of a text; what is between them is white space."""
+    """The paragraphs of a text; what is between them is white space. Those of more than LONGEST are cut at a blank."""
     begin = 0
-    for match in _PARAGRAPHS.finditer(text):
-        yield begin, match.start()
-        begin = match.end()
-    yield begin, len(text)
+    for match in [*_PARAGRAPHS.finditer(text), None]:
+        end = match.start() if match else len(text)
+        while end - begin > LONGEST:
+            blanks = (text.rfind(blank, begin, begin + LONGEST) for blank in '\n ')
+            cut = next((place for place in blanks if place > begin), begin + LONGEST)
+            yield begin, cut
+            begin = cut
+        yield begin, end
+        begin = match.end() if match else end
 
 
 def _moved(tokens: list[Offsets], offset: int) -> SplitSentence:

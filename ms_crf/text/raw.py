@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from ms_crf.text.splitting import Splitter, is_blank
 from ms_crf.text.stream import Item
 
+LONGEST = 1_000_000            # characters of a paragraph; a longer one ends with a line
+
 
 def items(lines: Iterable[tuple[int, str] | None], splitter: Splitter) -> Iterator[Item | None]:
     """The sentences of raw text, paragraph by paragraph: an empty line ends a sentence.
@@ -19,7 +21,7 @@ def items(lines: Iterable[tuple[int, str] | None], splitter: Splitter) -> Iterat
         splitter: finds sentences and tokens.
     """
     paragraph: list[str] = []
-    first = offset = 0
+    first = offset = size = 0
     after_blank = False
     for line in lines:
         if line is None:
@@ -28,13 +30,14 @@ def items(lines: Iterable[tuple[int, str] | None], splitter: Splitter) -> Iterat
             continue
         number, text = line
         blank = all(map(is_blank, text))
-        if after_blank and not blank:            # empty lines belong to the paragraph before them
+        if (after_blank and not blank) or size > LONGEST:        # empty lines belong to the paragraph before them
             yield from _of_paragraph(''.join(paragraph), first, offset, splitter)
-            offset += sum(map(len, paragraph))
+            offset, size = offset + size, 0
             paragraph = []
         if not paragraph:
             first = number
         paragraph.append(text)
+        size += len(text)
         after_blank = blank and bool(paragraph)
     if paragraph:
         yield from _of_paragraph(''.join(paragraph), first, offset, splitter)

@@ -146,6 +146,30 @@ def test_threads_share_a_splitter():
     assert found == [[splitter.split(text) for text in texts]] * 4
 
 
+@pytest.mark.parametrize('blank', [' ', '\n', ''])
+def test_paragraphs_of_any_length(monkeypatch, blank):
+    """They are cut at a line end or a blank, or anywhere if there is none; nothing is lost."""
+    pytest.importorskip('spacy')
+    monkeypatch.setattr('ms_crf.text.prose.LONGEST', 50)
+    text = blank.join(['word.', 'other'] * 100)
+    found = [token for tokens in words('spacy-en', text) for token in tokens]
+    assert ''.join(found) == text.replace(blank, '') if blank else ''.join(found) == text
+    if blank:
+        assert found == ['word', '.', 'other'] * 100
+
+
+def test_a_text_of_two_million_characters():
+    assert sum(map(len, words('spacy-en', 'to be or not\n' * 160_000))) == 640_000
+
+
+def test_a_long_paragraph_ends_with_a_line(monkeypatch):
+    monkeypatch.setattr(raw, 'LONGEST', 20)
+    lines = [(number, f'{number:04} a b c\n') for number in range(1, 21)]
+    items = list(raw.items(iter(lines), named('blanks')))
+    assert ''.join(item.text for item in items) == ''.join(line for _, line in lines)
+    assert [item.line for item in items] == list(range(1, 21))
+
+
 def f1(gold, found):
     correct = sum(len(set(one) & set(other)) for one, other in zip(gold, found))
     return 2 * correct / (sum(map(len, gold)) + sum(map(len, found)))
