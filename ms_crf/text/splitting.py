@@ -29,6 +29,7 @@ _LINE_END = re.compile(r'\r\n|\r|\n')
 _SENTENCE_END = re.compile(r'[。！？!?；…]+[”’」』）》\])"]*')
 # A number, or letters and digits of ASCII, Latin, Greek and Cyrillic with the marks on them.
 _WORD = re.compile(r'[0-9A-Za-z\u00aa-\u024f\u0370-\u052f\u1e00-\u1fff\u0300-\u036f]+(?:[.,\'’_-][0-9A-Za-z]+)*')
+_CHINESE = re.compile('[\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]')
 _JOINER = '\u200d'                     # makes one emoji of the two beside it
 
 
@@ -135,6 +136,12 @@ def suited(words: Collection[str]) -> str:
     if not mostly_characters(words):
         return DEFAULT
     return WORDS if any(len(word) > 1 and word.isalnum() and _WORD.fullmatch(word) for word in words) else CHARACTERS
+
+
+def suited_to_text(text: str) -> str:
+    """The name of the splitter for a text that no one has cut: by characters if most of its letters are Chinese."""
+    letters = sum(map(str.isalpha, text))
+    return WORDS if len(_CHINESE.findall(text)) > letters / 2 else DEFAULT
 
 
 def splitter_fault(name: str) -> Fault | None:

@@ -105,6 +105,12 @@ def test_what_suits_a_training_text():
     assert suited({*'今天很好我们去看一个电影吧', '3G'}) == 'characters+words'
 
 
+@pytest.mark.parametrize('text,name', [('', 'spacy-en'), ('A 中文 word', 'spacy-en'), ('今天 iPhone 很好看啊', 'spacy-en'),
+                                       ('我今天用一个iPhone看电影。', 'characters+words'), ('. 3 !', 'spacy-en')])
+def test_what_suits_a_text_that_no_one_has_cut(text, name):
+    assert splitting.suited_to_text(text) == name
+
+
 @pytest.mark.parametrize('name', ['', 'space', 'spacy', 'spacy-', 'spacy-english', 'SPACY-en', 'spacy-e1', 'blanks '])
 def test_names_of_no_splitter(name):
     with pytest.raises(OptionError, match=r'^a splitter must be blanks, characters, characters\+words, or spacy- '
