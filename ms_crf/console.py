@@ -17,7 +17,8 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'infer': ('infer.py', 'tags text with a trained tagger'),
          'export': ('ms_crf.export', 'writes a trained tagger as a MindIR graph'),
          'compare': ('ms_crf.compare', 'trains several kinds of model on the same files and compares them'),
-         'evaluate': ('ms_crf.evaluate', 'scores a model on tagged sentences')}
+         'evaluate': ('ms_crf.evaluate', 'scores a model on tagged sentences'),
+         'report': ('ms_crf.report', 'writes a page about runs: scores, pictures, errors')}
 _program = None                                # the name that messages of this process begin with
 
 

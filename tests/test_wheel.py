@@ -32,7 +32,7 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp('wheel')
     shutil.copytree(ROOT / 'ms_crf', folder / 'source' / 'ms_crf', ignore=shutil.ignore_patterns('__pycache__'))
     for name in ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', 'requirements-encoder.txt',
-                 'requirements-native.txt'):
+                 'requirements-native.txt', 'requirements-report.txt'):
         shutil.copy(ROOT / name, folder / 'source')
     run(sys.executable, '-m', 'pip', 'wheel', '--no-deps', '--no-index', '--no-build-isolation', '--quiet',
         '-w', folder, folder / 'source', cwd=folder)
@@ -41,7 +41,7 @@ def wheel(tmp_path_factory):
 
 def test_all_folders_are_in_it(wheel):
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'ms_crf').rglob('*')
-               if path.suffix in ('.py', '.h', '.cpp')}
+               if path.suffix in ('.py', '.h', '.cpp', '.html')}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(f'ms_crf-{VERSION}.dist-info/METADATA').decode()

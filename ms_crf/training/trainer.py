@@ -222,8 +222,7 @@ class Training:
         factors = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
                           options.dropout_kind == 'locked')
         count = self.steps + 1
-        rate = rate_at(options.schedule, options.learning_rate, time_in_epochs, self.course.epochs, self.course.warmup,
-                       self.course.decay)
+        rate = self._rate(time_in_epochs)
         scale = [] if self.scaling is None else [self.scaling.scale]
         now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale], np.float32)
         loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.from_numpy, (now, *batch, *factors))))
@@ -237,6 +236,10 @@ class Training:
             decay = min(options.average ** every, times / (10 + times))
             self.average(ms.Tensor(1 - decay, ms.float32))
         return loss, norm
+
+    def _rate(self, time_in_epochs: float) -> float:
+        return rate_at(self.options.schedule, self.options.learning_rate, time_in_epochs, self.course.epochs,
+                       self.course.warmup, self.course.decay)
 
     def _can_go_on(self, loss: float, norm: float) -> bool:
         """Whether loss and gradients of a step were finite, or may be so in the next ones by a smaller loss scale."""
@@ -269,6 +272,7 @@ class Training:
         self.step_in_epoch, self.loss_sum = 0, 0.0
         best = self.best.take(self.epoch, self._main(result), result.accuracy, mean_loss)
         record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
+                  'learning_rate': self._rate(self.epoch - 0.5),           # in the middle of the epoch
                   'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3),
                   'dev_seconds': round(time.perf_counter() - began, 3)}
         self.metrics.append(record)

@@ -46,6 +46,11 @@ class HMMTags(Tags):
     def __init__(self, tags: list[str], words: list[str], shapes: list[str]) -> None:
         super().__init__(tags, mostly_characters(words))
         self.words, self.shapes = words, shapes
+        self._known = frozenset(words)
+
+    def knows(self, word: str) -> bool:
+        """Whether the word was counted."""
+        return word in self._known
 
 
 class HMMLearner:

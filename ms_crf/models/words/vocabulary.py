@@ -85,6 +85,10 @@ class Vocabulary(Tags):
                 return self._word_ids[form]
         return UNKNOWN
 
+    def knows(self, word: str) -> bool:
+        """Whether a form of the word is known."""
+        return self.word_id(word) != UNKNOWN
+
     def word_ids(self, words: Sequence[str]) -> np.ndarray:
         """What `word_id` gives for each: (words,) int32."""
         found = map(self._word_ids.get, words)       # most are known as they are

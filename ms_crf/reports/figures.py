@@ -1,0 +1,245 @@
+"""All figures of one run's report: what its directory holds, and what it makes of a tagged file."""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.models.base import read_run
+from ms_crf.models.chains import Chain, ChainDecoder
+from ms_crf.models.temperature import Fit, TemperedDecoder, fit_temperature
+from ms_crf.options import Options, dashed
+from ms_crf.reports import calibration, slices
+from ms_crf.reports.calibration import Reliability
+from ms_crf.reports.confusion import Confusion, confusion
+from ms_crf.reports.evaluation import Evaluation, evaluate
+from ms_crf.reports.mistakes import Mistake, mistakes
+from ms_crf.reports.slices import Part
+from ms_crf.runs import records
+from ms_crf.tagger import Tagger
+from ms_crf.text.dataset import convert
+from ms_crf.text.readers import Sentence, read_corpus
+from ms_crf.text.schemes import PLAIN
+
+
+class Input(NamedTuple):
+    """The tagged sentences of a report."""
+
+    path: str
+    part: str | None               # 'test' or 'dev' if the run names the file so
+    sentences: list[Sentence]
+
+
+@dataclass
+class Believable:
+    """How far confidences can be believed, as they are and under a temperature; why there is none, if so."""
+
+    tokens: Reliability | None
+    entities: Reliability | None
+    fit: Fit | None = None
+    tempered_tokens: Reliability | None = None
+    tempered_entities: Reliability | None = None
+    why_not: str = ''
+
+
+@dataclass
+class RunFigures:
+    """A run, and what it makes of a file.
+
+    Attributes:
+        path, kind, config, options, metrics: what its directory holds.
+        tags, of_characters: of the model.
+        chain: what its paths get beside the scores of tags; None if it has no such scores to show.
+        evaluation: of the file.
+        believable: None if the model gives no confidences.
+        parts: by their subject, scores of parts of the entities, or why there are none.
+        mistakes, wrong: the worst of the wrong sentences, and how many there are.
+        seconds: that tagging the file took, everything compiled.
+    """
+
+    path: str
+    kind: str
+    config: dict[str, Any]
+    options: Options
+    metrics: list[dict[str, Any]]
+    tags: list[str]
+    of_characters: bool
+    chain: Chain | None
+    evaluation: Evaluation
+    believable: Believable | None
+    confusion: Confusion
+    parts: dict[str, list[Part] | str]
+    mistakes: list[Mistake]
+    wrong: int
+    seconds: float
+
+    @property
+    def shown_options(self) -> list[tuple[str, str]]:
+        """All options by their names on the command line."""
+        return [(dashed(name), 'none' if value is None else str(value))
+                for name, value in self.options.to_json().items()]
+
+    @property
+    def command(self) -> str:
+        """The command that makes such a run."""
+        return command_of(self.options)
+
+
+def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Input:
+    """The sentences of a report.
+
+    Args:
+        run: whose test file, or else dev file, it is if none is named.
+        path: of the file, or None.
+        columns: of token and tag; None for those that the run was trained with.
+
+    Raises:
+        OptionError: the file that the run names is not there.
+        CorpusError: the file can't be read.
+    """
+    options = records.read_options(run, read_run(run)[1])
+    columns = columns or options.column_pair()
+    named = {part: getattr(options, part) for part in ('test', 'dev')}
+    if path is not None:
+        same = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
+        return Input(path, same[0] if same else None, read_corpus(path, columns))
+    part = 'test' if named['test'] else 'dev'
+    if not os.path.exists(named[part]):
+        raise OptionError(f'{named[part]}, the {part} file that {records.config_path(run)} names, is not there; name '
+                          'a tagged file with --input')
+    return Input(named[part], part, read_corpus(named[part], columns))
+
+
+def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
+               say: Callable[[str], object]) -> RunFigures:
+    """All figures of a run.
+
+    Args:
+        run: its directory.
+        given: tagged sentences.
+        resamples, seed: of the intervals.
+        number: of mistakes to show.
+        say: is told what is being done.
+
+    Raises:
+        CorpusError: something of the run is damaged, or it can't take a sentence.
+    """
+    kind, config = read_run(run)
+    options, metrics = records.read_options(run, config), epochs_of(run)
+    say(f'tagging {given.path} with {run}')
+    tagger = Tagger.load(run)
+    evaluation = evaluate(tagger, given.sentences, given.path, tagger.gives_confidences, resamples, seed)
+    began = time.perf_counter()                                  # everything is compiled by now
+    tagger.tag(evaluation.tokens, confidence=tagger.gives_confidences)
+    seconds = time.perf_counter() - began
+    chain = tagger.decoder.chain() if isinstance(tagger.decoder, ChainDecoder) else None
+    shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
+    return RunFigures(run, kind.name, config, options, metrics, tagger.tags, tagger.of_characters,
+                      None if chain is None or chain.is_of == 'softmax' else chain, evaluation,
+                      _believable(tagger, evaluation, options, given, say) if tagger.gives_confidences else None,
+                      confusion(evaluation), _parts(tagger, evaluation, options), shown, wrong, seconds)
+
+
+def epochs_of(run: str) -> list[dict[str, Any]]:
+    """The records of metrics.jsonl, without that of a model that is not trained in epochs.
+
+    Raises:
+        CorpusError: they are not what a training writes.
+    """
+    metrics = records.read_metrics(run)
+    for line, record in enumerate(metrics, 1):
+        for name in ('epoch', *(('loss',) if 'loss' in record else ()), 'f1', 'accuracy'):
+            value = record.get(name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise CorpusError(Path(run) / records.METRICS, line, f'expected "{name}" to be a number, as train.py '
+                                                                     f'writes it, got {brief(value)}')
+    return [record for record in metrics if 'loss' in record]
+
+
+def _read(options: Options, part: str) -> list[Sentence] | str:
+    """The sentences of a file of the training, or why they can't be had."""
+    path = getattr(options, part)
+    if not os.path.exists(path):
+        return f'The {part} file of the training, {path}, is not there any more.'
+    try:
+        return read_corpus(path, options.column_pair())
+    except CorpusError as error:
+        return f'The {part} file of the training can not be read: {error}.'
+
+
+def _believable(tagger: Tagger, evaluation: Evaluation, options: Options, given: Input,
+                say: Callable[[str], object]) -> Believable:
+    found = Believable(calibration.reliability(calibration.of_tokens(evaluation)),
+                       calibration.reliability(calibration.of_entities(evaluation)))
+    if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
+        found.why_not = 'This kind of model has no scores that a temperature could divide.'
+        return found
+    dev = _read(options, 'dev')
+    if isinstance(dev, str):
+        found.why_not = f'{dev} No temperature could be fitted on it.'
+        return found
+    say(f'fitting a temperature on {options.dev}')
+    tags = [sentence.tags if tagger.scheme == PLAIN else convert(sentence.tags, tagger.scheme) for sentence in dev]
+    found.fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in dev], tags)
+    if found.fit is None:
+        found.why_not = f'The model can give none of the tags in {options.dev}, on which a temperature would be fitted.'
+        return found
+    tempered = Tagger(TemperedDecoder(tagger.decoder, found.fit.temperature), tagger.scheme, tagger.found_scheme)
+    other = evaluate(tempered, given.sentences, given.path, True)
+    found.tempered_tokens = calibration.reliability(calibration.of_tokens(other))
+    found.tempered_entities = calibration.reliability(calibration.of_entities(other))
+    return found
+
+
+def _parts(tagger: Tagger, evaluation: Evaluation, options: Options) -> dict[str, list[Part] | str]:
+    unit = 'token' if evaluation.plain else 'entity'
+    found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': slices.by_sentence_length(evaluation)}
+    if not evaluation.plain:
+        found['length of the entity, in tokens'] = slices.by_entity_length(evaluation)
+    training = _read(options, 'train')
+    found[f'whether the {unit} was seen in training'] = (
+        training if isinstance(training, str) else slices.by_training(evaluation, training))
+    knows = getattr(tagger.decoder.vocabulary, 'knows', None)
+    found[f'whether the {unit} is known to the vocabulary'] = (
+        'This model reads pieces of words, and has no vocabulary of words.' if knows is None
+        else slices.by_vocabulary(evaluation, knows))
+    return found
+
+
+def command_of(options: Options) -> str:
+    """The command of a training with these options; those at their defaults are left away."""
+    defaults, words = Options(), ['ms-crf', 'train']
+    for name, value in options.to_json().items():
+        # The default of test is no file, unless train is at its own.
+        if name not in ('train', 'dev', 'test', 'save') and (value == getattr(defaults, name) or options.idle(name)):
+            continue
+        if isinstance(value, bool):
+            words.append(f'--{"" if value else "no-"}{dashed(name)}')
+        elif value != '' and value is not None:
+            words += [f'--{dashed(name)}', str(value)]
+    return shlex.join(words)
+
+
+def options_that_differ(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
+    """The options, where to save apart, in which runs are not alike, and the value in each."""
+    rows = []
+    for name in runs[0].options.to_json():
+        values = ['none' if (value := getattr(run.options, name)) in (None, '') else str(value) for run in runs]
+        if name != 'save' and any(value != values[0] for value in values):
+            idle = [run.options.idle(name) for run in runs]
+            rows.append((f'--{dashed(name)}', [f'none, it means nothing {why}' if why else value
+                                               for why, value in zip(idle, values)]))
+    return rows
+
+
+def check_alike(runs: Sequence[RunFigures]) -> None:
+    """Raises OptionError unless the runs' tags are compared in one scheme."""
+    first = runs[0]
+    for run in runs[1:]:
+        if run.evaluation.plain != first.evaluation.plain:
+            raise OptionError(f'{run.path} must have tags of the same kind as {first.path}, {first.evaluation.scheme}, '
+                              f'got {run.evaluation.scheme}')

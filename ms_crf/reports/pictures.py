@@ -1,0 +1,216 @@
+"""Pictures as SVG that stands in a page: nothing is loaded from elsewhere, and the same figures give the same text."""
+
+import contextlib
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ms_crf.models.chains import Chain
+from ms_crf.reports.calibration import Reliability
+from ms_crf.reports.libraries import library
+
+import numpy as np
+
+BLUE, ORANGE, GREEN, GREY = '#0072b2', '#b35900', '#00735c', '#666666'       # on white at least 4.5 : 1
+COLOURS = (BLUE, ORANGE, GREEN, '#7b3294', '#a6093d', '#444444')
+MARKS = 'os^Dvx'
+MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
+_OPTIONS = {'svg.fonttype': 'none', 'svg.hashsalt': 'ms_crf', 'text.parse_math': False, 'font.size': 10,
+            'font.family': ['sans-serif'], 'font.sans-serif': ['DejaVu Sans', 'Arial', 'sans-serif'],
+            'axes.grid': True, 'grid.color': '#dddddd', 'axes.axisbelow': True, 'axes.edgecolor': '#555555',
+            'axes.unicode_minus': False, 'hatch.linewidth': 0.8, 'hatch.color': '#8a8a8a', 'figure.dpi': 72}
+
+
+@contextlib.contextmanager
+def _drawing(width: float, height: float) -> Iterator[Any]:
+    """A new figure of that size in inches, under options of its own whatever the user's are."""
+    matplotlib, figure = library('matplotlib'), library('matplotlib.figure')
+    # Names in letters that the font lacks are drawn by the reader's own font.
+    with warnings.catch_warnings(), matplotlib.rc_context():
+        warnings.simplefilter('ignore')
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_OPTIONS)
+        yield figure.Figure(figsize=(width, height), layout='constrained')
+
+
+def _svg(figure: Any, name: str, title: str, description: str) -> str:
+    """The text of a picture, with a title and what it says in words for those who don't see it.
+
+    Args:
+        figure: what was drawn.
+        name: of the picture in its page, which its ids begin with.
+        title, description: plain text.
+    """
+    file = io.StringIO()
+    figure.savefig(file, format='svg', metadata={'Date': None, 'Creator': None, 'Format': None, 'Type': None})
+    text = file.getvalue()
+    text = text[text.index('<svg'):]
+    text = re.sub(r'<metadata>.*?</metadata>|<style.*?</style>', '', text, flags=re.S)
+    text = re.sub(r' id="([^"]*)"', rf' id="{name}-\1"', text)
+    text = re.sub(r'(xlink:)?href="#([^"]*)"', rf'href="#{name}-\2"', text)
+    text = re.sub(r'url\(#([^)]*)\)', rf'url(#{name}-\1)', text)
+    opening = text[:text.index('>')]
+    box = re.search(r'viewBox="([^"]*)"', opening)
+    size = re.search(r'width="([\d.]+)pt"', opening)
+    assert box and size
+    parts = [f'<svg class="drawn" viewBox="{box.group(1)}" style="width:{float(size.group(1)) * 4 / 3:.0f}px" '
+             f'role="img" aria-labelledby="{name}-title {name}-description">',
+             f'<title id="{name}-title">{_escaped(title)}</title>',
+             f'<desc id="{name}-description">{_escaped(description)}</desc>', text[text.index('>') + 1:].strip()]
+    return '\n'.join(parts)
+
+
+def _escaped(text: str) -> str:
+    return text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;').replace('"', '&quot;')
+
+
+def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: str) -> str:
+    """Learning curves: loss, score on dev and learning rate by epoch, the best epoch marked.
+
+    Args:
+        runs: by their names the records of metrics.jsonl.
+        score: the key of the score that the best epoch is chosen by.
+        name: of the picture.
+    """
+    keys = [('loss', 'loss'), (score, f'{score if score != "f1" else "F1"} on dev')]
+    if any('learning_rate' in record for records in runs.values() for record in records):
+        keys.append(('learning_rate', 'learning rate'))
+    words = []
+    with _drawing(9, 3) as figure:
+        for axis, (key, label) in zip(figure.subplots(1, len(keys)), keys):
+            for place, (run, metrics) in enumerate(runs.items()):
+                colour, mark = COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)]
+                points = [(record['epoch'], record[key]) for record in metrics if key in record]
+                if not points:
+                    continue
+                axis.plot(*zip(*points), color=colour, marker=mark, markersize=3, label=run if len(runs) > 1 else None)
+                best = best_of(metrics)
+                if best is not None and key in best:
+                    axis.plot([best['epoch']], [best[key]], 'o', color=colour, markersize=9, fillstyle='none')
+                words.append(f'{label}{f" of {run}" if len(runs) > 1 else ""}: {points[0][1]:.4g} in epoch '
+                             f'{points[0][0]}, {points[-1][1]:.4g} in epoch {points[-1][0]}')
+            axis.set_xlabel('epoch')
+            axis.set_title(label, fontsize=10)
+            axis.xaxis.get_major_locator().set_params(integer=True)
+        if len(runs) > 1:
+            figure.legend(*figure.axes[0].get_legend_handles_labels(), loc='outside lower center', ncols=3)
+        best_words = [f'best epoch{f" of {run}" if len(runs) > 1 else ""}: {best["epoch"]}'
+                      for run, metrics in runs.items() if (best := best_of(metrics)) is not None]
+        return _svg(figure, name, 'Learning curves', f'{"; ".join([*words, *best_words])}.')
+
+
+def best_of(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """The record of the best epoch, the last one that was the best so far."""
+    return next((record for record in reversed(metrics) if record.get('best')), None)
+
+
+def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
+    """What a tag after another adds to the score, forbidden ones hatched; start and end too."""
+    size = len(tags)
+    values = np.full((size + 1, size + 1), np.nan)               # rows: start, then tags; columns: tags, then end
+    values[0, :size], values[1:, :size], values[1:, size] = chain.start, chain.transitions, chain.end
+    values[~np.isfinite(values)] = np.nan
+    allowed = np.isfinite(values)
+    if chain.allowed is not None:
+        allowed[0, :size] &= chain.allowed.start
+        allowed[1:, :size] &= chain.allowed.transitions
+        allowed[1:, size] &= chain.allowed.end
+    rows, columns = ['start', *tags], [*tags, 'end']
+    of_hmm = chain.is_of == 'hmm'
+    inches = max(4.5, 1.8 + (0.55 if size <= MOST_NUMBERS else 0.3) * (size + 1))
+    with _drawing(inches + 0.6, inches) as figure:
+        axis = figure.subplots()
+        colours = library('matplotlib').colormaps['Blues' if of_hmm else 'RdBu_r'].resampled(11)
+        shown = np.ma.masked_where(~allowed, values)
+        largest = max(float(np.abs(shown).max()), 1e-9) if allowed.any() else 1.0
+        limits = (float(shown.min()), 0.0) if of_hmm and allowed.any() else (-largest, largest)
+        mesh = axis.pcolormesh(shown, cmap=colours, vmin=limits[0], vmax=limits[1], edgecolors='#ffffff', linewidth=0.5)
+        axis.grid(False)
+        patches = library('matplotlib.patches')
+        for row, column in zip(*np.nonzero(~allowed)):
+            if (row, column) != (0, size):
+                axis.add_patch(patches.Rectangle((column, row), 1, 1, facecolor='#ffffff', edgecolor='#8a8a8a',
+                                                 hatch='////', linewidth=0))
+        if size <= MOST_NUMBERS:
+            for row, column in zip(*np.nonzero(allowed)):
+                value = values[row, column]
+                axis.text(column + 0.5, row + 0.5, f'{round(value, 1) + 0.0:.1f}', ha='center', va='center', fontsize=8,
+                          color=_readable_on(mesh.to_rgba(value)))
+        axis.set_xticks(np.arange(size + 1) + 0.5, columns, rotation=90)
+        axis.set_yticks(np.arange(size + 1) + 0.5, rows)
+        axis.tick_params(length=0)
+        axis.invert_yaxis()
+        axis.set_xlabel('next tag')
+        axis.set_ylabel('tag')
+        figure.colorbar(mesh, ax=axis, shrink=0.7, label='log probability' if of_hmm else 'score')
+        ranked = sorted(((float(values[row, column]), rows[row], columns[column])
+                         for row, column in zip(*np.nonzero(allowed))), key=lambda entry: -entry[0])
+        words = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:5])
+        low = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:-6:-1])
+        return _svg(figure, name, 'Scores of transitions' if not of_hmm else 'Log probabilities of transitions',
+                    f'{int((~allowed).sum()) - 1} of {size * (size + 2)} transitions are forbidden. The highest: '
+                    f'{words}. The lowest that are allowed: {low}.')
+
+
+def _readable_on(colour: Sequence[float]) -> str:
+    """Black or white, whichever stands out more; at least 4.5 : 1."""
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3])
+    return '#000000' if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else '#ffffff'
+
+
+def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name: str) -> str:
+    """Reliability diagrams: the share that is right by confidence, and how many there are.
+
+    Args:
+        panels: by what they are of, such as 'tokens', the curves by their names.
+        name: of the picture.
+    """
+    words = []
+    with _drawing(4.5 * len(panels), 5) as figure:
+        axes = figure.subplots(2, len(panels), squeeze=False, sharex=True, height_ratios=(3, 1))
+        for column, (unit, curves) in enumerate(panels.items()):
+            axis, below = axes[:, column]
+            axis.plot([0, 1], [0, 1], color=GREY, linestyle='--', linewidth=1, label='believable')
+            width = 0.08 / max(1, len(curves))
+            for place, (label, found) in enumerate(curves):
+                filled = [one for one in found.bins if one.number]
+                axis.plot([one.confidence for one in filled], [one.right for one in filled], marker=MARKS[place],
+                          color=COLOURS[place], markersize=5, label=label)
+                below.bar([(one.low + one.high) / 2 + (place - (len(curves) - 1) / 2) * width for one in found.bins],
+                          [one.number for one in found.bins], width, color=COLOURS[place])
+                words.append(f'{unit}, {label}: expected calibration error {found.ece:.4f}; ' + ', '.join(
+                    f'{one.right:.2f} right of {one.number} at {one.confidence:.2f}' for one in filled))
+            axis.set_title(unit, fontsize=10)
+            axis.set_ylabel('share that is right')
+            axis.set_ylim(-0.02, 1.02)
+            axis.legend(fontsize=9, loc='upper left')
+            below.set_xlabel('confidence')
+            below.set_ylabel('number')
+            below.set_yscale('symlog')
+            below.yaxis.set_major_formatter(lambda value, _: f'{value:,.0f}')
+            below.yaxis.minorticks_off()
+        return _svg(figure, name, 'Reliability of confidences', f'{". ".join(words)}.')
+
+
+def intervals(rows: Sequence[tuple[str, float, tuple[float, float] | None]], name: str) -> str:
+    """F1 by type with its interval.
+
+    Args:
+        rows: name, value and interval, as shares.
+        name: of the picture.
+    """
+    with _drawing(7, 1 + 0.32 * len(rows)) as figure:
+        axis = figure.subplots()
+        for place, (_, value, interval) in enumerate(rows):
+            if interval is not None:
+                axis.plot([100 * interval[0], 100 * interval[1]], [place, place], color=BLUE, linewidth=2)
+            axis.plot([100 * value], [place], 'o', color=BLUE if place else '#000000')
+        axis.set_yticks(range(len(rows)), [label for label, _, _ in rows])
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_xlim(-2, 102)
+        axis.set_xlabel('F1, with its 95 % interval')
+        words = '; '.join(f'{label} {100 * value:.2f}' + (f', {100 * found[0]:.2f} to {100 * found[1]:.2f}'
+                                                           if found else '') for label, value, found in rows)
+        return _svg(figure, name, 'F1 by type', f'{words}.')

@@ -1,0 +1,173 @@
+"""The figures of a report beside what is counted by hand, and beside NumPy."""
+
+from ms_crf.reports import slices
+from ms_crf.reports.calibration import Outcomes, of_entities, of_tokens, reliability
+from ms_crf.reports.confusion import OTHERS, border, confusion, most_confused, paired
+from ms_crf.reports.evaluation import Evaluation
+from ms_crf.reports.mistakes import mistakes
+from ms_crf.text.readers import Sentence
+from ms_crf.text.tagged import Span, Tagged
+
+import numpy as np
+import pytest
+
+
+def evaluation(*rows, scheme='BIO'):
+    """Of (tokens, gold, predicted, confidences) as texts and a list, spans as their first token says."""
+    tokens, gold, predicted = ([row[part].split() for row in rows] for part in range(3))
+    tagged = []
+    for one, tags, row in zip(tokens, predicted, rows):
+        confidences = row[3] if len(row) > 3 else None
+        spans = [] if scheme == 'plain' else [
+            Span(*span, None if confidences is None else confidences[span[1]])
+            for span in Evaluation([], [], [], 'BIO', []).spans(tags)]
+        tagged.append(Tagged(one, tags, spans, confidences))
+    return Evaluation(tokens, gold, predicted, scheme, tagged)
+
+
+# What is taken for what
+
+def test_each_gold_span_stands_beside_the_one_it_shares_most_with():
+    gold = [('X', 0, 2), ('Y', 4, 4), ('X', 6, 7)]
+    predicted = [('X', 0, 0), ('Y', 1, 2), ('Z', 4, 5), ('X', 9, 9)]
+    assert paired(gold, predicted) == [
+        (('X', 0, 2), ('Y', 1, 2)), (('Y', 4, 4), ('Z', 4, 5)), (('X', 6, 7), None),
+        (None, ('X', 0, 0)), (None, ('X', 9, 9))]
+
+
+def test_of_spans_that_share_as_much_the_closest_is_taken():
+    assert paired([('X', 2, 3)], [('X', 0, 2), ('Y', 3, 3)]) == [(('X', 2, 3), ('Y', 3, 3)), (None, ('X', 0, 2))]
+    assert paired([('X', 1, 2)], [('Y', 1, 1), ('X', 2, 2)]) == [(('X', 1, 2), ('X', 2, 2)), (None, ('Y', 1, 1))]
+    assert paired([], []) == []
+
+
+@pytest.mark.parametrize('predicted,expected', [
+    ((2, 4), 'the same'), ((1, 4), 'longer'), ((2, 6), 'longer'), ((0, 9), 'longer'), ((3, 4), 'shorter'),
+    ((2, 2), 'shorter'), ((3, 3), 'shorter'), ((1, 3), 'crossing'), ((4, 5), 'crossing')])
+def test_how_borders_lie(predicted, expected):
+    assert border(('X', 2, 4), ('Y', *predicted)) == expected
+
+
+def test_types_and_borders_are_counted():
+    found = confusion(evaluation(('a b c d', 'B-X I-X O B-Y', 'B-X O O B-X'), ('a b', 'O B-Y', 'B-X B-Y'),
+                                 ('a', 'B-X', 'O')))
+    assert found.labels == ['X', 'Y'] and found.others == 0
+    assert found.counts == {('X', 'X'): 1, ('Y', 'X'): 1, (None, 'X'): 1, ('Y', 'Y'): 1, ('X', None): 1}
+    assert found.borders == {('shorter', True): 1, ('the same', False): 1, ('the same', True): 1}
+    assert most_confused(found.counts, 2) == [(None, 'X', 1), ('X', None, 1)]
+
+
+def test_plain_tags_are_counted_and_the_rare_ones_together():
+    rows = [('a b c', 'N V N', 'N N V'), ('a', 'V', 'V')]
+    found = confusion(evaluation(*rows, scheme='plain'))
+    assert found.counts == {('N', 'N'): 1, ('V', 'N'): 1, ('N', 'V'): 1, ('V', 'V'): 1} and not found.borders
+    many = ' '.join(f'T{number:02}' for number in range(25))
+    again = ' '.join(['T00'] * 24 + ['T24'])
+    found = confusion(evaluation((many, many, many), (many, many, again), scheme='plain'))
+    assert len(found.labels) == 20 and found.others == 5 and 'T00' in found.labels
+    assert sum(found.counts.values()) == 50 and found.counts[OTHERS, OTHERS] > 0
+
+
+# Confidences
+
+def test_expected_calibration_error_of_a_worked_example():
+    """Two bins: 0.55 and 0.65 of which one is right, 0.95 three times of which all are: (2 * 0.1 + 3 * 0.05) / 5."""
+    found = reliability(Outcomes(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)), bins=2)
+    assert found.ece == pytest.approx(abs((0.55 + 0.65 + 3 * 0.95) / 5 - 4 / 5))
+    found = reliability(Outcomes(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)))
+    assert found.ece == pytest.approx((0.45 + 0.65 + 3 * 0.05) / 5)
+    assert (found.number, found.right) == (5, 0.8) and found.confidence == pytest.approx(0.81)
+    assert [(one.number, one.right) for one in found.bins if one.number] == [(1, 1.0), (1, 0.0), (3, 1.0)]
+
+
+def test_calibration_beside_numpy():
+    rng = np.random.default_rng(4)
+    confidences = np.concatenate((rng.random(500), [0.0, 0.1, 0.5, 1.0]))
+    right = rng.random(504) < confidences ** 2
+    found = reliability(Outcomes(confidences, right))
+    edges = np.linspace(0, 1, 11)
+    expected = 0.0
+    for place, one in enumerate(found.bins):
+        inside = (confidences > edges[place]) & (confidences <= edges[place + 1]) | ((place == 0) & (confidences == 0))
+        assert one.number == inside.sum()
+        assert one.confidence == pytest.approx(confidences[inside].mean())
+        assert one.right == pytest.approx(right[inside].mean())
+        expected += inside.sum() / 504 * abs(confidences[inside].mean() - right[inside].mean())
+    assert found.ece == pytest.approx(expected)
+    assert reliability(Outcomes(np.array([]), np.array([], bool))) is None
+
+
+def test_what_is_right_of_tokens_and_of_entities():
+    given = evaluation(('a b c d', 'B-X I-X O B-Y', 'B-X O O B-Y', [0.9, 0.4, 0.8, 0.7]), ('a', 'O', 'B-X', [0.6]))
+    tokens, entities = of_tokens(given), of_entities(given)
+    assert tokens.confidences.tolist() == [0.9, 0.4, 0.8, 0.7, 0.6]
+    assert tokens.right.tolist() == [True, False, True, True, False]
+    assert (entities.confidences.tolist(), entities.right.tolist()) == ([0.9, 0.7, 0.6], [False, True, False])
+
+
+# Parts of the entities
+
+def scores(parts):
+    return {part.name: tuple(part.spans) for part in parts if any(part.spans)}
+
+
+SENTENCES = (('Ann Lee met Bo', 'B-P I-P O B-P', 'B-P I-P O O'), ('Bo in Rome', 'B-P O B-L', 'B-L O B-L'),
+             ('a b c d e Rome', 'O O O O O B-L', 'O O O O B-L B-L'))
+
+
+def test_scores_by_length():
+    given = evaluation(*SENTENCES)
+    assert scores(slices.by_sentence_length(given)) == {'1 to 5': (2, 3, 4), '6 to 10': (1, 2, 1)}
+    assert scores(slices.by_entity_length(given)) == {'1': (2, 4, 4), '2': (1, 1, 1)}
+    assert [part.name for part in slices.by_entity_length(given)] == ['1', '2', '3', '4', '5 or more']
+    assert [part.sentences for part in slices.by_sentence_length(given)] == [2, 1, 0, 0, 0]
+    assert slices.by_entity_length(given)[2].interval is None
+
+
+def test_scores_by_what_training_has_shown():
+    training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], 1), Sentence(['Rome'], ['B-L'], 5),
+                Sentence(['Ann'], ['B-P'], 7)]
+    assert scores(slices.by_training(evaluation(*SENTENCES), training)) == {
+        'seen with this type': (2, 2, 4),        # Bo, Bo, Rome, Rome
+        'seen with other types only': (0, 1, 0),     # Bo as L
+        'not seen': (1, 2, 1)}                   # Ann Lee, e
+    assert scores(slices.by_vocabulary(evaluation(*SENTENCES), {'Ann', 'Bo', 'Rome'}.__contains__)) == {
+        'all tokens known': (2, 3, 4), 'a token is unknown': (1, 2, 1)}
+
+
+def test_parts_of_plain_tags_are_tokens():
+    given = evaluation(('a b', 'N V', 'N N'), scheme='plain')
+    training = [Sentence(['a', 'b'], ['N', 'N'], 1)]
+    assert scores(slices.by_training(given, training)) == {
+        'seen with this type': (1, 2, 1), 'seen with other types only': (0, 0, 1)}
+
+
+# Errors
+
+def test_the_surest_error_comes_first():
+    given = evaluation(('a b', 'B-X O', 'O O', [0.6, 0.99]), ('a', 'O', 'O', [0.3]),
+                       ('a b', 'O B-Y', 'B-X B-Y', [0.8, 0.7]), ('a b c', 'B-X I-X O', 'O O B-Y', [0.9, 0.5, 0.2]))
+    found, number = mistakes(given, 2)
+    assert number == 3 and [(one.place, one.confidence) for one in found] == [(2, 0.8), (0, 0.6)]
+    assert [one.place for one in mistakes(given, 10)[0]] == [2, 0, 3]
+    assert mistakes(given, 10)[0][2].confidence == 0.5           # the least sure tag of the entity that is missed
+    gold, predicted = found[0].gold, found[0].predicted
+    assert [(piece.text, piece.type, piece.wrong) for piece in gold] == [('a', None, False), ('b', 'Y', False)]
+    assert [tuple(piece) for piece in predicted] == [('a', 'X', True, 0.8), ('b', 'Y', False, 0.7)]
+
+
+def test_errors_without_confidences_keep_their_order_and_characters_stand_close():
+    given = evaluation(('a b c', 'O O O', 'B-X I-X O'), ('a', 'O', 'O'), ('a b', 'B-X O', 'O O'))
+    found, number = mistakes(given, 5, '')
+    assert number == 2 and [(one.place, one.confidence) for one in found] == [(0, None), (2, None)]
+    assert [piece.text for piece in found[0].gold] == ['abc'] and [piece.text for piece in found[0].predicted] == [
+        'ab', 'c']
+
+
+def test_of_plain_tags_only_the_wrong_ones_are_marked():
+    given = evaluation(('a b c', 'N V N', 'N N N', [0.9, 0.6, 0.9]), scheme='plain')
+    [one], _ = mistakes(given, 5)
+    assert one.confidence == 0.6
+    assert [tuple(piece) for piece in one.predicted] == [('a', None, False, None), ('b', 'N', True, 0.6),
+                                                         ('c', None, False, None)]
+    assert [piece.type for piece in one.gold] == [None, 'V', None]
