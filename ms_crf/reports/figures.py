@@ -30,8 +30,23 @@ class Input(NamedTuple):
     """The tagged sentences of a report."""
 
     path: str
-    part: str | None               # 'test' or 'dev' if the run names the file so
+    parts: list[str]               # 'train', 'dev' and 'test', as far as the run names this file so
     sentences: list[Sentence]
+
+    @property
+    def part(self) -> str | None:
+        """What the file is to the run: 'test', or else 'dev'."""
+        return next((part for part in ('test', 'dev') if part in self.parts), None)
+
+    @property
+    def of_training(self) -> bool:
+        """Whether the run was trained on it."""
+        return 'train' in self.parts
+
+    @property
+    def of_dev(self) -> bool:
+        """Whether the run's best epoch was chosen by it, and its temperature is fitted on it."""
+        return 'dev' in self.parts
 
 
 @dataclass
@@ -103,15 +118,15 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Inp
     """
     options = records.read_options(run, read_run(run)[1])
     columns = columns or options.column_pair()
-    named = {part: getattr(options, part) for part in ('test', 'dev')}
-    if path is not None:
-        same = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
-        return Input(path, same[0] if same else None, read_corpus(path, columns))
-    part = 'test' if named['test'] else 'dev'
-    if not os.path.exists(named[part]):
-        raise OptionError(f'{named[part]}, the {part} file that {records.config_path(run)} names, is not there; name '
-                          'a tagged file with --input')
-    return Input(named[part], part, read_corpus(named[part], columns))
+    named = {part: getattr(options, part) for part in ('train', 'dev', 'test')}
+    if path is None:
+        part = 'test' if named['test'] else 'dev'
+        path = named[part]
+        if not os.path.exists(path):
+            raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, is not there; name a '
+                              'tagged file with --input')
+    parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
+    return Input(path, parts, read_corpus(path, columns))
 
 
 def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,

@@ -88,7 +88,7 @@ def _one(run: RunFigures, given: Input) -> dict[str, Any]:
                                                          for place, kind in enumerate(evaluation.types)},
         'lines': [sentence.line for sentence in given.sentences],
         'speed': len(evaluation.tokens) / run.seconds, 'token_speed': evaluation.score.tokens / run.seconds,
-        'pictures': _pictures(run, overall, by_type)}
+        'typed': evaluation.types != [''], 'pictures': _pictures(run, overall, by_type)}
 
 
 def _token_rows(run: RunFigures) -> list[tuple[str, SpanScore, Interval | None]]:
@@ -96,7 +96,7 @@ def _token_rows(run: RunFigures) -> list[tuple[str, SpanScore, Interval | None]]
     overall, by_type = run.evaluation.intervals(counts)
     rows = [('overall', SpanScore(*counts.sum((0, 1)).tolist()), overall)]
     return rows + [(kind, SpanScore(*row), by_type[kind])
-                   for kind, row in zip(run.evaluation.types, counts.sum(0).tolist())]
+                   for kind, row in zip(run.evaluation.types, counts.sum(0).tolist()) if run.evaluation.types != ['']]
 
 
 def _matrix(found: Confusion, plain: bool) -> dict[str, Any]:

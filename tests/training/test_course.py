@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import shutil
 
 from ms_crf import train
@@ -157,3 +158,9 @@ def test_why_a_training_ended(undisturbed, tmp_path, capsys):
     assert scores['epochs'] < 60 and scores['dev']['f1'] == 1
     assert shown.count('stopped: no better dev score for 3 epochs') == 1
     assert scores['best_epoch'] == scores['epochs'] - 3
+
+
+def test_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
+    """In its middle: after half an epoch the rate has risen to 0.05, then it falls by a cosine over 2.5 epochs."""
+    rates = [record['learning_rate'] for record in records.read_metrics(undisturbed[0])]
+    assert rates == pytest.approx([0.05 * (1 + math.cos(math.pi * done / 2.5)) / 2 for done in (0, 1, 2)])

@@ -1,0 +1,109 @@
+"""Pictures and colours of reports: what is hatched, what stands out, what is said in words."""
+
+import re
+
+from ms_crf.models.chains import Chain
+from ms_crf.reports import pictures
+from ms_crf.reports.calibration import Outcomes, reliability
+from ms_crf.text.schemes import allowed_transitions
+
+import numpy as np
+import pytest
+
+from conftest import ROOT
+
+TAGS = ['O', 'B-X', 'I-X']
+RNG = np.random.default_rng(1)
+
+
+def luminance(colour):
+    """Of '#rrggbb', as the guidelines for accessible pages define it."""
+    parts = [int(colour[place:place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def chain(allowed, is_of='crf', size=3):
+    values = RNG.normal(size=(size + 2, size)) * 2
+    if is_of == 'hmm':
+        values = -np.abs(values)
+    return Chain(values[2:], values[0], values[1], allowed, is_of)
+
+
+def test_contrast_of_known_colours():
+    assert contrast('#000000', '#ffffff') == pytest.approx(21) and contrast('#777777', '#ffffff') == pytest.approx(
+        4.48, abs=0.01)
+
+
+def test_what_is_forbidden_is_hatched():
+    """After O and at the start no span may go on: 2 of 15."""
+    svg = pictures.transitions(chain(allowed_transitions('BIO', TAGS)), TAGS, 'here')
+    hatched = re.findall(r'style="fill: url\(#here-h', svg)
+    assert len(hatched) == 2 and '2 of 15 transitions are forbidden' in svg
+    assert not re.search(r'url\(#here-h', pictures.transitions(chain(None), TAGS, 'here'))
+    impossible = chain(None, 'hmm')
+    impossible.transitions[0, 1] = -np.inf
+    svg = pictures.transitions(impossible, TAGS, 'here')
+    assert len(re.findall(r'style="fill: url\(#here-h', svg)) == 1 and 'nan' not in svg and 'inf' not in svg.lower()
+
+
+@pytest.mark.parametrize('is_of', ['crf', 'hmm'])
+def test_figures_stand_out_from_their_cells(is_of):
+    tags = [f'T{number}' for number in range(12)]
+    given = chain(None, is_of, 12)
+    svg = pictures.transitions(given, tags, 'here')
+    cells = re.findall(r'style="fill: (#[0-9a-f]{6}); stroke: #ffffff', svg)
+    texts = re.findall(r'<text style="[^"]*?(?:fill: (#[0-9a-f]{6}))?"[^>]*>(-?\d+\.\d)</text>', svg)
+    values = [*given.start, *(value for row, end in zip(given.transitions, given.end) for value in (*row, end))]
+    assert [text for _, text in texts][:len(values)] == [f'{round(value, 1) + 0.0:.1f}' for value in values]
+    # Cells of QuadMesh come row by row, the one from start to end among them without a figure.
+    colours = [*cells[:12], *cells[len(cells) - 12 * 13:]]
+    assert len(colours) == len(values)
+    for (colour, _), cell in zip(texts, colours):
+        assert contrast(colour or '#000000', cell) >= 4.5
+
+
+def test_colours_of_lines_stand_out():
+    assert all(contrast(colour, '#ffffff') >= 4.5 for colour in (*pictures.COLOURS, pictures.GREY))
+
+
+def test_colours_of_the_page_stand_out_in_light_and_in_dark():
+    text = (ROOT / 'ms_crf' / 'reports' / 'page.html').read_text(encoding='utf-8')
+    themes = [dict(re.findall(r'--([a-z-]+): (#[0-9a-f]{6})', block)) for block in re.findall(
+        r':root \{([^}]*)\}', text)]
+    assert len(themes) == 2 and themes[0].keys() == themes[1].keys()
+    for theme in themes:
+        for name in ('ink', 'soft', 'link'):
+            for below in ('page', 'raised'):
+                assert contrast(theme[name], theme[below]) >= 4.5, (name, below)
+        assert contrast(theme['hot-ink'], theme['hot']) >= 4.5
+    marks = re.findall(r'mark\.t\d \{ background: (#[0-9a-f]{6})', text)
+    assert len(marks) == 8 and all(contrast('#1a1a1a', mark) >= 4.5 for mark in marks)
+
+
+def test_pictures_are_the_same_each_time_and_share_no_names():
+    outcomes = Outcomes(RNG.random(200), RNG.random(200) < 0.5)
+    metrics = [{'epoch': 1, 'loss': 3.0, 'f1': 0.2, 'best': True}, {'epoch': 2, 'loss': 1.5, 'f1': 0.1, 'best': False}]
+    given = chain(allowed_transitions('BIO', TAGS))
+
+    def draw(name):
+        return [pictures.courses({'run': metrics}, 'f1', f'{name}-1'), pictures.transitions(given, TAGS, f'{name}-2'),
+                pictures.reliabilities({'tokens': [('as it is', reliability(outcomes))]}, f'{name}-3'),
+                pictures.intervals([('X', 0.5, (0.4, 0.6)), ('Y', 0.1, None)], f'{name}-4')]
+    first, again = draw('a'), draw('a')
+    assert first == again
+    ids = [re.findall(r' id="([^"]*)"', svg) for svg in first + draw('b')]
+    assert len({name for names in ids for name in names}) == sum(map(len, ids))
+    assert all(not re.search('http|xlink|<style|<metadata|<image', svg) for svg in first)
+    assert 'loss: 3 in epoch 1, 1.5 in epoch 2; F1 on dev: 0.2 in epoch 1, 0.1 in epoch 2; best epoch: 1.' in first[0]
+    assert 'X 50.00, 40.00 to 60.00; Y 10.00.' in first[3]
+
+
+def test_names_are_drawn_as_they_are():
+    svg = pictures.intervals([('$x^2$ <b>&', 0.5, None), ('人名', 0.5, None)], 'here')
+    assert '>$x^2$ &lt;b&gt;&amp;</text>' in svg and '>人名</text>' in svg and '<b>' not in svg
