@@ -20,6 +20,7 @@ from ms_crf.options import check_path
 from ms_crf.reports.figures import check_alike, figures_of, input_of
 from ms_crf.reports.libraries import NAMES, library
 from ms_crf.runs.records import newest
+from ms_crf.text.readers import is_json
 
 ERRORS, MOST_ERRORS, MOST_RUNS = 50, 10_000, 12
 
@@ -57,6 +58,8 @@ def _report(arguments: Sequence[str]) -> int:
         library(name)
     runs = _runs(parsed.runs)
     given = input_of(runs[0], parsed.input, columns if 'columns' in named else None)
+    if 'columns' in named and is_json(given.path):
+        raise OptionError(f'--columns means nothing with JSON lines, which {given.path} has; leave it away')
     if any(read_run(run)[0].uses_mindspore for run in runs):
         choose_device(parsed.device, console.program('report'))
 

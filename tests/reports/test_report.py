@@ -9,7 +9,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
-from ms_crf import Tagger, report, train
+from ms_crf import Tagger, evaluate, report, train
 from ms_crf.reports import libraries
 from ms_crf.runs import records
 from ms_crf.text.schemes import allowed_transitions
@@ -328,6 +328,27 @@ def test_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
 def test_arguments_that_can_not_be(refused, hmm, arguments, message):
     given = [argument.replace('RUN', str(hmm)) for argument in arguments]
     assert refused(*given).startswith(message.replace('RUN names RUN', f'RUN names {hmm}'))
+
+
+def test_columns_of_json_lines(refused, strange):
+    run, _ = strange
+    assert refused(run, '--columns', '0,1').startswith('--columns means nothing with JSON lines, which ')
+
+
+def test_a_file_without_entities(write, hmm, tmp_path):
+    """Nothing is gold, and nothing is predicted: there are no rates, and nothing is divided by 0."""
+    path = tmp_path / 'nothing.tsv'
+    path.write_text('of\tO\nto\tO\n\nof\tO\n\n')
+    assert not any(tagged.spans for tagged in Tagger.load(hmm).tag([['of', 'to'], ['of']]))
+    again = tmp_path / 'again'
+    shutil.copytree(hmm, again)
+    page = write(hmm, '--input', path)
+    assert page.table('Exact entities: same tokens')[1:] == [['overall', '0.00', '0.00', '0.00', 'none', '0', '0', '0']]
+    assert '100.00 % of the tags are right (100.00 to 100.00)' in page.section('scores')
+    assert '0 of 2 sentences have an error' in page.section('errors')
+    page = write(hmm, again, '--input', path)
+    assert page.table('F1 of the first run minus')[1][2:5] == ['+0.00', '+0.00 to +0.00', '1.0000']
+    assert evaluate.main(['--run', str(hmm), '--input', str(path)]) == 0
 
 
 def test_runs_with_tags_of_two_kinds(refused, hmm, corpora, tmp_path):
