@@ -8,6 +8,7 @@ from ms_crf.models.base import Decoder
 
 import numpy as np
 
+SCORES, LOGARITHMS, NOTHING = 'scores', 'log probabilities', 'nothing'
 FORBIDDEN = -1e4               # the score of what constraints forbid, as in the layer
 
 
@@ -17,14 +18,14 @@ class Chain(NamedTuple):
     Attributes:
         transitions, start, end: (K, K), (K,), (K,), as they were learned.
         allowed: what a tag scheme allows, or None for everything.
-        is_of: 'crf', 'softmax' or 'hmm'.
+        means: what these are: SCORES, LOGARITHMS of probabilities, or NOTHING.
     """
 
     transitions: np.ndarray
     start: np.ndarray
     end: np.ndarray
     allowed: Constraints | None
-    is_of: str
+    means: str
 
     def tempered(self, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(start, transitions, end) divided by a temperature, with what is forbidden."""

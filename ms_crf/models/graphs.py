@@ -12,7 +12,7 @@ from ms_crf.environment import graph_call
 from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
 from ms_crf.models.bucketing import TaggingShapes
-from ms_crf.models.chains import Chain
+from ms_crf.models.chains import NOTHING, SCORES, Chain
 from ms_crf.models.labels import Tags
 from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
@@ -154,14 +154,14 @@ class GraphDecoder:
         head = self.network.head
         if isinstance(head, Softmax):
             nothing = np.zeros(head.num_tags, np.float32)
-            return Chain(np.zeros((head.num_tags,) * 2, np.float32), nothing, nothing, None, 'softmax')
+            return Chain(np.zeros((head.num_tags,) * 2, np.float32), nothing, nothing, None, NOTHING)
         if not isinstance(head, CRF):
             return None
         allowed = None
         if head.constrained:
             allowed = Constraints(head.allowed.asnumpy(), head.allowed_start.asnumpy(), head.allowed_end.asnumpy())
         return Chain(head.transitions.asnumpy(), head.start_transitions.asnumpy(), head.end_transitions.asnumpy(),
-                     allowed, 'crf')
+                     allowed, SCORES)
 
     def emissions(self, encoded: Any) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Scores of each tag at each position, computed without compiling; see `ChainDecoder`."""

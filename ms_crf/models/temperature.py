@@ -13,7 +13,7 @@ from ms_crf.environment import graph_load
 from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, PATHS, Decoder
 from ms_crf.models.chains import Chain, ChainDecoder
-from ms_crf.models.hmm.recursions import SequenceBatch, batches
+from ms_crf.models.recursions import SequenceBatch, batches
 
 import numpy as np
 
@@ -22,7 +22,7 @@ _CLOSE = 1e-3                  # to the best, as a share of it
 _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-class Fit(NamedTuple):
+class FittedTemperature(NamedTuple):
     """A temperature, and what it is worth on the sentences that it was fitted on."""
 
     temperature: float
@@ -51,7 +51,8 @@ def _batches(decoder: ChainDecoder, encoded: Any) -> Iterator[_Batch]:
         yield _Batch(np.concatenate([found[index] for index in indices]), np.asarray(encoded.lengths)[indices], indices)
 
 
-def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]], tags: Sequence[list[str]]) -> Fit | None:
+def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
+                    tags: Sequence[list[str]]) -> FittedTemperature | None:
     """The temperature under which gold tags are likeliest.
 
     Args:
@@ -80,7 +81,7 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]], tags:
         return (normalizer - score / temperature) / tokens
 
     temperature = _lowest(loss)
-    return Fit(temperature, loss(1.0), loss(temperature), len(kept), sum(map(bool, tags)) - len(kept))
+    return FittedTemperature(temperature, loss(1.0), loss(temperature), len(kept), sum(map(bool, tags)) - len(kept))
 
 
 def _can_be(chain: Chain, ids: dict[str, int], tags: Sequence[str]) -> bool:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.models.base import read_run
-from ms_crf.models.chains import Chain, ChainDecoder
-from ms_crf.models.temperature import Fit, TemperedDecoder, fit_temperature
+from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
+from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature
 from ms_crf.options import Options, dashed
 from ms_crf.reports import calibration, slices
 from ms_crf.reports.calibration import Reliability
@@ -55,7 +55,7 @@ class Believable:
 
     tokens: Reliability | None
     entities: Reliability | None
-    fit: Fit | None = None
+    fit: FittedTemperature | None = None
     tempered_tokens: Reliability | None = None
     tempered_entities: Reliability | None = None
     why_not: str = ''
@@ -66,7 +66,8 @@ class RunFigures:
     """A run, and what it makes of a file.
 
     Attributes:
-        path, kind, config, options, metrics: what its directory holds.
+        path, config, options, metrics: what its directory holds.
+        in_epochs: whether its kind of model is trained in epochs.
         tags, of_characters: of the model.
         chain: what its paths get beside the scores of tags; None if it has no such scores to show.
         evaluation: of the file.
@@ -77,7 +78,7 @@ class RunFigures:
     """
 
     path: str
-    kind: str
+    in_epochs: bool
     config: dict[str, Any]
     options: Options
     metrics: list[dict[str, Any]]
@@ -153,8 +154,8 @@ def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
     seconds = time.perf_counter() - began
     chain = tagger.decoder.chain() if isinstance(tagger.decoder, ChainDecoder) else None
     shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
-    return RunFigures(run, kind.name, config, options, metrics, tagger.tags, tagger.of_characters,
-                      None if chain is None or chain.is_of == 'softmax' else chain, evaluation,
+    return RunFigures(run, kind.in_steps, config, options, metrics, tagger.tags, tagger.of_characters,
+                      None if chain is None or chain.means == NOTHING else chain, evaluation,
                       _believable(tagger, evaluation, options, given, say) if tagger.gives_confidences else None,
                       confusion(evaluation), _parts(tagger, evaluation, options), shown, wrong, seconds)
 

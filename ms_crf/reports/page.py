@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_crf.environment import VERSION
+from ms_crf.models.chains import LOGARITHMS
 from ms_crf.reports import pictures
 from ms_crf.reports.calibration import Reliability
 from ms_crf.reports.confusion import BORDERS, OTHERS, Confusion, most_confused
@@ -78,6 +79,7 @@ def _one(run: RunFigures, given: Input) -> dict[str, Any]:
     overall, by_type = evaluation.intervals(evaluation.counts)
     return {
         'kind': 'one_run.html', 'title': f'Report of {run.path}', 'contents': _CONTENTS_OF_ONE, 'run': run,
+        'logarithms': LOGARITHMS,
         'exact_overall': overall, 'exact_by_type': by_type, 'token_rows': _token_rows(run),
         'best': pictures.best_of(run.metrics), 'has_rates': any('learning_rate' in one for one in run.metrics),
         'confused': list(most_confused(counts)), 'matrix': _matrix(run.confusion, evaluation.plain),

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ms_crf.models.chains import Chain
+from ms_crf.models.chains import LOGARITHMS, Chain
 from ms_crf.reports.calibration import Reliability
 from ms_crf.reports.libraries import library
 
@@ -118,14 +118,14 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
         allowed[1:, :size] &= chain.allowed.transitions
         allowed[1:, size] &= chain.allowed.end
     rows, columns = ['start', *tags], [*tags, 'end']
-    of_hmm = chain.is_of == 'hmm'
+    logarithms = chain.means == LOGARITHMS
     inches = max(4.5, 1.8 + (0.55 if size <= MOST_NUMBERS else 0.3) * (size + 1))
     with _drawing(inches + 0.6, inches) as figure:
         axis = figure.subplots()
-        colours = library('matplotlib').colormaps['Blues' if of_hmm else 'RdBu_r'].resampled(11)
+        colours = library('matplotlib').colormaps['Blues' if logarithms else 'RdBu_r'].resampled(11)
         shown = np.ma.masked_where(~allowed, values)
         largest = max(float(np.abs(shown).max()), 1e-9) if allowed.any() else 1.0
-        limits = (float(shown.min()), 0.0) if of_hmm and allowed.any() else (-largest, largest)
+        limits = (float(shown.min()), 0.0) if logarithms and allowed.any() else (-largest, largest)
         mesh = axis.pcolormesh(shown, cmap=colours, vmin=limits[0], vmax=limits[1], edgecolors='#ffffff', linewidth=0.5)
         axis.grid(False)
         patches = library('matplotlib.patches')
@@ -144,12 +144,12 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
         axis.invert_yaxis()
         axis.set_xlabel('next tag')
         axis.set_ylabel('tag')
-        figure.colorbar(mesh, ax=axis, shrink=0.7, label='log probability' if of_hmm else 'score')
+        figure.colorbar(mesh, ax=axis, shrink=0.7, label='log probability' if logarithms else 'score')
         ranked = sorted(((float(values[row, column]), rows[row], columns[column])
                          for row, column in zip(*np.nonzero(allowed))), key=lambda entry: -entry[0])
         words = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:5])
         low = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:-6:-1])
-        return _svg(figure, name, 'Scores of transitions' if not of_hmm else 'Log probabilities of transitions',
+        return _svg(figure, name, 'Scores of transitions' if not logarithms else 'Log probabilities of transitions',
                     f'{int((~allowed).sum()) - 1} of {size * (size + 2)} transitions are forbidden. The highest: '
                     f'{words}. The lowest that are allowed: {low}.')
 

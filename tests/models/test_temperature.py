@@ -4,7 +4,7 @@ import math
 from types import SimpleNamespace
 
 from ms_crf import Tagger
-from ms_crf.models.chains import Chain, ChainDecoder
+from ms_crf.models.chains import SCORES, Chain, ChainDecoder
 from ms_crf.models.labels import Tags
 from ms_crf.models.temperature import TemperedDecoder, fit_temperature
 from ms_crf.text.readers import read_corpus
@@ -35,7 +35,7 @@ class Given:
         raise NotImplementedError
 
     def chain(self):
-        return Chain(*(self.scores[name] for name in ('transitions', 'start', 'end')), self.allowed, 'crf')
+        return Chain(*(self.scores[name] for name in ('transitions', 'start', 'end')), self.allowed, SCORES)
 
     def encode(self, sentences):
         return SimpleNamespace(rows=[[int(token) for token in tokens] for tokens in sentences],

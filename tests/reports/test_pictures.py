@@ -2,7 +2,7 @@
 
 import re
 
-from ms_crf.models.chains import Chain
+from ms_crf.models.chains import LOGARITHMS, SCORES, Chain
 from ms_crf.reports import pictures
 from ms_crf.reports.calibration import Outcomes, reliability
 from ms_crf.text.schemes import allowed_transitions
@@ -28,11 +28,11 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-def chain(allowed, is_of='crf', size=3):
+def chain(allowed, means=SCORES, size=3):
     values = RNG.normal(size=(size + 2, size)) * 2
-    if is_of == 'hmm':
+    if means == LOGARITHMS:
         values = -np.abs(values)
-    return Chain(values[2:], values[0], values[1], allowed, is_of)
+    return Chain(values[2:], values[0], values[1], allowed, means)
 
 
 def test_contrast_of_known_colours():
@@ -46,16 +46,16 @@ def test_what_is_forbidden_is_hatched():
     hatched = re.findall(r'style="fill: url\(#here-h', svg)
     assert len(hatched) == 2 and '2 of 15 transitions are forbidden' in svg
     assert not re.search(r'url\(#here-h', pictures.transitions(chain(None), TAGS, 'here'))
-    impossible = chain(None, 'hmm')
+    impossible = chain(None, LOGARITHMS)
     impossible.transitions[0, 1] = -np.inf
     svg = pictures.transitions(impossible, TAGS, 'here')
     assert len(re.findall(r'style="fill: url\(#here-h', svg)) == 1 and 'nan' not in svg and 'inf' not in svg.lower()
 
 
-@pytest.mark.parametrize('is_of', ['crf', 'hmm'])
-def test_figures_stand_out_from_their_cells(is_of):
+@pytest.mark.parametrize('means', [SCORES, LOGARITHMS])
+def test_figures_stand_out_from_their_cells(means):
     tags = [f'T{number}' for number in range(12)]
-    given = chain(None, is_of, 12)
+    given = chain(None, means, 12)
     svg = pictures.transitions(given, tags, 'here')
     cells = re.findall(r'style="fill: (#[0-9a-f]{6}); stroke: #ffffff', svg)
     texts = re.findall(r'<text style="[^"]*?(?:fill: (#[0-9a-f]{6}))?"[^>]*>(-?\d+\.\d)</text>', svg)

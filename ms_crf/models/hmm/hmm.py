@@ -9,7 +9,6 @@ from typing import Any
 
 from ms_crf.memory import check_memory
 from ms_crf.models.hmm.baum_welch import Fit, Tables, best_of, random_tables
-from ms_crf.models.hmm.recursions import SequenceBatch, batches, top
 from ms_crf.models.hmm.symbols import Words, count_words
 from ms_crf.models.hmm.validation import (
     check_arrays,
@@ -24,6 +23,7 @@ from ms_crf.models.hmm.validation import (
     join_symbols,
     several,
 )
+from ms_crf.models.recursions import SequenceBatch, batches, top
 
 import numpy as np
 

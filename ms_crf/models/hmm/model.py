@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from ms_crf.errors import CorpusError
 from ms_crf.fields import checked, distinct_strings
 from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
-from ms_crf.models.chains import Chain
+from ms_crf.models.chains import LOGARITHMS, Chain
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.hmm.symbols import Words
 from ms_crf.models.labels import Tags, tag_names
@@ -130,7 +130,7 @@ class HMMDecoder:
 
     def chain(self) -> Chain:
         """Logarithms of its probabilities."""
-        return Chain(self.model.log_transition, self.model.log_start, self.model.log_end, None, 'hmm')
+        return Chain(self.model.log_transition, self.model.log_start, self.model.log_end, None, LOGARITHMS)
 
     def emissions(self, encoded: _Encoded) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Logarithms of the probability of each word under each tag; see `ChainDecoder`."""

@@ -1,4 +1,5 @@
-"""The recursions of a hidden Markov model over a batch of sequences, in logarithms.
+"""The recursions of a chain on the host, over a batch of sequences, in logarithms; its words are those of a hidden
+Markov model.
 
 Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large finite negatives.
 """
