@@ -221,7 +221,7 @@ def _parts(tagger: Tagger, evaluation: Evaluation, options: Options) -> dict[str
         training if isinstance(training, str) else slices.by_training(evaluation, training))
     knows = getattr(tagger.decoder.vocabulary, 'knows', None)
     found[f'whether the {unit} is known to the vocabulary'] = (
-        'This model reads pieces of words, and has no vocabulary of words.' if knows is None
+        'This model has no vocabulary of words.' if knows is None
         else slices.by_vocabulary(evaluation, knows))
     return found
 
