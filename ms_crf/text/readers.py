@@ -1,4 +1,4 @@
-"""Reads tagged sentences from column files and JSON lines; messages about faults name file and line."""
+"""Reads tagged sentences from files; messages about faults name file and line."""
 
 import gzip
 import json
@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
@@ -15,6 +15,7 @@ from ms_crf.text.schemes import is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
 KNOWN_TAGS = 1000          # a last column with more distinct values than these does not hold tags
+MISC, NER = 9, 'NER'           # the last column of CoNLL-U, and its attribute in which tags of spans are
 BLANKS = ' \t\r\n'            # what separates tokens and lines; other white space of Unicode is a part of them
 _NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
 
@@ -225,8 +226,17 @@ def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:
     return CONLLU_COLUMNS[:len(columns)] if is_conllu(path) and columns == COLUMNS[:len(columns)] else columns
 
 
+def attributes(misc: str) -> dict[str, str]:
+    """The attributes in the column MISC of CoNLL-U."""
+    pairs = (part.partition('=') for part in misc.split('|'))
+    return {name: value for name, equals, value in pairs if equals}
+
+
 def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
-    """The token and the tag of a row, or the token alone, by the indices of their columns."""
+    """The token and the tag of a row, or the token alone, by the indices of their columns.
+
+    In CoNLL-U the tag in the column MISC is its attribute NER, O where it has none.
+    """
     cells = row.cells
     names = ('token', 'tag')[:len(columns)]
     indices = [column if column >= 0 else len(cells) + column for column in columns]
@@ -235,6 +245,8 @@ def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
                                                  f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
                                                  f'separated by tabs or blanks, got {row.text!r}')
     values = [cells[index] for index in indices]
+    if indices[1:] == [MISC] and is_conllu(str(path)):
+        values[1] = attributes(values[1]).get(NER, 'O')
     if not all(values):
         raise CorpusError(path, row.line_number, f'expected a {" and a ".join(names)}, got an empty column in '
                                                  f'{row.text!r}')
@@ -243,17 +255,6 @@ def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
 
 def _are_strings(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
-
-
-def read_json_lines(path: PathLike) -> Iterator[Sentence]:
-    """The sentences of a file with {"tokens": [...], "tags": [...]} on each line; blank lines are skipped."""
-    for line_number, text in numbered_lines(path):
-        if not text.strip(BLANKS):
-            continue
-        record = json_object(path, line_number, text)
-        tokens, tags = tokens_and_tags(path, line_number, record)
-        if tokens:
-            yield Sentence(tokens, tags, line_number)
 
 
 def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
@@ -288,19 +289,32 @@ def is_conllu(path: PathLike) -> bool:
     return str(path).endswith(('.conllu', '.conllu.gz'))
 
 
-def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> list[Sentence]:
-    """All sentences of a file: JSON lines if its name ends in .jsonl or .json (or these with .gz), columns otherwise.
+def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: str = 'blanks',
+                report: Callable[[Any], object] | None = None) -> list[Sentence]:
+    """All tagged sentences of a corpus.
 
-    The file is read only once, so that it may be a pipe.
+    What it is goes by its name: JSON if that ends in .jsonl or .json (or these with .gz), brat if it is that of a pair
+    of .txt and .ann or of a folder of them, columns otherwise. Texts with spans become sentences with tags in BIO by
+    the rules of `ms_crf.text.formats.alignment`. A file is read only once, so that it may be a pipe.
 
     Args:
-        path: the file.
+        path: the file or folder.
         columns: indices of the columns of token and tag, see `read_columns`.
+        splitter: name of what finds sentences and tokens in texts, see `ms_crf.text.splitting`.
+        report: is called with a `Remark` on whatever of a text or its spans is not kept.
 
     Raises:
         CorpusError: the file can't be read, has a fault, or holds no sentence.
     """
-    sentences = list(read_json_lines(path) if is_json(path) else read_columns(path, columns))
+    from ms_crf.text.formats import alignment, brat, json_records  # here, as they read files by this module
+    from ms_crf.text.formats.document import nowhere
+    from ms_crf.text.splitting import splitter_named
+    reader = json_records.read if is_json(path) else brat.read if brat.is_brat(path) else None
+    if reader is None:
+        sentences = list(read_columns(path, columns))
+    else:
+        report = report or nowhere
+        sentences = list(alignment.corpus_of(reader(path, report), splitter_named(splitter), report))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')
     return sentences

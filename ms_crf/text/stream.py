@@ -4,10 +4,11 @@ import os
 import re
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
+from ms_crf.text.formats.document import find_tokens
 from ms_crf.text.readers import (
     BLANKS,
     Row,
@@ -197,18 +198,6 @@ def _of_json(name: str, line_number: int, text: str, characters: bool, with_gold
         return item_of_text(line_number, written, characters)._replace(record=record)
     else:
         raise CorpusError(name, line_number, 'expected "tokens", a list of strings, or "text", a string, got neither')
-    if isinstance(written, str) and (starts := _find(tokens, written)) is not None:
+    if isinstance(written, str) and (starts := find_tokens(tokens, written)) is not None:
         return Item(line_number, written, tokens, starts, gold=gold, record=record)
     return _joined(line_number, tokens, gold=gold, record=record)
-
-
-def _find(tokens: Sequence[str], text: str) -> list[int] | None:
-    """Where each token begins in a text that holds them one after the other; None if it does not."""
-    starts, offset = [], 0
-    for token in tokens:
-        start = text.find(token, offset)
-        if start < 0:
-            return None
-        starts.append(start)
-        offset = start + len(token)
-    return starts

@@ -1,0 +1,133 @@
+"""The command line that writes annotated text in another format: ms-crf convert --help"""
+
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('convert'))
+
+import argparse
+from collections.abc import Container, Sequence
+
+from ms_crf import files
+from ms_crf.arguments import Parser, parse
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.options import check_path
+from ms_crf.text.formats import conversion
+from ms_crf.text.formats.conllu import UPOS, check_tag_column
+from ms_crf.text.formats.conversion import BRAT, CONLLU, FROM, JSON, OF_COLUMNS, OF_JSON, OF_TAGS, TO, Source, Target
+from ms_crf.text.formats.document import Remarks
+from ms_crf.text.readers import check_readable
+from ms_crf.text.schemes import SCHEMES, spans_of
+from ms_crf.text.splitting import splitter_named
+
+
+def parser() -> Parser:
+    made = Parser(prog=console.program('convert'),
+                  description='Writes annotated text in another format. What the other format has no place for, and '
+                              'spans that do not fit its tokens, are counted and shown on standard error.')
+    made.add_argument('input', metavar='IN', help='file to read, also .gz; of brat a folder, too')
+    made.add_argument('output', metavar='OUT', help='file to write; of brat a folder, or one of the files of a pair')
+    made.add_argument('--from', dest='source', choices=FROM, metavar='FORMAT',
+                      help=f'format of IN: one of {", ".join(FROM)}; those of JSON mean the same, as each record shows '
+                           'which of them it is (default: by the name of IN, or as it begins)')
+    made.add_argument('--to', dest='target', choices=TO, metavar='FORMAT',
+                      help=f'format of OUT: one of {", ".join(TO)} (default: by the name of OUT)')
+    made.add_argument('--splitter', metavar='NAME', default='blanks',
+                      help='what finds sentences and tokens in texts that have none (default: %(default)s)')
+    made.add_argument('--columns', metavar='TOKEN,TAG',
+                      help='columns of IN, from 0, or from -1 backwards (default: 0,-1; of CoNLL-U 1,3, or 1,9 if there '
+                           'are tags in MISC alone)')
+    made.add_argument('--tag-column', type=int, metavar='N', default=UPOS,
+                      help='column of CoNLL-U to write tags to that are not of spans, from 0 (default: %(default)s, '
+                           'which is UPOS); those of spans go to MISC')
+    made.add_argument('--scheme', choices=SCHEMES,
+                      help='of the tags in OUT; plain if each span is a token, with its type as tag (default: that of '
+                           'IN, or BIO)')
+    made.add_argument('--each', action='store_true',
+                      help='show each text and span that is not kept as it is, not only the first of each kind')
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    return console.command('convert', _convert, arguments)
+
+
+def _convert(arguments: Sequence[str]) -> int:
+    parsed, named = parse(parser, arguments)
+    for name in ('input', 'output'):
+        if not getattr(parsed, name):
+            raise OptionError(f'{name} must be a name, got nothing')
+        check_path(name, getattr(parsed, name))
+    pair = _pair(parsed.columns)
+    splitter, column = splitter_named(parsed.splitter), check_tag_column(parsed.tag_column)
+    kind, target = _formats(parsed)
+    _check_meaning(named, kind, target)
+    if kind != BRAT:
+        check_readable(parsed.input)
+    if target != BRAT:
+        files.check_writable(parsed.output)
+    remarks = Remarks()
+    source = conversion.read(parsed.input, kind, remarks.add, pair)
+    conversion.write(source, Target(target, splitter, parsed.scheme, column), parsed.output, remarks.add)
+    for line in remarks.each() if parsed.each else remarks.lines():
+        console.say(line)
+    console.say(f'{_size(source)} of {parsed.input} are in {parsed.output}, as {target}')
+    return 0
+
+
+def _formats(parsed: argparse.Namespace) -> tuple[str, str]:
+    """The formats of IN and OUT."""
+    target = parsed.target or conversion.format_out(parsed.output)
+    if target is None:
+        raise OptionError(f'{parsed.output}: the name of OUT does not say which format it is to have; name it with '
+                          f'--to, one of {", ".join(TO)}')
+    source = parsed.source
+    if source is None:
+        source = conversion.format_in(parsed.input)
+        if source != BRAT:
+            check_readable(parsed.input)
+    if source is None:
+        raise OptionError(f'{parsed.input}: neither the name of IN nor how it begins says which format it has; name it '
+                          f'with --from, one of {", ".join(FROM)}')
+    return JSON if source in OF_JSON else source, target
+
+
+def _check_meaning(named: Container[str], source: str, target: str) -> None:
+    """Raises OptionError for an option that has no effect between these formats."""
+    why = {'columns': None if source in OF_COLUMNS else f'with {source}',
+           'scheme': None if target in OF_TAGS else f'with --to {target}, which has spans',
+           'tag_column': None if target == CONLLU else f'with --to {target}, only with {CONLLU}',
+           'splitter': f'from {source} to {target}, as the file has tokens' if (
+               source in OF_COLUMNS and target in OF_TAGS) else None}
+    for name, reason in why.items():
+        if name in named and reason:
+            raise OptionError(f'--{name.replace("_", "-")} means nothing {reason}; leave it away')
+
+
+def _pair(text: str | None) -> tuple[int, ...] | None:
+    """The columns of token and tag, None if they are not named."""
+    if text is None:
+        return None
+    try:
+        pair = tuple(int(part) for part in text.split(','))
+    except ValueError:
+        pair = ()
+    if len(pair) != 2 or pair[0] == pair[1]:
+        raise OptionError(f'--columns must be two numbers like 0,-1, got {text!r}')
+    return pair
+
+
+def _size(source: Source) -> str:
+    """How much there is: texts, or sentences, and spans or tags."""
+    documents = source.documents
+    spans = sum(len(document.spans) for document in documents)
+    sentences = [sentence for document in documents for sentence in document.sentences or ()]
+    if source.scheme is None:
+        return f'{len(documents):,} texts with {spans:,} spans'
+    if source.scheme == 'plain':
+        return f'{len(sentences):,} sentences with {sum(len(sentence.tokens) for sentence in sentences):,} tags'
+    spans += sum(len(spans_of(sentence.tags or [])) for sentence in sentences)
+    return f'{len(sentences):,} sentences with {spans:,} spans'

@@ -1,0 +1,184 @@
+"""Spans by character become tags of tokens, and tags become spans.
+
+The rules, each of which is reported where it is needed:
+
+- A span that does not fall on borders of tokens is widened to whole tokens. Tokens are never cut at its borders: text
+  that is tagged later has no spans to cut it by, so that a model would be trained, and scored, on tokens that it does
+  not get.
+- Of spans that share a token the longest is kept, of equally long ones the first.
+- Sentences are joined where a span crosses the border between them.
+- A span of white space alone is left out.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from ms_crf.errors import CorpusError
+from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
+from ms_crf.text.readers import Sentence
+from ms_crf.text.schemes import PLAIN, SchemeError, SpanTuple, recognise_scheme, spans_of, tags_of
+from ms_crf.text.splitting import Offsets, Splitter
+
+
+def cut(document: Document, splitter: Splitter) -> list[Placed]:
+    """The sentences of a document: its own, or those that the splitter finds, with its own tokens if it has any."""
+    if document.sentences is not None:
+        return document.sentences
+    text, found = document.text, splitter.split(document.text)
+    if document.tokens is None:
+        groups = [sentence.tokens for sentence in found]
+    else:
+        starts = [sentence.start for sentence in found]
+        by_sentence: dict[int, list[Offsets]] = {}
+        for place in document.tokens:
+            by_sentence.setdefault(max(bisect_right(starts, place[0]) - 1, 0), []).append(place)
+        groups = list(by_sentence.values())
+    return [Placed([text[start:end] for start, end in places], places, document.line_at(places[0][0]))
+            for places in groups if places]
+
+
+class _Marks:
+    """The spans of one document on its tokens."""
+
+    def __init__(self, document: Document, sentences: Sequence[Placed], report: Report) -> None:
+        self.document, self.report = document, report
+        self.places = [place for sentence in sentences for place in sentence.places]
+        self.starts, self.ends = [start for start, _ in self.places], [end for _, end in self.places]
+        self.sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.places]
+        self.taken: list[bool] = [False] * len(self.places)
+
+    def kept(self) -> list[SpanTuple]:
+        """(type, first token, last token) of the spans that are kept, tokens numbered through the document."""
+        remarks, found = [], []
+        order = sorted(self.document.spans, key=lambda span: (span.start - span.end, span.start))
+        for span in order:
+            kinds, tokens = self._place(span)
+            remarks += [(span, kind) for kind in kinds]
+            if tokens is not None:
+                found.append((span.type, *tokens))
+        for span, kind in sorted(remarks, key=lambda entry: (entry[0].line, entry[0].start)):
+            self.report(Remark(kind, self.document.path, span.line, self.document.text[span.start:span.end]))
+        return sorted(found, key=lambda span: span[1])
+
+    def _place(self, span: TextSpan) -> tuple[list[str], tuple[int, int] | None]:
+        """What there is to say of a span, and its first and last token if it is kept."""
+        text = self.document.text[span.start:span.end]
+        first, last = bisect_right(self.ends, span.start), bisect_left(self.starts, span.end) - 1
+        if not text.strip() or first > last:
+            return ['empty'], None
+        if any(self.taken[first:last + 1]):
+            return ['overlap'], None
+        self.taken[first:last + 1] = [True] * (last + 1 - first)
+        inner = span.start + len(text) - len(text.lstrip()), span.start + len(text.rstrip())
+        kinds = ['grown'] if (self.starts[first], self.ends[last]) not in ((span.start, span.end), inner) else []
+        if self.sentence_of[first] != self.sentence_of[last]:
+            kinds.append('joined')
+        return kinds, (first, last)
+
+
+def _joined(sentences: Sequence[Placed], spans: Iterable[SpanTuple]) -> list[Placed]:
+    """The sentences, with those joined that a span crosses."""
+    inside = {token for _, first, last in spans for token in range(first + 1, last + 1)}
+    made: list[Placed] = []
+    begin = 0
+    for sentence in sentences:
+        if begin in inside:
+            before = made[-1]
+            made[-1] = before._replace(tokens=before.tokens + sentence.tokens, places=before.places + sentence.places,
+                                       lines=before.lines + sentence.lines, rows=())
+        else:
+            made.append(sentence)
+        begin += len(sentence.tokens)
+    return made
+
+
+def tagged(document: Document, splitter: Splitter, report: Report, scheme: str = 'BIO') -> list[Placed]:
+    """The sentences of a document with tags: those that it has, or those of its spans.
+
+    Args:
+        document: with tags in its sentences, or with spans.
+        splitter: finds sentences and tokens where the document has none.
+        report: is called with a `Remark` on each span that the rules change.
+        scheme: of the tags that are made of spans; 'plain' if each span is a token with its type as tag.
+    """
+    sentences = cut(document, splitter)
+    if all(sentence.tags is not None for sentence in sentences) and not document.spans:
+        return sentences
+    spans = _Marks(document, sentences, report).kept()
+    sentences = _joined(sentences, spans)
+    made, begin, rest = [], 0, iter([*spans, ('', 1 << 62, 0)])
+    span = next(rest)
+    for sentence in sentences:
+        size, own = len(sentence.tokens), []
+        while span[1] < begin + size:
+            own.append((span[0], span[1] - begin, span[2] - begin))
+            span = next(rest)
+        tags = _plain_tags(document.home, sentence, own) if scheme == PLAIN else tags_of(own, size, scheme)
+        made.append(sentence._replace(tags=tags))
+        begin += size
+    return made
+
+
+def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple]) -> list[str]:
+    types = {first: kind for kind, first, last in spans if first == last}
+    for index, token in enumerate(sentence.tokens):
+        if not types.get(index):
+            raise CorpusError(path, sentence.lines[index] if sentence.lines else sentence.line,
+                              f'expected a span of its own for each token, as plain tags are made of, got none for '
+                              f'{token!r}')
+    return [types[index] for index in range(len(sentence.tokens))]
+
+
+def retagged(sentence: Placed, path: str, scheme: str) -> Placed:
+    """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each."""
+    tags = sentence.tags or []
+    spans = spans_of(tags)
+    if scheme == PLAIN:
+        return sentence._replace(tags=_plain_tags(path, sentence, spans))
+    return sentence._replace(tags=tags_of(spans, len(tags), scheme))
+
+
+def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
+    """The spans of a document: those that it has, or those of its tags.
+
+    Args:
+        document: with spans, or with tags in its sentences.
+        scheme: of the tags; 'plain' makes a span of each token, with its tag as type.
+        report: is called with a `Remark` on each sentence of plain tags.
+    """
+    spans = list(document.spans)
+    for sentence in document.sentences or () if not spans else ():
+        tags = sentence.tags or []
+        found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(tags)
+        if scheme == PLAIN and found:
+            report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
+        spans += [TextSpan(sentence.places[first][0], sentence.places[last][1], kind,
+                           sentence.lines[first] if sentence.lines else sentence.line) for kind, first, last in found]
+    return spans
+
+
+def scheme_of(documents: Iterable[Document]) -> str | None:
+    """The scheme of all tags of a file's documents, or None if they have none.
+
+    Raises:
+        CorpusError: the tags are of no scheme.
+    """
+    sentences = [(document.path, sentence) for document in documents for sentence in document.sentences or ()
+                 if sentence.tags is not None]
+    if not sentences:
+        return None
+    try:
+        return recognise_scheme([sentence.tags or [] for _, sentence in sentences])
+    except SchemeError as error:
+        path, sentence = sentences[error.sentence]
+        line = sentence.lines[error.position] if sentence.lines else sentence.line
+        raise CorpusError(path, line, str(error)) from None
+
+
+def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Sentence]:
+    """The sentences of documents as training and scoring take them, tags of spans in BIO."""
+    for document in documents:
+        for sentence in tagged(document, splitter, report):
+            if sentence.tokens:
+                lines = sentence.lines or (sentence.line,) * len(sentence.tokens) * document.by_line
+                yield Sentence(sentence.tokens, sentence.tags or [], sentence.line, lines)

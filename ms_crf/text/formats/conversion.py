@@ -1,0 +1,221 @@
+"""From one format to another: which format a name stands for, documents read from it, and documents written to it."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ms_crf import files
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.files import PathLike
+from ms_crf.text.formats import alignment, brat, columns, conllu, json_exports, json_records
+from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
+from ms_crf.text.readers import COLUMNS, MISC, NER, attributes, columns_of, is_conllu, is_json, numbered_lines
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.splitting import Splitter
+from ms_crf.text.stream import CONLL, format_of
+
+JSON, BRAT, CONLLU, CONLL2003, ROWS = 'json', 'brat', 'conllu', 'conll2003', 'columns'
+TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY, SPACY = 'tokens', 'doccano', 'label-studio', 'prodigy', 'spacy'
+OF_JSON = (TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY, SPACY)        # whose records show which of them they are
+OF_COLUMNS = (CONLLU, CONLL2003, ROWS)
+TO = (*OF_JSON, BRAT, *OF_COLUMNS)
+FROM = (JSON, *TO)
+OF_TAGS = (TOKENS, *OF_COLUMNS)                # those that hold sentences, tokens and tags; the others hold spans
+
+_SPAN_WRITERS: dict[str, Callable[[Iterable[tuple[Document, Sequence[TextSpan]]]], Iterator[str]]] = {
+    DOCCANO: json_exports.doccano, LABEL_STUDIO: json_exports.label_studio, PRODIGY: json_exports.prodigy,
+    SPACY: json_exports.spacy}
+
+
+def format_in(path: PathLike) -> str | None:
+    """The format of a file or folder that is to be read, by its name, of JSON also by how it begins; None if unknown."""
+    if is_json(path):
+        return JSON
+    if brat.is_brat(path):
+        return BRAT
+    if is_conllu(path):
+        return CONLLU
+    if format_of(path) == CONLL:
+        return ROWS
+    if os.path.isfile(path):
+        begin = next((text.lstrip() for _, text in numbered_lines(path) if text.strip()), '')
+        return JSON if begin.startswith(('{', '[')) else None
+    return None
+
+
+def format_out(path: PathLike) -> str | None:
+    """The format of a file that is to be written, by its name; None if that leaves a choice."""
+    name = os.fspath(path)
+    if name.endswith((brat.NOTES, os.sep)) or os.path.isdir(name):
+        return BRAT
+    return CONLLU if is_conllu(name) else ROWS if format_of(name) == CONLL else None
+
+
+class Source(NamedTuple):
+    """What was read: documents, their format, the scheme of their tags, None if they have spans."""
+
+    documents: list[Document]
+    format: str
+    scheme: str | None
+
+
+def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None = None) -> Source:
+    """The documents of a file or folder.
+
+    Args:
+        path: its name.
+        kind: its format, one of `FROM`.
+        report: is called with a `Remark` on what is not read.
+        pair: indices of the columns of token and tag. Without it, tags of CoNLL-U are those in UPOS or, if there are
+            none, in MISC.
+    """
+    if kind == BRAT:
+        documents = list(brat.read(path, report))
+    elif kind == CONLLU:
+        documents = list(conllu.read(path, report, pair or conllu.CONLLU_COLUMNS))
+        if pair is None and not conllu.has_parts_of_speech(documents) and conllu.has_names(documents):
+            documents = [_with_names(document) for document in documents]
+    elif kind in OF_COLUMNS:
+        pair = columns_of(path, pair or COLUMNS)
+        documents = list(columns.read(path, report, pair, columns.WIDTH if kind == CONLL2003 else None))
+    else:
+        documents = list(json_records.read(path, report))
+    if not documents:
+        raise CorpusError(path, None, 'expected annotated text, got none')
+    return Source(documents, kind, alignment.scheme_of(documents))
+
+
+def _with_names(document: Document) -> Document:
+    """A document from CoNLL-U with the tags that are in MISC."""
+    def tags(sentence: Placed) -> list[str]:
+        return [attributes(row.cells[MISC]).get(NER, 'O') for row in sentence.rows if row.cells]
+    return document._replace(sentences=[each._replace(tags=tags(each)) for each in document.sentences or ()])
+
+
+class Target(NamedTuple):
+    """What is to be written.
+
+    Args:
+        format: one of `TO`.
+        splitter: finds sentences and tokens where there are none.
+        scheme: of tags of spans; None for that of the source, BIO if it has spans. 'plain' makes tags of spans of one
+            token each.
+        column: of CoNLL-U, for tags that are not of spans.
+    """
+
+    format: str
+    splitter: Splitter
+    scheme: str | None = None
+    column: int = conllu.UPOS
+
+
+def write(source: Source, target: Target, path: PathLike, report: Report) -> None:
+    """Writes documents to a file, or brat's to a pair of files or a folder, whole or not at all.
+
+    Raises:
+        CorpusError: the format can't hold something, or the file can't be written.
+        OptionError: tags that are not of spans are to be in a scheme of spans.
+    """
+    if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
+        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
+    for document in source.documents:
+        _remark_on_text(document, source, target, report)
+    if target.format == BRAT:
+        marked = list(_marked(source, report))
+        _write_brat(marked, os.fspath(path), report)
+        return
+    with files.text_writer(path) as put:
+        for text in _lines(source, target, report):
+            put(text)
+
+
+def _lines(source: Source, target: Target, report: Report) -> Iterator[str]:
+    if target.format in _SPAN_WRITERS:
+        return _SPAN_WRITERS[target.format](_marked(source, report))
+    plain = PLAIN in ((source.scheme,) if target.scheme is None else (target.scheme,))
+    tagged = _tagged(source, target, report)
+    if target.format == TOKENS:
+        return json_exports.tokens(tagged)
+    if target.format == CONLLU:
+        return conllu.write(tagged, plain, target.column)
+    return columns.write_2003(tagged, plain) if target.format == CONLL2003 else columns.write(tagged)
+
+
+def _marked(source: Source, report: Report) -> Iterator[tuple[Document, Sequence[TextSpan]]]:
+    """Documents with their spans."""
+    for document in source.documents:
+        yield document, alignment.spans_in(document, source.scheme or '', report)
+
+
+def _tagged(source: Source, target: Target, report: Report) -> Iterator[tuple[Document, Sequence[Placed]]]:
+    """Documents with their sentences, which have tags; those without a sentence are left out."""
+    for document in source.documents:
+        sentences = alignment.tagged(document, target.splitter, report, target.scheme or 'BIO')
+        if target.scheme is not None and target.scheme != source.scheme and document.sentences is not None:
+            sentences = [alignment.retagged(sentence, document.home, target.scheme) for sentence in sentences]
+        if sentences:
+            yield document, sentences
+
+
+def _remark_on_text(document: Document, source: Source, target: Target, report: Report) -> None:
+    """Says what of a document's text and tokens the target has no place for."""
+    kinds = []
+    sentences = document.sentences
+    if target.format not in OF_TAGS and (sentences is not None or document.tokens is not None):
+        own = [sentence.places for sentence in alignment.cut(document, target.splitter)]
+        found = [sentence.places for sentence in
+                 alignment.cut(document._replace(sentences=None, tokens=None), target.splitter)]
+        if target.format != PRODIGY and own != found:
+            kinds.append('tokens')
+        elif own != found and len(own) > 1:
+            kinds.append('sentences')
+    if not document.has_text and target.format not in (CONLL2003, ROWS, TOKENS):
+        kinds.append('no text')
+    if document.has_text and target.format in (CONLL2003, ROWS):
+        kinds.append('text')
+    if document.has_text and target.format == TOKENS and document.text.strip() != document.text or (
+            target.format == TOKENS and sentences is not None and len(sentences) > 1):
+        kinds.append('text')
+    if source.format == CONLLU != target.format:
+        kinds.append('columns')
+    if document.name and target.format not in (BRAT, CONLLU):
+        kinds.append('name')
+    for kind in kinds:
+        report(Remark(kind, document.path, document.line, document.text.strip()))
+
+
+def _write_brat(marked: Sequence[tuple[Document, Sequence[TextSpan]]], name: str, report: Report) -> None:
+    """Writes a pair of files, of one text, if the name ends as one of them; otherwise a folder of pairs."""
+    stem, ending = os.path.splitext(name)
+    if ending in (brat.TEXT, brat.NOTES) and not os.path.isdir(name):
+        _write_pair(*_as_one(marked, report), stem)
+        return
+    folder = name.rstrip(os.sep)
+    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
+    with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
+        os.mkdir(draft)
+        for own, (document, spans) in zip(brat.names(document for document, _ in marked), marked):
+            _write_pair(document, spans, os.path.join(draft, own))
+        os.rename(draft, folder)
+
+
+def _as_one(marked: Sequence[tuple[Document, Sequence[TextSpan]]], report: Report
+            ) -> tuple[Document, Sequence[TextSpan]]:
+    """Several documents as one, with line ends between them."""
+    if len(marked) == 1:
+        return marked[0]
+    spans, offset = [], 0
+    for document, own in marked:
+        if offset and document.bordered:
+            report(Remark('borders', document.path, document.line, document.text.strip()))
+        spans += [span._replace(start=span.start + offset, end=span.end + offset) for span in own]
+        offset += len(document.text) + 1
+    return marked[0][0]._replace(text='\n'.join(document.text for document, _ in marked)), spans
+
+
+def _write_pair(document: Document, spans: Sequence[TextSpan], stem: str) -> None:
+    notes = brat.notes(document, spans)
+    with files.text_writer(stem + brat.TEXT) as put_text, files.text_writer(stem + brat.NOTES) as put_notes:
+        put_text(document.text)
+        put_notes(notes)

@@ -1,0 +1,68 @@
+"""Writes JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy take them."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ms_crf.text.formats.document import Document, Placed, TextSpan
+
+Marked = tuple[Document, Sequence[TextSpan]]
+
+
+def _line(record: Any) -> str:
+    return json.dumps(record, ensure_ascii=False) + '\n'
+
+
+def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]]) -> Iterator[str]:
+    """A line for each sentence: "tokens", "tags" and, where the file has a text, the sentence's "text"."""
+    for document, sentences in documents:
+        for sentence in sentences:
+            record: dict[str, Any] = {'tokens': sentence.tokens, 'tags': sentence.tags}
+            if document.has_text:
+                record = {'text': document.text[sentence.places[0][0]:sentence.places[-1][1]], **record}
+            yield _line(record)
+
+
+def doccano(documents: Iterable[Marked]) -> Iterator[str]:
+    """A line for each text, its spans as lists under "label"."""
+    for document, spans in documents:
+        yield _line({'text': document.text, 'label': [[span.start, span.end, span.type] for span in spans]})
+
+
+def spacy(documents: Iterable[Marked]) -> Iterator[str]:
+    """A line for each text: [text, {"entities": [[start, end, type]]}]."""
+    for document, spans in documents:
+        yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans]}])
+
+
+def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
+    """A line for each text, with its tokens if it has some, and which of them each span holds."""
+    for document, spans in documents:
+        record: dict[str, Any] = {'text': document.text}
+        places = document.tokens
+        if document.sentences is not None:
+            places = [place for sentence in document.sentences for place in sentence.places]
+        if places is not None and all(before[1] <= after[0] for before, after in zip(places, places[1:])):
+            ends = [*(start for start, _ in places[1:]), len(document.text)]
+            record['tokens'] = [{'text': document.text[start:end], 'start': start, 'end': end, 'id': index,
+                                 'ws': after > end} for index, ((start, end), after) in enumerate(zip(places, ends))]
+        first, last = ({token[side]: token['id'] for token in record.get('tokens', ())} for side in ('start', 'end'))
+        record['spans'] = []
+        for span in spans:
+            within = {'token_start': first[span.start], 'token_end': last[span.end]} if (
+                span.start in first and span.end in last) else {}
+            record['spans'].append({'start': span.start, 'end': span.end, **within, 'label': span.type})
+        yield _line({**record, 'answer': 'accept'})
+
+
+def label_studio(documents: Iterable[Marked]) -> Iterator[str]:
+    """One array of tasks with an annotation each, for a labelling interface of "label" on "text"."""
+    before = '[\n'
+    for number, (document, spans) in enumerate(documents, 1):
+        results = [{'id': f'{number}-{index}', 'from_name': 'label', 'to_name': 'text', 'type': 'labels',
+                    'value': {'start': span.start, 'end': span.end, 'text': document.text[span.start:span.end],
+                              'labels': [span.type]}} for index, span in enumerate(spans, 1)]
+        yield before + json.dumps({'id': number, 'data': {'text': document.text}, 'annotations': [{'result': results}]},
+                                  ensure_ascii=False)
+        before = ',\n'
+    yield '[]\n' if before == '[\n' else '\n]\n'

@@ -1,0 +1,294 @@
+"""Reads JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy have them.
+
+The shape of each record says which of them it is; a file holds a record a line, or one array of records.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ms_crf.errors import CorpusError, brief
+from ms_crf.files import JSONFault, PathLike, json_of
+from ms_crf.text.formats.document import (
+    Document,
+    Placed,
+    Remark,
+    Report,
+    TextSpan,
+    check_span,
+    joined,
+    places_in,
+)
+from ms_crf.text.readers import BLANKS, json_object, numbered_lines, tokens_and_tags
+from ms_crf.text.splitting import Offsets
+
+SPANS = ('entities', 'spans', 'label', 'labels')       # names under which records have their spans
+_TASKS = ('annotations', 'completions', 'predictions')
+
+Lines = Iterable[tuple[int, str] | None]
+
+
+def read(path: PathLike, report: Report) -> Iterator[Document]:
+    """The documents of a file of JSON lines, or of an array."""
+    for entry in records(path, numbered_lines(path)):
+        if entry is not None and entry[1] is not None:
+            document = document_of(path, *entry, report)
+            if document is not None:
+                yield document
+
+
+def records(path: object, lines: Lines) -> Iterator[tuple[int, Any] | None]:
+    """(line, value) of each record, None for a blank line's value; a None among the lines is passed on."""
+    begun, rest = False, iter(lines)
+    for line in rest:
+        if line is None:
+            yield None
+            continue
+        number, text = line
+        if not text.strip(BLANKS):
+            yield number, None
+        elif not begun and text.lstrip(BLANKS).startswith('['):
+            following = [text, *(other[1] for other in rest if other is not None)]
+            yield from _Values(path, '\n'.join(following), number)
+            return
+        else:
+            begun = True
+            yield number, json_object(path, number, text)
+
+
+class _Values:
+    """The records of a text that begins with an array: its items, or arrays of a text and its annotations by turns."""
+
+    def __init__(self, path: object, text: str, line: int) -> None:
+        self.path, self.text, self.line, self.at, self.counted = path, text, line, 0, 0
+        self.decoder = json.JSONDecoder()
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        while self._skip():
+            if self.text[self.at] == '[' and self._opens_a_list():
+                self.at += 1
+                yield from self._items()
+            else:
+                yield self._value()
+
+    def _items(self) -> Iterator[tuple[int, Any]]:
+        """The items of an array after its bracket."""
+        if self._take(']'):
+            return
+        while True:
+            self._skip()
+            yield self._value()
+            if self._take(']'):
+                return
+            if not self._take(','):
+                raise self._fault('expected a comma or ] after a record')
+
+    def _take(self, character: str) -> bool:
+        """Goes on after a character if it comes next."""
+        comes = self._skip() and self.text[self.at] == character
+        self.at += comes
+        return comes
+
+    def _opens_a_list(self) -> bool:
+        """Whether the array here is one of records, and not a record itself."""
+        inner = self.text[self.at + 1:self.at + 1000].lstrip(BLANKS)[:1]
+        return inner in ('{', '[', ']')
+
+    def _skip(self) -> bool:
+        while self.at < len(self.text) and self.text[self.at] in BLANKS:
+            self.at += 1
+        return self.at < len(self.text)
+
+    def _line(self) -> int:
+        self.line += self.text.count('\n', self.counted, self.at)
+        self.counted = self.at
+        return self.line
+
+    def _fault(self, expected: str) -> CorpusError:
+        return CorpusError(self.path, self._line(), f'{expected}, got {self.text[self.at:self.at + 40]!r}')
+
+    def _value(self) -> tuple[int, Any]:
+        line, begin = self._line(), self.at
+        try:
+            _, self.at = self.decoder.raw_decode(self.text, begin)
+            value = json_of(self.text[begin:self.at], None)
+        except RecursionError:
+            raise CorpusError(self.path, line, 'expected a JSON object: it is nested too deeply') from None
+        except json.JSONDecodeError as error:
+            column = error.pos - self.text.rfind('\n', 0, error.pos)
+            where = line + self.text.count('\n', begin, error.pos)
+            raise CorpusError(self.path, where, f'expected a JSON object: {error.msg} at column {column}') from None
+        except JSONFault as error:
+            where = line + (error.line or 1) - 1
+            raise CorpusError(self.path, where, f'expected a JSON object: {error}') from None
+        except ValueError as error:              # a number of thousands of digits
+            raise CorpusError(self.path, line, f'expected a JSON object: {str(error).partition(";")[0]}') from None
+        if not isinstance(value, dict) and not _is_pair(value):
+            raise CorpusError(self.path, line, f'expected a JSON object, got {self.text[begin:begin + 40]!r}')
+        return line, value
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether a value is [text, annotations], as spaCy's training data had it."""
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
+
+
+def has_spans(record: Any) -> bool:
+    """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
+    if _is_pair(record):
+        return True
+    return 'tags' not in record and ('text' in record or _is_task(record)) and not _names_tokens(record)
+
+
+def _names_tokens(record: dict[str, Any]) -> bool:
+    """Whether a record has its tokens as strings."""
+    tokens = record.get('tokens')
+    return isinstance(tokens, list) and any(isinstance(token, str) for token in tokens)
+
+
+def _is_task(record: dict[str, Any]) -> bool:
+    return isinstance(record.get('data'), dict) and any(isinstance(record.get(name), list) for name in _TASKS)
+
+
+def document_of(path: object, line: int, record: Any, report: Report) -> Document | None:
+    """The document that a record is; None if its annotator did not accept it, or it is not annotated yet."""
+    if not has_spans(record):
+        return _of_tokens(path, line, record)
+    if _is_pair(record):
+        record = {**record[1], 'text': record[0]}
+    if _is_task(record):
+        return _of_task(path, line, record, report)
+    text = record['text']
+    if not isinstance(text, str):
+        raise CorpusError(path, line, f'expected "text" to be a string, got {brief(text)}')
+    if 'answer' in record and record['answer'] != 'accept':
+        report(Remark('rejected', str(path), line, text))
+        return None
+    document = Document(text, str(path), line)
+    marked = [name for name in SPANS if isinstance(record.get(name), list)]
+    filled = [name for name in marked if record[name]]
+    if len(filled) > 1:
+        raise CorpusError(path, line, f'expected spans under one name, got them under "{filled[0]}" and "{filled[1]}"')
+    if not marked and not {'answer', 'annotation_id'} & set(record):
+        raise CorpusError(path, line, f'expected spans under {", ".join(map(_quoted, SPANS))}, or "tokens" and "tags", '
+                                      f'got {", ".join(map(_quoted, record))}')
+    for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
+        report(Remark('ignored', str(path), line, text))
+    spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
+    tokens = _tokens(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
+    return document._replace(spans=spans, tokens=tokens)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
+    """A sentence of tokens and tags, in its text if the record has one that holds them."""
+    tokens, tags = tokens_and_tags(path, line, record)
+    text = record.get('text')
+    places = places_in(tokens, text) if isinstance(text, str) else None
+    has_text = places is not None
+    if not isinstance(text, str) or places is None:
+        text, places = joined(tokens)
+    sentence = Placed(tokens, places, line, tags)
+    return Document(text, str(path), line, sentences=[sentence] if tokens else [], bordered=False, has_text=has_text)
+
+
+class _Part(NamedTuple):
+    """A span as it stands in a file."""
+
+    start: int
+    end: int
+    type: str
+    text: str | None           # what it holds, if the file says so
+
+
+def _parts(document: Document, item: Any) -> list[_Part]:
+    """The spans that an item of a list of spans stands for: one for each of its labels."""
+    labels, text = None, None
+    start, end = None, None
+    if isinstance(item, list) and len(item) == 3:
+        start, end, labels = item
+    elif isinstance(item, dict):
+        start, end = (item.get(name, item.get(f'{name}_offset')) for name in ('start', 'end'))
+        labels = next((item[name] for name in ('label', 'labels', 'type') if name in item), None)
+        text = item.get('text') if isinstance(item.get('text'), str) else None
+    labels = labels if isinstance(labels, list) and labels else [labels]
+    if type(start) is not int or type(end) is not int or not all(isinstance(label, str) for label in labels):
+        raise CorpusError(document.path, document.line, 'expected a span as [start, end, type] or as an object with '
+                                                        f'"start", "end" and "label", got {brief(item)}')
+    return [_Part(start, end, label, text) for label in labels]
+
+
+def _spans(document: Document, parts: Sequence[_Part]) -> list[TextSpan]:
+    """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
+    if all(_fits(document.text, part, part.start, part.end) for part in parts):
+        found = [(part.start, part.end) for part in parts]
+    else:
+        units = {unit: index for index, unit in enumerate(_units(document.text))}
+        found = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
+        if not all(_fits(document.text, part, *place) for part, place in zip(parts, found)):
+            found = [(part.start, part.end) for part in parts]
+    for part, (start, end) in zip(parts, found):
+        check_span(document, start, end, document.line)
+        if not _fits(document.text, part, start, end):
+            raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
+                                                            f'span says, got {brief(document.text[start:end])}')
+    return [TextSpan(start, end, part.type, document.line) for part, (start, end) in zip(parts, found)]
+
+
+def _units(text: str) -> list[int]:
+    """Where each character, and the end, would be if offsets counted units of UTF-16."""
+    offsets = [0]
+    for character in text:
+        offsets.append(offsets[-1] + 1 + (character > '\uffff'))
+    return offsets
+
+
+def _fits(text: str, part: _Part, start: int, end: int) -> bool:
+    """Whether a place holds what its span says, but for white space, which tools rewrite."""
+    if part.text is None:
+        return True
+    return 0 <= start <= end and part.text.replace('\\n', '\n').split() == text[start:end].replace('\\n', '\n').split()
+
+
+def _tokens(document: Document, items: Sequence[Any]) -> list[Offsets]:
+    """The places of tokens, which Prodigy has as objects; those of white space are none."""
+    places, before = [], 0
+    for item in items:
+        record = item if isinstance(item, dict) else {}
+        start, end = check_span(document, record.get('start'), record.get('end'), document.line)
+        if start < before:
+            raise CorpusError(document.path, document.line, 'expected tokens one after the other, got one from '
+                                                            f'{start} to {end} after one that ends at {before}')
+        if document.text[start:end].strip():
+            places.append((start, end))
+            before = end
+    return places
+
+
+def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> Document | None:
+    """The document of a task of Label Studio: its first annotation that was not cancelled."""
+    strings = [value for value in task['data'].values() if isinstance(value, str)]
+    text = task['data'].get('text', strings[0] if len(strings) == 1 else None)
+    if not isinstance(text, str):
+        raise CorpusError(path, line, f'expected "text", a string, in "data", got {brief(task["data"])}')
+    annotations = task.get('annotations', task.get('completions')) or []
+    if not all(isinstance(entry, dict) and isinstance(entry.get('result'), list) for entry in annotations):
+        raise CorpusError(path, line, f'expected annotations with a "result" each, got {brief(annotations)}')
+    finished = [entry for entry in annotations if not entry.get('was_cancelled')]
+    if not finished:
+        report(Remark('rejected' if annotations else 'unlabelled', str(path), line, text))
+        return None
+    for _ in finished[1:]:
+        report(Remark('second', str(path), line, text))
+    document = Document(text, str(path), line)
+    parts: list[_Part] = []
+    for item in finished[0]['result']:
+        value = item.get('value') if isinstance(item, dict) else None
+        if isinstance(value, dict) and isinstance(value.get('labels'), list) and value['labels']:
+            parts += _parts(document, value)
+        else:
+            report(Remark('ignored', str(path), line, text))
+    return document._replace(spans=_spans(document, parts))
