@@ -30,6 +30,8 @@ from ms_crf import CRF, HMM, Tagger, allowed_transitions, check_batch, options, 
 from ms_crf.models.encoder import pretrained  # noqa: E402
 from ms_crf.models.words import vectors  # noqa: E402
 from ms_crf.text import readers, stream  # noqa: E402
+from ms_crf.text.formats import conversion  # noqa: E402
+from ms_crf.text.splitting import splitter_named  # noqa: E402
 
 import numpy as np  # noqa: E402
 import safetensors.numpy  # noqa: E402
@@ -38,6 +40,19 @@ from mutations import bytes_of, record_of, value_of  # noqa: E402
 SECONDS, MEMORY = 60, 4 << 30
 SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', '4', '--epochs', '1']
 OURS = (readers.CorpusError, options.OptionError)
+
+
+SPANS = (
+    '{"text": "Ada saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}',
+    '{"text": "Ada saw", "spans": [{"start": 0, "end": 3, "label": "X"}], "tokens": [{"start": 0, "end": 3}]}',
+    '{"data": {"text": "Ada"}, "annotations": [{"result": [{"value": {"start": 0, "end": 3, "labels": ["X"]}}]}]}',
+    '["Ada", {"entities": [[0, 3, "X"]]}]',
+)
+ANN = b'T1\tPER 0 3\tAda\nR1\tsees Arg1:T1\nT2\tLOC 8 11;12 16\tNew York\n'
+CONLLU = (
+    b'# newdoc\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No\n1\ta\t_\tADP\t_\t_\t_\t_\t_\t_\n'
+    b'2\tel\t_\tDET\t_\t_\t_\t_\t_\tNER=B-X\n2.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n'
+)
 
 
 class Failure(Exception):
@@ -98,6 +113,8 @@ class Fuzz:
         self.readers = [
             self.read_columns,
             self.read_json,
+            self.read_spans,
+            self.convert_files,
             self.read_text,
             self.read_vectors,
             self.read_options,
@@ -138,6 +155,24 @@ class Fuzz:
         data = b'\n'.join(lines)
         path = self._file('a.jsonl', data if rng.random() < 0.6 else bytes_of(rng, data))
         readers.read_corpus(path)
+
+    def read_spans(self, rng):
+        """Texts with spans, as annotation tools write them."""
+        records = [json.loads(record) for record in SPANS]
+        at = rng.randrange(len(records))
+        lines = [json.dumps(record).encode() for record in records]
+        lines[at] = record_of(rng, records[at])
+        data = rng.choice([b'\n'.join(lines), b'[' + b', '.join(lines) + b']'])
+        readers.read_corpus(self._file('a.json', data if rng.random() < 0.6 else bytes_of(rng, data)))
+
+    def convert_files(self, rng):
+        """Damaged files of brat, CoNLL-U and columns, from each format to each."""
+        self._file('b.txt', b'Ada saw\nNew York' if rng.random() < 0.7 else bytes_of(rng, b'Ada saw\nNew York'))
+        name, data = rng.choice([('b.ann', ANN), ('b.conllu', CONLLU), ('b.tsv', self.columns)])
+        path = self._file(name, bytes_of(rng, data))
+        source = conversion.read(path, conversion.format_in(path), lambda _: None)
+        target = conversion.Target(rng.choice(conversion.TO), splitter_named('blanks'))
+        conversion.write(source, target, str(self.folder / 'case' / 'o.ann'), lambda _: None)
 
     def read_text(self, rng):
         kind = rng.choice(stream.FORMATS)

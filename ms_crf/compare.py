@@ -108,7 +108,7 @@ def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[
     """The figures of a run on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
     from ms_crf.tagger import Tagger
     tagger = Tagger.load(folder)
-    sentences = read_corpus(path, columns)
+    sentences = read_corpus(path, columns, tagger.splitter)
     tokens = [sentence.tokens for sentence in sentences]
     tagger.tag(tokens, confidence=False)                         # compiles
     began = time.perf_counter()

@@ -12,33 +12,35 @@ from collections.abc import Container, Sequence
 
 from ms_crf import files
 from ms_crf.arguments import Parser, parse
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf.errors import OptionError
 from ms_crf.options import check_path
 from ms_crf.text.formats import conversion
 from ms_crf.text.formats.conllu import UPOS, check_tag_column
 from ms_crf.text.formats.conversion import BRAT, CONLLU, FROM, JSON, OF_COLUMNS, OF_JSON, OF_TAGS, TO, Source, Target
-from ms_crf.text.formats.document import Remarks
+from ms_crf.text.formats.document import Remarks, counted
 from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import SCHEMES, spans_of
-from ms_crf.text.splitting import splitter_named
+from ms_crf.text.splitting import AUTO, CHOICES, Deferred, check_name
 
 
 def parser() -> Parser:
     made = Parser(prog=console.program('convert'),
                   description='Writes annotated text in another format. What the other format has no place for, and '
                               'spans that do not fit its tokens, are counted and shown on standard error.')
-    made.add_argument('input', metavar='IN', help='file to read, also .gz; of brat a folder, too')
-    made.add_argument('output', metavar='OUT', help='file to write; of brat a folder, or one of the files of a pair')
+    made.add_argument('input', nargs='?', metavar='IN', help='file to read, also .gz; of brat a folder, too')
+    made.add_argument('output', nargs='?', metavar='OUT',
+                      help='file to write; of brat a folder, or one of the files of a pair')
     made.add_argument('--from', dest='source', choices=FROM, metavar='FORMAT',
                       help=f'format of IN: one of {", ".join(FROM)}; those of JSON mean the same, as each record shows '
                            'which of them it is (default: by the name of IN, or as it begins)')
     made.add_argument('--to', dest='target', choices=TO, metavar='FORMAT',
                       help=f'format of OUT: one of {", ".join(TO)} (default: by the name of OUT)')
-    made.add_argument('--splitter', metavar='NAME', default='blanks',
-                      help='what finds sentences and tokens in texts that have none (default: %(default)s)')
+    made.add_argument('--splitter', metavar='NAME', default=AUTO,
+                      help=f'what finds sentences and tokens in texts that have none: {CHOICES} (default: what suits '
+                           'the text)')
     made.add_argument('--columns', metavar='TOKEN,TAG',
-                      help='columns of IN, from 0, or from -1 backwards (default: 0,-1; of CoNLL-U 1,3, or 1,9 if there '
-                           'are tags in MISC alone)')
+                      help='columns of IN, from 0, or from -1 backwards (default: 0,-1; of CoNLL-U 1,3, or 1,9, tags '
+                           'in MISC, if there are none in 3)')
     made.add_argument('--tag-column', type=int, metavar='N', default=UPOS,
                       help='column of CoNLL-U to write tags to that are not of spans, from 0 (default: %(default)s, '
                            'which is UPOS); those of spans go to MISC')
@@ -57,24 +59,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _convert(arguments: Sequence[str]) -> int:
     parsed, named = parse(parser, arguments)
-    for name in ('input', 'output'):
-        if not getattr(parsed, name):
-            raise OptionError(f'{name} must be a name, got nothing')
-        check_path(name, getattr(parsed, name))
+    for metavar, path in (('IN', parsed.input), ('OUT', parsed.output)):
+        if not path:
+            raise OptionError(f'{metavar} must be a name, got nothing; see --help')
+        check_path(metavar, path)
     pair = _pair(parsed.columns)
-    splitter, column = splitter_named(parsed.splitter), check_tag_column(parsed.tag_column)
+    if parsed.splitter != AUTO:
+        check_name(parsed.splitter, '--splitter')
+    splitter, column = Deferred(parsed.splitter), check_tag_column(parsed.tag_column)
     kind, target = _formats(parsed)
     _check_meaning(named, kind, target)
     if kind != BRAT:
         check_readable(parsed.input)
     if target != BRAT:
         files.check_writable(parsed.output)
-    remarks = Remarks()
+    remarks = Remarks(parsed.input)
     source = conversion.read(parsed.input, kind, remarks.add, pair)
     conversion.write(source, Target(target, splitter, parsed.scheme, column), parsed.output, remarks.add)
     for line in remarks.each() if parsed.each else remarks.lines():
         console.say(line)
-    console.say(f'{_size(source)} of {parsed.input} are in {parsed.output}, as {target}')
+    console.say(f'{parsed.output}: {_size(source)} of {parsed.input}, as {target}')
     return 0
 
 
@@ -126,8 +130,9 @@ def _size(source: Source) -> str:
     spans = sum(len(document.spans) for document in documents)
     sentences = [sentence for document in documents for sentence in document.sentences or ()]
     if source.scheme is None:
-        return f'{len(documents):,} texts with {spans:,} spans'
+        return f'{counted(len(documents), "text")} with {counted(spans, "span")}'
     if source.scheme == 'plain':
-        return f'{len(sentences):,} sentences with {sum(len(sentence.tokens) for sentence in sentences):,} tags'
+        tags = sum(len(sentence.tokens) for sentence in sentences)
+        return f'{counted(len(sentences), "sentence")} with {counted(tags, "tag")}'
     spans += sum(len(spans_of(sentence.tags or [])) for sentence in sentences)
-    return f'{len(sentences):,} sentences with {spans:,} spans'
+    return f'{counted(len(sentences), "sentence")} with {counted(spans, "span")}'

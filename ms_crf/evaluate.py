@@ -75,11 +75,12 @@ def _evaluate(arguments: Sequence[str]) -> int:
     columns = check_input(parsed, named)
     if parsed.json:
         files.check_writable(parsed.json)
-    sentences = read_corpus(parsed.input, columns)
     path = parsed.mindir or parsed.run or newest('runs')
     if parsed.mindir or read_run(path)[0].uses_mindspore:
         choose_device(parsed.device, console.program('evaluate'))
-    found = evaluate(Tagger.load(path), sentences, parsed.input, False, parsed.resamples, parsed.seed)
+    tagger = Tagger.load(path)
+    sentences = read_corpus(parsed.input, columns, tagger.splitter)
+    found = evaluate(tagger, sentences, parsed.input, False, parsed.resamples, parsed.seed)
     record = {'model': str(path), 'input': parsed.input, **found.to_json()}
     if parsed.json:
         files.write_text(parsed.json, json.dumps(record, ensure_ascii=False, indent=1) + '\n')

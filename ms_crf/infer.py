@@ -17,15 +17,17 @@ from ms_crf.arguments import parse
 from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import text_writer
-from ms_crf.infer_arguments import Request, parser
+from ms_crf.infer_arguments import BRAT, Request, parser
 from ms_crf.models.base import SentenceError, read_run
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
 from ms_crf.text.folders import Job
+from ms_crf.text.formats import brat
+from ms_crf.text.formats.document import Remarks
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import BLANKS
-from ms_crf.text.splitting import splitter_named
+from ms_crf.text.splitting import Deferred
 from ms_crf.text.stream import (
     CONLL,
     HTML,
@@ -33,6 +35,7 @@ from ms_crf.text.stream import (
     TEXT,
     Item,
     item_of_text,
+    items_of,
     numbered,
     open_lines,
     read,
@@ -68,6 +71,7 @@ class _Command:
     def __init__(self, request: Request) -> None:
         self.request, self.parsed, self.format = request, request.parsed, request.format
         self.scores: Scores | None = None
+        self.remarks = Remarks(self.parsed.input or 'standard input')      # on spans in the input
 
     def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
@@ -77,14 +81,19 @@ class _Command:
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path, temperature=self.parsed.temperature)
         self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
-        self.splitter = splitter_named(self.parsed.splitter or self.tagger.splitter) if self.parsed.raw else None
+        self.splitter = Deferred(self.parsed.splitter or self.tagger.splitter)
+        if self.parsed.raw:
+            self.splitter.split('')              # says at once if it is not installed
         self.confidence = self.parsed.confidence
         if self.confidence is None:
             self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
-        colour = self.request.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
-        self.writer = Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
-                             self.confidence, colour)
+        self.writer = self._writer(None)
         self._check_model()
+
+    def _writer(self, tag_column: int | None) -> Writer:
+        colour = self.request.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
+        return Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters, self.confidence,
+                      colour, tag_column)
 
     def _check_model(self) -> None:
         """Raises OptionError if an option asks for something that the model can't compute."""
@@ -113,22 +122,19 @@ class _Command:
                     f'{self.parsed.output} already')
         if self.request.many:
             self._check_scored(self.parsed.input)
+        for remark in self.remarks.lines():
+            _report(remark)
         for line in self.scores.lines() if self.scores else ():
             print(line)
 
     def _run_job(self, job: Job, bar: tqdm) -> None:
         """Tags an input, from its beginning to its end."""
         self.name = '--text' if self.parsed.text is not None else 'standard input' if job.source == '-' else job.source
-        items: Iterable[Item | None]
-        if self.parsed.text is not None:
-            items = self._items(_utf8(self.parsed.text))
-        else:
-            raw = self.parsed.raw
-            lines = numbered(open_lines(job.source, raw), self.name, self.parsed.strict, _report, raw)
-            items = (raw_items(lines, self.splitter) if self.splitter else
-                     read(lines, self.name, self.request.kind(job), self.characters, self.request.columns))
+        tag_column = self.request.tag_column(job)
+        self.writer = self._writer(tag_column)
+        items = self._items_of(job)
         if self.format == CONLL:
-            items = for_columns(items, self.name)
+            items = for_columns(items, self.name, tag_column is not None)
         with _output(job.target, not self.parsed.score) as write:
             write(self.writer.begin(_TITLE if not self.parsed.input else os.path.basename(job.source) or _TITLE))
             for chunk in chunks(items, lambda item: len(item.tokens)):
@@ -145,9 +151,21 @@ class _Command:
         if self.parsed.score and not (self.scores and self.scores.result.tokens):
             raise CorpusError(name, None, 'expected tagged sentences, got none')
 
+    def _items_of(self, job: Job) -> Iterable[Item | None]:
+        """The sentences of an input."""
+        if self.parsed.text is not None:
+            return self._items(_utf8(self.parsed.text))
+        kind, report, raw = self.request.kind(job), self.remarks.add, self.parsed.raw
+        if kind == BRAT:
+            return items_of(brat.read(job.source, report), self.splitter, report)
+        lines = numbered(open_lines(job.source, raw), self.name, self.parsed.strict, _report, raw)
+        if raw:
+            return raw_items(lines, self.splitter)
+        return read(lines, self.name, kind, self.characters, self.request.columns, self.splitter, report)
+
     def _items(self, text: str) -> list[Item]:
         """What is in a text that came by itself."""
-        if self.splitter is None:
+        if not self.parsed.raw:
             return [item_of_text(1, text, self.characters)]
         return [item for item in raw_items([(1, f'{text}\n')], self.splitter) if item is not None]
 

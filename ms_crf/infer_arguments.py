@@ -11,9 +11,13 @@ from ms_crf.errors import OptionError, brief
 from ms_crf.files import check_writable
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.text.folders import Job, are_many, jobs
-from ms_crf.text.readers import check_readable
+from ms_crf.text.formats.brat import is_brat
+from ms_crf.text.formats.conllu import UPOS, check_tag_column
+from ms_crf.text.readers import check_readable, columns_of, is_conllu
 from ms_crf.text.splitting import CHOICES, check_name
 from ms_crf.text.stream import CONLL, FORMATS, HTML, JSON, TEXT, format_of
+
+BRAT = 'brat'                  # the format of texts with spans in files beside them, for --score
 
 
 def parser() -> Parser:
@@ -35,8 +39,8 @@ def parser() -> Parser:
                        help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
                             'line; auto goes by the name of the file (default: auto)')
     group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
-                       help='columns of conll, from 0, or from -1 backwards; the tag is read for --score only '
-                            '(default: 0,-1)')
+                       help='columns of conll, from 0, or from -1 backwards; the tag is read for --score, '
+                            'and in CoNLL-U it is where --format conll puts tags such as NOUN (default: 0,-1)')
     group.add_argument('--chars', action=argparse.BooleanOptionalAction,
                        help='each character is a token, not each word (default: as the model was trained)')
     group.add_argument('--raw', action='store_true',
@@ -109,7 +113,8 @@ class Request:
         if parsed.nbest and self.format not in (JSON, HTML):
             raise OptionError(f'--nbest needs --format json or html, got {self.format}')
         self.columns = _columns(parsed.columns, parsed.score)
-        self.many = parsed.input is not None and are_many(parsed.input)
+        self.many = parsed.input is not None and are_many(parsed.input) and not (
+            parsed.score and parsed.input_format == 'auto' and is_brat(parsed.input))
         if self.many and not (parsed.output or parsed.score):
             raise OptionError(f'--output must name a folder where --input is many files, as {parsed.input} is')
         self.jobs = (jobs(parsed.input, parsed.output, self.format) if self.many
@@ -119,8 +124,9 @@ class Request:
         self._check_formats()
         self._check_meaning(named)
         for job in self.jobs:
-            if job.source != '-':
+            if job.source != '-' and self.kind(job) != BRAT:
                 check_readable(job.source)
+            self.tag_column(job)
         if parsed.output and not self.many:
             check_writable(parsed.output)
         self.interactive = parsed.text is None and not parsed.input and sys.stdin.isatty() and not parsed.output
@@ -129,7 +135,16 @@ class Request:
         """The format of an input."""
         if self.parsed.text is not None:
             return TEXT
+        if self.parsed.score and self.parsed.input_format == 'auto' and is_brat(job.source):
+            return BRAT
         return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(job.source)
+
+    def tag_column(self, job: Job) -> int | None:
+        """Where CoNLL-U gets tags that are not of spans; None if it is not what is read and written."""
+        if (self.format, self.kind(job)) != (CONLL, CONLL) or not is_conllu(job.source):
+            return None
+        columns = columns_of(job.source, tuple(int(part) for part in self.parsed.columns.split(',')))
+        return check_tag_column(columns[1]) if len(columns) > 1 else UPOS
 
     def _with_confidences(self) -> bool:
         """Whether confidences or alternatives are asked for."""
@@ -152,11 +167,14 @@ class Request:
         kind = kinds.pop() if len(kinds) == 1 else ''
         nowhere = 'with --score without --output' if self.parsed.score and not self.parsed.output else None
         of_text = 'with --text' if self.parsed.text is not None else None
-        why = {'input_format': of_text, 'strict': of_text, 'format': nowhere, 'confidence': nowhere, 'nbest': nowhere,
-               'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines'}.get(kind),
-               'chars': 'with columns' if kind == CONLL else 'with --raw' if self.parsed.raw else None,
+        of_brat = f'with {BRAT}' if kind == BRAT else None
+        why = {'input_format': of_text, 'strict': of_text or of_brat, 'format': nowhere,
+               'confidence': nowhere, 'nbest': nowhere,
+               'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines', BRAT: of_brat}.get(kind),
+               'chars': 'with columns' if kind == CONLL else 'with --raw' if self.parsed.raw else of_brat,
                'temperature': nowhere or (None if self._with_confidences() else 'without confidences'),
-               'splitter': None if self.parsed.raw else 'without --raw'}
+               'splitter': None if self.parsed.raw or (self.parsed.score and kind != CONLL) else
+               'without --raw, or texts with spans to --score'}
         for name in named:
             if why.get(name):
                 raise OptionError(f'--{name.replace("_", "-")} means nothing {why[name]}; leave it away')

@@ -9,6 +9,7 @@ from typing import Any
 
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.fields import checked, fault_of
+from ms_crf.text.formats.brat import is_brat
 from ms_crf.text.readers import is_json
 from ms_crf.text.splitting import AUTO, CHOICES, DEFAULT, check_name
 
@@ -49,8 +50,8 @@ _OF_CHARACTERS = {'char': ('cnn', 'lstm')}
 class Options:
     """What `train.py` takes, and config.json keeps."""
 
-    train: str = option('data/train.tsv', 'Files', 'tagged sentences to learn from: columns, or JSON lines (.jsonl)',
-                        FILE, trained=False)
+    train: str = option('data/train.tsv', 'Files', 'tagged sentences to learn from: columns, JSON (.jsonl, .json), '
+                        'brat; see docs/formats.md', FILE, trained=False)
     dev: str = option('data/dev.tsv', 'Files', 'tagged sentences to choose the best epoch by', FILE,
                       trained=False)
     test: str = option('data/test.tsv', 'Files',
@@ -148,8 +149,9 @@ class Options:
 
     def idle(self, name: str) -> str | None:
         """Why an option means nothing beside the others, such as 'with --optimizer adam, only with sgd'; else None."""
-        if name == 'columns' and all(map(is_json, filter(None, (self.train, self.dev, self.test)))):
-            return 'with JSON lines'
+        named = filter(None, (self.train, self.dev, self.test))
+        if name == 'columns' and all(is_json(path) or is_brat(path) for path in named):
+            return 'with JSON lines' if is_json(self.train) else 'with brat'
         needs = _ENTRIES[name].metadata['needs']
         if 'model' in needs and self.model in _added:
             return None if name in _added[self.model] else f'with --model {self.model}'

@@ -58,7 +58,8 @@ class Watcher:
         for path, count, line in corpora.repaired:
             self.say(f'{path}: {count} sentences break {corpora.file_scheme}, the first begins at line {line}; '
                      'their tags are read by the rules of conlleval')
-
+        for remark in corpora.remarks:
+            self.say(remark)
         for path, line, tag, counts in corpora.unknown:
             named = ', '.join(f'{kind} {count}' for kind, count in counts.most_common(NAMED))
             others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''

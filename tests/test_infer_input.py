@@ -120,8 +120,111 @@ def test_conllu_is_read_as_in_training(infer_py, run, tmp_path):
     path = write(tmp_path, '\n'.join(rows) + '\n\n', 'in.conllu')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
     assert (status, json.loads(out.splitlines()[0])['tokens'], errors) == (0, ['Vamos', 'nos', 'hoy'], '')
-    _, out, _ = infer_py('--run', run, '--input', path, '--format', 'conll')
-    assert [len(line.split('\t')) for line in out.splitlines() if line] == [1, 10, 11, 11, 10, 11]
+
+
+CONLLU = '''# newdoc
+# text = on Xan Yan
+1-2\tonXan\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No
+1\ton\ton\tADP\tIN\t_\t0\troot\t_\tNER=B-OLD|Gloss=x
+2\tXan\t_\t_\t_\t_\t1\tdep\t_\t_
+2.1\tyo\t_\t_\t_\t_\t_\t_\t_\tCopyOf=1
+3\tYan\t_\tX\tXX\t_\t1\tdep\t_\tSpaceAfter=No
+
+# a comment
+1\tXel\t_\t_\t_\t_\t0\troot\t_\t_'''
+
+
+def test_tagged_conllu_is_conllu(infer_py, tmp_path):
+    """Tags of spans are in MISC, all else stays as it is, and a blank line ends the last sentence, too."""
+    run = count(tmp_path, WORDS.format('-PER'))
+    path = write(tmp_path, CONLLU, 'in.conllu')
+    expected = CONLLU.replace('NER=B-OLD|', '').replace('\tdep\t_\t_\n2.1', '\tdep\t_\tNER=B-PER\n2.1')
+    expected = expected.replace('SpaceAfter=No\n\n', 'SpaceAfter=No|NER=I-PER\n\n')
+    status, out, errors = infer_py('--run', run, '--input', path, '--format', 'conll')
+    assert (status, out, errors) == (0, expected[:-1] + 'NER=B-PER\n\n', '')
+    again = write(tmp_path, out, 'out.conllu')
+    assert infer_py('--run', run, '--input', again, '--score', '--columns', '1,9')[1].splitlines()[0] == (
+        'processed 4 tokens with 2 phrases; found: 2 phrases; correct: 2.')
+    _, out, _ = infer_py('--run', run, '--input', path, '--format', 'conll', '--confidence')
+    assert re.findall(r'(?:\||\t)Confidence=[01]\.\d{4}', out) and all(
+        len(line.split('\t')) in (1, 10) for line in out.splitlines())
+
+
+@pytest.mark.parametrize('columns,index', [([], 3), (['--columns', '1'], 3), (['--columns', '1,4'], 4),
+                                           (['--columns', '1,-3'], 7)])
+def test_parts_of_speech_go_to_their_column(infer_py, tmp_path, columns, index):
+    run = count(tmp_path, 'on\tIN\nXan\tNN\nYan\tNN\n\nXel\tNN\n\n' * 3)
+    path = write(tmp_path, CONLLU, 'in.conllu')
+    status, out, _ = infer_py('--run', run, '--input', path, '--format', 'conll', *columns)
+    expected = [line.split('\t') for line in (CONLLU + '\n\n').split('\n')]
+    for cells in expected:
+        if len(cells) == 10 and cells[0].isdigit():
+            cells[index] = {'on': 'IN', 'of': 'IN'}.get(cells[1], 'NN')
+    assert (status, [line.split('\t') for line in out.split('\n')]) == (0, expected)
+
+
+@pytest.mark.parametrize('text,arguments,message', [
+    ('1\ton\n', ['--columns', '1'], "{path}:1: expected 10 columns, as CoNLL-U has them, got '1\\ton'"),
+    (CONLLU, ['--columns', '1,0'], 'the column of the tags of CoNLL-U must be from 2 to 9, got 0')])
+def test_what_would_be_no_conllu(infer_py, run, tmp_path, text, arguments, message):
+    path = write(tmp_path, text, 'in.conllu')
+    assert infer_py('--run', run, '--input', path, '--format', 'conll', *arguments) == (
+        2, '', f'infer.py: {message.format(path=path)}\n')
+    assert infer_py('--run', run, '--input', path, *arguments)[0] == 0
+
+
+SPANS = [{'text': 'on Xan Yan\nof', 'entities': [[3, 10, 'PER']]}, {'text': 'of Xel', 'entities': [[3, 6, 'PER']]}]
+
+
+@pytest.mark.parametrize('text,name', [('\n'.join(map(json.dumps, SPANS)), 'in.jsonl'), (json.dumps(SPANS), 'in.json')])
+def test_texts_with_spans_are_scored(infer_py, tmp_path, text, name):
+    run, blanks = count(tmp_path, WORDS.format('-PER')), ('--splitter', 'blanks')
+    path, output = write(tmp_path, text, name), tmp_path / 'out.jsonl'
+    status, out, errors = infer_py('--run', run, '--input', path, '--score', '--output', output, '--format', 'json',
+                                   *blanks)
+    assert (status, errors) == (0, '') and out.startswith('processed 6 tokens with 2 phrases; found: 2 phrases; '
+                                                          'correct: 2.\n')
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [(row['text'], row['gold']) for row in rows] == [
+        ('on Xan Yan', ['O', 'B-PER', 'I-PER']), ('of', ['O']), ('of Xel', ['O', 'B-PER'])]
+    write(tmp_path, '{"text": "of Xel.", "spans": [[3, 6, "PER"]]}', name)
+    assert infer_py('--run', run, '--input', path, '--score', *blanks)[::2] == (
+        0, f'infer.py: {path}: 1 span beginning or ending within a token, widened to whole tokens; the first, at line '
+           "1: 'Xel'\n")
+
+
+def test_an_array_that_comes_through_a_pipe_is_scored(tmp_path):
+    run = count(tmp_path, WORDS.format('-PER'))
+    with process('--run', run, '--input-format', 'json', '--score') as tagging:
+        out, errors = tagging.communicate(json.dumps(SPANS, indent=1), timeout=60)
+    assert (tagging.returncode, errors) == (0, '') and out.startswith('processed 6 tokens with 2 phrases; found: 2 ')
+
+
+def test_brat_is_scored(infer_py, tmp_path):
+    run = count(tmp_path, WORDS.format('-PER'))
+    folder = tmp_path / 'corpus'
+    folder.mkdir()
+    for name in ('a', 'b'):
+        write(folder, 'on Xan Yan of\nof Xel', f'{name}.txt')
+        write(folder, 'T1\tPER 3 10\tXan Yan\nT2\tPER 17 20\tXel\n', f'{name}.ann')
+    for path, times in ((folder, 2), (folder / 'a.ann', 1), (folder / 'a.txt', 1)):
+        status, out, errors = infer_py('--run', run, '--input', path, '--score')
+        assert (status, errors) == (0, '') and out.splitlines()[0] == (
+            f'processed {6 * times} tokens with {2 * times} phrases; found: {2 * times} phrases; correct: {2 * times}.')
+    assert infer_py('--run', run, '--input', folder, '--score', '--strict') == (
+        2, '', 'infer.py: --strict means nothing with brat; leave it away\n')
+
+
+def test_texts_with_spans_train(tmp_path, capfd):
+    odd = {'text': 'Xel.', 'spans': [[0, 3, 'PER']]}
+    path = write(tmp_path, '\n'.join(map(json.dumps, [*SPANS, odd])), 'in.jsonl')
+    assert train.main(['--train', str(path), '--dev', str(path), '--model', 'hmm', '--save', str(tmp_path / 'r'),
+                       '--splitter', 'blanks']) == 0
+    assert train.main(['--train', str(path), '--dev', str(path), '--model', 'hmm', '--columns', '0,1']) == 2
+    out, errors = capfd.readouterr()
+    assert errors == 'train.py: --columns means nothing with JSON lines; leave it away\n'
+    assert 'train        4 sentences' in out and out.splitlines()[3] == (
+        f"{path}: 1 span beginning or ending within a token, widened to whole tokens; the first, at line 3: 'Xel'")
 
 
 def test_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_path):

@@ -125,7 +125,7 @@ def test_what_is_no_utf_8_is_told_and_stays_in_its_place(run, tmp_path, infer_py
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['--splitter', 'blanks'], '--splitter means nothing without --raw; leave it away'),
+    (['--splitter', 'blanks'], '--splitter means nothing without --raw, or texts with spans to --score; leave it away'),
     (['--raw', '--chars'], '--chars means nothing with --raw; leave it away'),
     (['--raw', '--input-format', 'conll'],
      '--raw needs text, got conll; add --input-format text if that is what it is'),

@@ -117,7 +117,8 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Inp
         OptionError: the file that the run names is not there.
         CorpusError: the file can't be read.
     """
-    options = records.read_options(run, read_run(run)[1])
+    config = read_run(run)[1]
+    options = records.read_options(run, config)
     columns = columns or options.column_pair()
     named = {part: getattr(options, part) for part in ('train', 'dev', 'test')}
     if path is None:
@@ -127,7 +128,7 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Inp
             raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, is not there; name a '
                               'tagged file with --input')
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
-    return Input(path, parts, read_corpus(path, columns))
+    return Input(path, parts, read_corpus(path, columns, config.get('splitter') or options.splitter))
 
 
 def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
@@ -182,7 +183,7 @@ def _read(options: Options, part: str) -> list[Sentence] | str:
     if not os.path.exists(path):
         return f'The {part} file of the training, {path}, is not there any more.'
     try:
-        return read_corpus(path, options.column_pair())
+        return read_corpus(path, options.column_pair(), options.splitter)
     except CorpusError as error:
         return f'The {part} file of the training can not be read: {error}.'
 

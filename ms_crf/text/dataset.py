@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ms_crf.errors import CorpusError
 from ms_crf.files import PathLike
+from ms_crf.text.formats.document import Remarks
 from ms_crf.text.metrics import Score, percent, score, table, total
 from ms_crf.text.readers import Sentence, is_json, read_corpus
 from ms_crf.text.schemes import (
@@ -21,6 +22,7 @@ from ms_crf.text.schemes import (
     strict_spans_of,
     tags_of,
 )
+from ms_crf.text.splitting import AUTO, Deferred
 
 Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
 Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first, counts by tag or type
@@ -43,20 +45,29 @@ class Corpora(NamedTuple):
     repaired: list[Repaired]
     #: where dev and test have tags that train lacks
     unknown: list[Unknown]
+    #: what is not kept of texts and spans as the files have it, in lines
+    remarks: Sequence[str] = ()
+    #: the name of what has cut texts with spans; None if there were none, and none was named
+    splitter: str | None = None
 
 
-def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1)) -> Corpora:
+def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),
+         splitter: str = AUTO) -> Corpora:
     """Reads the files of a training.
 
     Args:
         paths: the names of the files of 'train', 'dev' and perhaps 'test'.
         scheme: the one to train in, 'BIO', 'BIOES' or 'BMES'; 'auto' for that of the files, BIO if that is IOB1.
         columns: indices of the columns of token and tag, see `read_corpus`.
+        splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
 
     Raises:
         CorpusError: a file can't be read, or its tags are of no scheme.
     """
-    files = {part: read_corpus(path, columns) for part, path in paths.items()}
+    found = {part: Remarks(path) for part, path in paths.items()}
+    deferred = Deferred(splitter)
+    files = {part: read_corpus(path, columns, deferred, found[part].add) for part, path in paths.items()}
+    remarks = [line for part in found.values() for line in part.lines()]
     file_scheme = _recognise(paths, files)
     target = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, target) and target != file_scheme:
@@ -66,13 +77,15 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     if file_scheme == PLAIN:
         tags = sorted({tag for sentence in files['train'] for tag in sentence.tags})
         gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
-        return Corpora(files, gold, file_scheme, target, tags, repaired, _unknown(paths, files, file_scheme, tags))
+        unknown = _unknown(paths, files, file_scheme, tags)
+        return Corpora(files, gold, file_scheme, target, tags, repaired, unknown, remarks, deferred.used)
     parts = {part: [sentence._replace(tags=convert(sentence.tags, target)) for sentence in sentences]
              for part, sentences in files.items()}
     gold = {part: [sentence.tags if as_they_stand(file_scheme, target) else convert(sentence.tags, home(file_scheme))
                    for sentence in sentences] for part, sentences in files.items()}
     tags = _all_tags(files['train'], target)
-    return Corpora(parts, gold, file_scheme, target, tags, repaired, _unknown(paths, files, file_scheme, tags))
+    unknown = _unknown(paths, files, file_scheme, tags)
+    return Corpora(parts, gold, file_scheme, target, tags, repaired, unknown, remarks, deferred.used)
 
 
 def convert(tags: Sequence[str], scheme: str) -> list[str]:

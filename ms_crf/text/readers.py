@@ -101,7 +101,7 @@ def decode(path: object, line_number: int, line: bytes, errors: str = 'strict', 
                                              f'at column {error.start + 1}') from None
 
 
-def _split(text: str) -> list[str]:
+def split(text: str) -> list[str]:
     """The columns of a line, separated by tabs if it has any, by blanks otherwise; blanks around a column are removed.
 
     Other white space is part of a token.
@@ -136,7 +136,7 @@ def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Ite
             yield None
             continue
         line_number, text = line
-        cells = _split(text) if text.strip(' \t') else []
+        cells = split(text) if text.strip(' \t') else []
         if conllu and len(cells) >= 10 and _NO_WORD.fullmatch(cells[0]):
             block.append(Row(line_number, text, []))
             continue
@@ -232,10 +232,11 @@ def attributes(misc: str) -> dict[str, str]:
     return {name: value for name, equals, value in pairs if equals}
 
 
-def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
+def cells_of(path: object, row: Row, columns: tuple[int, ...], conllu: bool | None = None) -> list[str]:
     """The token and the tag of a row, or the token alone, by the indices of their columns.
 
-    In CoNLL-U the tag in the column MISC is its attribute NER, O where it has none.
+    In CoNLL-U, which the name of a file says unless `conllu` does, the tag in the column MISC is its attribute NER, O
+    where it has none.
     """
     cells = row.cells
     names = ('token', 'tag')[:len(columns)]
@@ -245,7 +246,7 @@ def cells_of(path: object, row: Row, columns: tuple[int, ...]) -> list[str]:
                                                  f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
                                                  f'separated by tabs or blanks, got {row.text!r}')
     values = [cells[index] for index in indices]
-    if indices[1:] == [MISC] and is_conllu(str(path)):
+    if indices[1:] == [MISC] and (is_conllu(str(path)) if conllu is None else conllu):
         values[1] = attributes(values[1]).get(NER, 'O')
     if not all(values):
         raise CorpusError(path, row.line_number, f'expected a {" and a ".join(names)}, got an empty column in '
@@ -289,7 +290,7 @@ def is_conllu(path: PathLike) -> bool:
     return str(path).endswith(('.conllu', '.conllu.gz'))
 
 
-def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: str = 'blanks',
+def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: Any = 'auto',
                 report: Callable[[Any], object] | None = None) -> list[Sentence]:
     """All tagged sentences of a corpus.
 
@@ -300,7 +301,7 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: st
     Args:
         path: the file or folder.
         columns: indices of the columns of token and tag, see `read_columns`.
-        splitter: name of what finds sentences and tokens in texts, see `ms_crf.text.splitting`.
+        splitter: what finds sentences and tokens in texts, or its name, see `ms_crf.text.splitting`.
         report: is called with a `Remark` on whatever of a text or its spans is not kept.
 
     Raises:
@@ -308,13 +309,14 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: st
     """
     from ms_crf.text.formats import alignment, brat, json_records  # here, as they read files by this module
     from ms_crf.text.formats.document import nowhere
-    from ms_crf.text.splitting import splitter_named
+    from ms_crf.text.splitting import Deferred
     reader = json_records.read if is_json(path) else brat.read if brat.is_brat(path) else None
     if reader is None:
         sentences = list(read_columns(path, columns))
     else:
         report = report or nowhere
-        sentences = list(alignment.corpus_of(reader(path, report), splitter_named(splitter), report))
+        made = Deferred(splitter) if isinstance(splitter, str) else splitter
+        sentences = list(alignment.corpus_of(reader(path, report), made, report))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')
     return sentences

@@ -156,6 +156,30 @@ def check_name(name: str, what: str = 'a splitter') -> None:
         raise OptionError(f'{what} must be {fault[0]}, got {fault[1]}')
 
 
+class Deferred:
+    """A splitter that is made when the first text comes, so that one that is not needed need not be installed.
+
+    Args:
+        name: of the splitter; `AUTO` for the one that suits that text.
+
+    Attributes:
+        used: the name of the one that was made; None before.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.used = name, None if name == AUTO else name
+        self._made: Splitter | None = None
+        if name != AUTO:
+            check_name(name)
+
+    def split(self, text: str) -> list[SplitSentence]:
+        """The sentences of a text, in order; what is in no token is white space."""
+        if self._made is None:
+            self.used = suited_to_text(text) if self.name == AUTO else self.name
+            self._made = splitter_named(self.used)
+        return self._made.split(text)
+
+
 @functools.cache
 def splitter_named(name: str) -> Splitter:
     """The splitter of that name; raises OptionError if there is none, or if what it needs is not installed."""

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.formats.document import find_tokens
+from ms_crf.text.formats import json_records
+from ms_crf.text.formats.alignment import tagged
+from ms_crf.text.formats.document import Document, Report, find_tokens, nowhere
 from ms_crf.text.readers import (
     BLANKS,
     Row,
@@ -23,6 +25,7 @@ from ms_crf.text.readers import (
     tokens_and_tags,
     unreadable,
 )
+from ms_crf.text.splitting import AUTO, Deferred, Splitter
 
 TEXT, CONLL, JSON = FORMATS = ('text', 'conll', 'json')
 HTML = 'html'                             # is only written
@@ -138,7 +141,8 @@ def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
 
 
 def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characters: bool = False,
-         columns: tuple[int, ...] = (0,)) -> Iterator[Item | None]:
+         columns: tuple[int, ...] = (0,), splitter: str | Splitter = AUTO,
+         report: Report = nowhere) -> Iterator[Item | None]:
     """The items of an input.
 
     Args:
@@ -147,10 +151,15 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
         kind: the format, 'text', 'conll' or 'json'.
         characters: whether each character of a text is a token; otherwise each word is one.
         columns: the index of the column that holds the token, and of the one that holds the gold tag if gold tags are
-            wanted. For JSON lines only their number counts: with two of them, "tags" is read.
+            wanted. For JSON lines only their number counts: with two of them, "tags" is read, or spans in a text.
+        splitter: what finds sentences and tokens in a text with spans, or its name; each sentence becomes an item.
+        report: is called with a `Remark` on each span that is not kept as it is.
     """
     if kind == CONLL:
         yield from _of_columns(blocks(lines, is_conllu(name)), name, columns_of(name, columns))
+        return
+    if kind == JSON and len(columns) > 1:
+        yield from _with_gold(name, lines, Deferred(splitter) if isinstance(splitter, str) else splitter, report)
         return
     for line in lines:
         if line is None:
@@ -158,7 +167,7 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
         elif kind == TEXT:
             yield item_of_text(*line, characters)
         else:
-            yield _of_json(name, *line, characters, len(columns) > 1)
+            yield _of_json(name, *line, characters)
 
 
 def item_of_text(line_number: int, text: str, characters: bool) -> Item:
@@ -185,19 +194,53 @@ def _of_columns(sentences: Iterable[list[Row] | None], name: str, columns: tuple
         yield _joined(rows[0].line_number, [cell[0] for cell in cells], gold=gold, rows=tuple(rows))
 
 
-def _of_json(name: str, line_number: int, text: str, characters: bool, with_gold: bool) -> Item:
+def _of_json(name: str, line_number: int, text: str, characters: bool) -> Item:
     if not text.strip(BLANKS):
-        return Item(line_number, text, [], [], gold=[] if with_gold else None)
+        return Item(line_number, text, [], [])
     record = json_object(name, line_number, text)
     written = record.get('text')
-    if with_gold:
-        tokens, gold = tokens_and_tags(name, line_number, record)
-    elif 'tokens' in record:
-        tokens, gold = tokens_and_tags(name, line_number, {**record, 'tags': record['tokens']})[0], None
-    elif isinstance(written, str):
+    if 'tokens' in record:
+        tokens, _ = tokens_and_tags(name, line_number, {**record, 'tags': record['tokens']})
+        return _of_record(line_number, tokens, None, record)
+    if isinstance(written, str):
         return item_of_text(line_number, written, characters)._replace(record=record)
-    else:
-        raise CorpusError(name, line_number, 'expected "tokens", a list of strings, or "text", a string, got neither')
+    raise CorpusError(name, line_number, 'expected "tokens", a list of strings, or "text", a string, got neither')
+
+
+def _of_record(line_number: int, tokens: list[str], gold: list[str] | None, record: dict[str, Any]) -> Item:
+    written = record.get('text')
     if isinstance(written, str) and (starts := find_tokens(tokens, written)) is not None:
         return Item(line_number, written, tokens, starts, gold=gold, record=record)
     return _joined(line_number, tokens, gold=gold, record=record)
+
+
+def _with_gold(name: str, lines: Iterable[tuple[int, str] | None], splitter: Splitter,
+               report: Report) -> Iterator[Item | None]:
+    for entry in json_records.records(name, lines):
+        if entry is None:
+            yield None
+            continue
+        line_number, record = entry
+        if record is None:
+            yield Item(line_number, '', [], [], gold=[])
+        elif json_records.has_spans(record):
+            document = json_records.document_of(name, line_number, record, report)
+            yield from items_of([document] if document else [], splitter, report)
+        else:
+            yield _of_record(line_number, *tokens_and_tags(name, line_number, record), record)
+
+
+def items_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Item]:
+    """An item for each sentence of annotated documents, with gold tags in BIO.
+
+    Args:
+        documents: texts with spans.
+        splitter: finds sentences and tokens.
+        report: is called with a `Remark` on each span that is not kept as it is.
+    """
+    for document in documents:
+        for sentence in tagged(document, splitter, report):
+            begin, end = sentence.places[0][0], sentence.places[-1][1]
+            yield Item(sentence.line, document.text[begin:end], sentence.tokens,
+                       [start - begin for start, _ in sentence.places], gold=sentence.tags,
+                       record={'tags': sentence.tags})

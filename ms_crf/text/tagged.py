@@ -6,7 +6,9 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError, brief
+from ms_crf.text.formats.conllu import cells_in, row_with
 from ms_crf.text.html import SPANS, TAGS, WORDS, Mark, Page, fragment
+from ms_crf.text.readers import MISC
 from ms_crf.text.schemes import PLAIN, spans_of
 from ms_crf.text.stream import CONLL, HTML, JSON, TEXT, Item
 
@@ -81,16 +83,20 @@ def _rounded(confidence: float) -> float:
     return round(confidence, 6)
 
 
-def for_columns(items: Iterable[Item | None], name: str) -> Iterator[Item | None]:
+def for_columns(items: Iterable[Item | None], name: str, conllu: bool = False) -> Iterator[Item | None]:
     """Passes items on, None among them; raises CorpusError at the first token that a column can't hold.
 
     Args:
         items: those that `read` yields.
         name: of the input, for messages.
+        conllu: whether rows must be those of CoNLL-U, since they are written as such.
     """
     for item in items:
         if item is not None:
             _check_tokens(item, name)
+            for row in item.rows if conllu else ():
+                if row.cells:
+                    cells_in(name, row)
         yield item
 
 
@@ -112,11 +118,12 @@ class Writer:
         characters: whether tokens are single characters; then spans without types are words.
         confidence: whether to show confidences; JSON always has them if there are any.
         colour: whether to colour text for a terminal.
+        conllu: for rows of CoNLL-U that are to stay it, the column that tags go to if they are not of spans.
     """
 
     def __init__(self, kind: str, scheme: str, tags: Iterable[str], characters: bool = False, confidence: bool = False,
-                 colour: bool = False) -> None:
-        self.scheme, self.confidence = scheme, confidence
+                 colour: bool = False, conllu: int | None = None) -> None:
+        self.scheme, self.confidence, self.conllu = scheme, confidence, conllu
         types = sorted({tag.partition('-')[2] for tag in tags if tag != 'O'})
         self.makes_words = types == [''] and (characters or scheme == 'BMES')
         self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
@@ -188,6 +195,8 @@ class Writer:
     def _columns(self, item: Item, tagged: Tagged) -> str:
         if item.offset is not None and not item.tokens:
             return ''                            # blanks between paragraphs
+        if self.conllu is not None and item.rows:
+            return self._conllu(item, tagged, self.conllu)
         columns = [tagged.tags]
         if self.confidence and tagged.confidences is not None:
             columns.append([f'{confidence:.4f}' for confidence in tagged.confidences])
@@ -202,6 +211,20 @@ class Writer:
                 lines.append((' ' if blanks else '\t').join([text, *next(values)]) + '\n')
             else:
                 lines.append(row.text + '\n')
+        return ''.join(lines)
+
+    def _conllu(self, item: Item, tagged: Tagged, column: int) -> str:
+        shown = tagged.confidences if self.confidence else None
+        lines, index = [], 0
+        for row in item.rows:
+            text = row.text
+            if row.cells:
+                others = {'Confidence': f'{shown[index]:.4f}'} if shown else {}
+                text = row_with('', row, tagged.tags[index], column if self.scheme == PLAIN else MISC, others)
+                index += 1
+            lines.append(text + '\n')
+        if tagged.tokens and item.rows[-1].text.strip(' \t'):     # the last line of a file without a blank line
+            lines.append('\n')
         return ''.join(lines)
 
     def _json(self, item: Item, tagged: Tagged) -> str:

@@ -131,13 +131,13 @@ def _splitter(options: Options, corpora: Corpora) -> str:
     """The name of what cuts raw text for this model as its training text was cut."""
     if options.splitter != AUTO:
         return options.splitter
-    return suited({token for sentence in corpora.parts['train'] for token in sentence.tokens})
+    return corpora.splitter or suited({token for sentence in corpora.parts['train'] for token in sentence.tokens})
 
 
 def _read(options: Options, watcher: Watcher) -> Corpora:
     """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
-    corpora = load(paths, options.scheme, options.column_pair())
+    corpora = load(paths, options.scheme, options.column_pair(), options.splitter)
     watcher.corpora(corpora)
     return corpora
 

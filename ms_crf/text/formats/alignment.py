@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ms_crf.errors import CorpusError
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
 from ms_crf.text.readers import Sentence
-from ms_crf.text.schemes import PLAIN, SchemeError, SpanTuple, recognise_scheme, spans_of, tags_of
+from ms_crf.text.schemes import PLAIN, SchemeError, SpanTuple, recognise_scheme, spans_of, strict_spans_of, tags_of
 from ms_crf.text.splitting import Offsets, Splitter
 
 
@@ -129,6 +129,13 @@ def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple]) -> list
     return [types[index] for index in range(len(sentence.tokens))]
 
 
+def check_scheme(document: Document, sentence: Placed, scheme: str, report: Report) -> None:
+    """Reports a sentence whose tags break their scheme, before spans are made of them."""
+    tags = sentence.tags or []
+    if scheme not in (PLAIN, 'IOB1') and spans_of(tags) != strict_spans_of(tags, scheme):
+        report(Remark('ill-formed', document.path, sentence.line, ' '.join(sentence.tokens)))
+
+
 def retagged(sentence: Placed, path: str, scheme: str) -> Placed:
     """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each."""
     tags = sentence.tags or []
@@ -144,7 +151,7 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
     Args:
         document: with spans, or with tags in its sentences.
         scheme: of the tags; 'plain' makes a span of each token, with its tag as type.
-        report: is called with a `Remark` on each sentence of plain tags.
+        report: is called with a `Remark` on each sentence of plain tags, or of tags that break their scheme.
     """
     spans = list(document.spans)
     for sentence in document.sentences or () if not spans else ():
@@ -152,6 +159,7 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
         found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(tags)
         if scheme == PLAIN and found:
             report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
+        check_scheme(document, sentence, scheme, report)
         spans += [TextSpan(sentence.places[first][0], sentence.places[last][1], kind,
                            sentence.lines[first] if sentence.lines else sentence.line) for kind, first, last in found]
     return spans

@@ -131,8 +131,8 @@ def notes(document: Document, spans: Sequence[TextSpan]) -> str:
     lines = []
     for number, span in enumerate(spans, 1):
         if not span.type or _WORD.fullmatch(span.type) is None:
-            raise CorpusError(document.path, span.line, 'expected types of spans without white space, as brat has '
-                                                        f'them, got {brief(span.type)}')
+            raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
+                                                        f'brat has them, got {brief(span.type)}')
         held = document.text[span.start:span.end]
         parts = [(span.start + match.start(), span.start + match.end())
                  for match in re.finditer(r'[^\r\n]+', held)] or [(span.start, span.end)]

@@ -11,7 +11,7 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.text.formats.columns import EMPTY, check_cells
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, moved, places_in
-from ms_crf.text.readers import CONLLU_COLUMNS, MISC, NER, Row, attributes, blocks, cells_of, numbered_lines
+from ms_crf.text.readers import CONLLU_COLUMNS, MISC, NER, Row, attributes, blocks, cells_of, numbered_lines, split
 from ms_crf.text.splitting import Offsets
 
 WIDTH, ID, FORM, UPOS = 10, 0, 1, CONLLU_COLUMNS[1]
@@ -76,7 +76,7 @@ def read(path: PathLike, report: Report, columns: tuple[int, ...] = CONLLU_COLUM
         report: is called with a `Remark` on a # text that does not hold the forms of its sentence.
         columns: indices of the columns of token and tag.
     """
-    sentences: list[tuple[Placed, str, str]] = []
+    sentences: list[tuple[Placed, str, str | None]] = []
     line, name, begun = 1, '', False
     for rows in blocks(numbered_lines(path), True):
         words = [row for row in rows or () if row.cells]
@@ -103,24 +103,24 @@ def _comment(text: str) -> tuple[str, str]:
 
 
 def _sentence(path: PathLike, rows: Sequence[Row], words: Sequence[Row], columns: tuple[int, ...], text: str | None,
-              report: Report) -> tuple[Placed, str, str]:
-    """A sentence, its text, and the white space after it."""
-    cells = [cells_of(path, row, columns) for row in words]
+              report: Report) -> tuple[Placed, str, str | None]:
+    """A sentence, its text, and the white space after it, None where the file does not say."""
+    cells = [cells_of(path, row, columns, True) for row in words]
     tokens, tags = [token for token, *_ in cells], [tag for _, tag in cells]
-    units = _units(path, rows, len(words))
-    parts, places, before = [], [], 0
-    spaces = ['', '']
-    for index, (form, misc, size) in enumerate(units):
+    units = _units(path, rows)
+    parts: list[str] = []
+    places: list[Offsets] = []
+    after, length = None, 0
+    for form, misc, size in units:
         said = attributes(misc)
-        lead, trail = unescaped(said.get('SpacesBefore', '')), unescaped(said.get('SpacesAfter', ' '))
-        trail = '' if said.get('SpaceAfter') == 'No' and 'SpacesAfter' not in said else trail
+        lead = unescaped(said.get('SpacesBefore', ''))
+        places += _within(tokens[len(places):len(places) + size], form, length + len(lead))
         parts += [lead, form]
-        begin = before + len(lead)
-        places += _within(tokens[len(places):len(places) + size], form, begin)
-        before = begin + len(form) + len(trail)
-        spaces = [''.join(parts), trail] if index == len(units) - 1 else spaces
-        parts.append(trail)
-    own, after = spaces
+        after = unescaped(said['SpacesAfter']) if 'SpacesAfter' in said else (
+            '' if said.get('SpaceAfter') == 'No' else None)
+        parts.append(' ' if after is None else after)
+        length += sum(map(len, parts[-3:]))
+    own = ''.join(parts[:-1])
     if text is not None and own.split() != text.split():
         forms = places_in([form for form, _, _ in units], text)
         if forms is None:
@@ -133,13 +133,13 @@ def _sentence(path: PathLike, rows: Sequence[Row], words: Sequence[Row], columns
     return Placed(tokens, places, lines[0], tags, lines, tuple(rows)), own, after
 
 
-def _units(path: PathLike, rows: Sequence[Row], count: int) -> list[tuple[str, str, int]]:
+def _units(path: PathLike, rows: Sequence[Row]) -> list[tuple[str, str, int]]:
     """(form, MISC, number of words) of what stands in the text: words, and ranges that several words are in."""
     units, inside = [], 0
     for row in rows:
         if row.text.startswith('#') or not row.text.strip(' \t'):
             continue
-        cells = row.cells or row.text.split('\t')
+        cells = row.cells or split(row.text)
         match = _RANGE.fullmatch(cells[ID])
         misc = cells[MISC] if len(cells) > MISC else EMPTY
         if match and not row.cells:
@@ -169,15 +169,15 @@ def _within(tokens: Sequence[str], form: str, begin: int) -> list[Offsets]:
     return [(begin, begin + len(form))] * len(tokens)
 
 
-def _document(path: PathLike, sentences: Sequence[tuple[Placed, str, str]], line: int, name: str, bordered: bool
+def _document(path: PathLike, sentences: Sequence[tuple[Placed, str, str | None]], line: int, name: str, bordered: bool
               ) -> Document:
     pieces, placed, offset = [], [], 0
-    for sentence, text, after in sentences:
+    for index, (sentence, text, after) in enumerate(sentences):
         placed.append(sentence._replace(places=moved(sentence.places, offset)))
-        pieces += [text, after]
-        offset += len(text) + len(after)
-    if not bordered or pieces[-1] == ' ':        # the default, which says nothing at the end
-        pieces.pop()
+        last = index + 1 == len(sentences)
+        space = ('' if last else ' ') if after is None else after if bordered or not last else ''
+        pieces += [text, space]
+        offset += len(text) + len(space)
     return Document(''.join(pieces), str(path), line, sentences=placed, name=name, bordered=bordered)
 
 
@@ -269,7 +269,7 @@ def has_parts_of_speech(documents: Iterable[Document]) -> bool:
                for tag in sentence.tags or ())
 
 
-def has_names(documents: Iterable[Document]) -> bool:
-    """Whether any word of documents from CoNLL-U has the attribute NER in MISC."""
-    return any(NER in attributes(row.cells[MISC]) for document in documents for sentence in document.sentences or ()
-               for row in sentence.rows if len(row.cells) == WIDTH)
+def has_more(sentence: Placed, columns: Sequence[int]) -> bool:
+    """Whether a sentence from CoNLL-U says something in other columns than its numbers and some."""
+    return any(cell != EMPTY for row in sentence.rows for index, cell in enumerate(row.cells)
+               if index != ID and index not in columns)

@@ -9,7 +9,17 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.text.formats import alignment, brat, columns, conllu, json_exports, json_records
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
-from ms_crf.text.readers import COLUMNS, MISC, NER, attributes, columns_of, is_conllu, is_json, numbered_lines
+from ms_crf.text.readers import (
+    COLUMNS,
+    CONLLU_COLUMNS,
+    MISC,
+    NER,
+    attributes,
+    columns_of,
+    is_conllu,
+    is_json,
+    numbered_lines,
+)
 from ms_crf.text.schemes import PLAIN
 from ms_crf.text.splitting import Splitter
 from ms_crf.text.stream import CONLL, format_of
@@ -28,7 +38,7 @@ _SPAN_WRITERS: dict[str, Callable[[Iterable[tuple[Document, Sequence[TextSpan]]]
 
 
 def format_in(path: PathLike) -> str | None:
-    """The format of a file or folder that is to be read, by its name, of JSON also by how it begins; None if unknown."""
+    """The format of what is to be read by its name, or of JSON by how it begins; None if neither says it."""
     if is_json(path):
         return JSON
     if brat.is_brat(path):
@@ -57,6 +67,7 @@ class Source(NamedTuple):
     documents: list[Document]
     format: str
     scheme: str | None
+    columns: tuple[int, ...]               # of token and tag, of a file of columns
 
 
 def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None = None) -> Source:
@@ -67,28 +78,32 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
         kind: its format, one of `FROM`.
         report: is called with a `Remark` on what is not read.
         pair: indices of the columns of token and tag. Without it, tags of CoNLL-U are those in UPOS or, if there are
-            none, in MISC.
+            none at all, in MISC.
     """
+    columns_read = columns_of(path, pair or COLUMNS)
     if kind == BRAT:
         documents = list(brat.read(path, report))
     elif kind == CONLLU:
-        documents = list(conllu.read(path, report, pair or conllu.CONLLU_COLUMNS))
-        if pair is None and not conllu.has_parts_of_speech(documents) and conllu.has_names(documents):
-            documents = [_with_names(document) for document in documents]
+        documents = list(conllu.read(path, report, pair or CONLLU_COLUMNS))
+        if pair is None and not conllu.has_parts_of_speech(documents):
+            documents, columns_read = [_with_names(document) for document in documents], (conllu.FORM, MISC)
     elif kind in OF_COLUMNS:
-        pair = columns_of(path, pair or COLUMNS)
-        documents = list(columns.read(path, report, pair, columns.WIDTH if kind == CONLL2003 else None))
+        documents = list(columns.read(path, report, columns_read, columns.WIDTH if kind == CONLL2003 else None))
     else:
         documents = list(json_records.read(path, report))
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
-    return Source(documents, kind, alignment.scheme_of(documents))
+    scheme = alignment.scheme_of(documents)
+    marked = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
+    if marked is not None:
+        raise CorpusError(marked.path, marked.line, 'expected plain tags as elsewhere in the file, got spans')
+    return Source(documents, kind, scheme, columns_read)
 
 
 def _with_names(document: Document) -> Document:
     """A document from CoNLL-U with the tags that are in MISC."""
     def tags(sentence: Placed) -> list[str]:
-        return [attributes(row.cells[MISC]).get(NER, 'O') for row in sentence.rows if row.cells]
+        return [attributes(''.join(row.cells[MISC:])).get(NER, 'O') for row in sentence.rows if row.cells]
     return document._replace(sentences=[each._replace(tags=tags(each)) for each in document.sentences or ()])
 
 
@@ -144,14 +159,16 @@ def _lines(source: Source, target: Target, report: Report) -> Iterator[str]:
 def _marked(source: Source, report: Report) -> Iterator[tuple[Document, Sequence[TextSpan]]]:
     """Documents with their spans."""
     for document in source.documents:
-        yield document, alignment.spans_in(document, source.scheme or '', report)
+        yield document, alignment.spans_in(document, source.scheme or PLAIN, report)
 
 
 def _tagged(source: Source, target: Target, report: Report) -> Iterator[tuple[Document, Sequence[Placed]]]:
     """Documents with their sentences, which have tags; those without a sentence are left out."""
     for document in source.documents:
-        sentences = alignment.tagged(document, target.splitter, report, target.scheme or 'BIO')
+        sentences = alignment.tagged(document, target.splitter, report, target.scheme or source.scheme or 'BIO')
         if target.scheme is not None and target.scheme != source.scheme and document.sentences is not None:
+            for sentence in sentences:
+                alignment.check_scheme(document, sentence, source.scheme or PLAIN, report)
             sentences = [alignment.retagged(sentence, document.home, target.scheme) for sentence in sentences]
         if sentences:
             yield document, sentences
@@ -171,17 +188,25 @@ def _remark_on_text(document: Document, source: Source, target: Target, report: 
             kinds.append('sentences')
     if not document.has_text and target.format not in (CONLL2003, ROWS, TOKENS):
         kinds.append('no text')
-    if document.has_text and target.format in (CONLL2003, ROWS):
+    if document.has_text and _loses_space(document, target):
         kinds.append('text')
-    if document.has_text and target.format == TOKENS and document.text.strip() != document.text or (
-            target.format == TOKENS and sentences is not None and len(sentences) > 1):
-        kinds.append('text')
-    if source.format == CONLLU != target.format:
+    if source.format == CONLLU != target.format and any(conllu.has_more(each, source.columns) for each in
+                                                        sentences or ()):
         kinds.append('columns')
     if document.name and target.format not in (BRAT, CONLLU):
         kinds.append('name')
     for kind in kinds:
         report(Remark(kind, document.path, document.line, document.text.strip()))
+
+
+def _loses_space(document: Document, target: Target) -> bool:
+    """Whether a text is another one than its tokens joined by blanks, and its sentences by line ends."""
+    if target.format == CONLLU or target.format not in OF_TAGS:
+        return False
+    sentences = alignment.cut(document, target.splitter)
+    own = '\n'.join(document.text[sentence.places[0][0]:sentence.places[-1][1]] for sentence in sentences)
+    return document.text != (own if target.format == TOKENS else '\n'.join(
+        ' '.join(sentence.tokens) for sentence in sentences))
 
 
 def _write_brat(marked: Sequence[tuple[Document, Sequence[TextSpan]]], name: str, report: Report) -> None:

@@ -69,7 +69,7 @@ Report = Callable[[Remark], object]
 
 #: kinds of remark: what it is about, and what is said of that
 KINDS = {
-    'grown': ('span', 'widened to whole tokens, whose borders were elsewhere'),
+    'grown': ('span', 'beginning or ending within a token, widened to whole tokens'),
     'overlap': ('span', 'left out, overlapping or repeating a longer or earlier one'),
     'gap': ('span', 'with gaps, taken from the first part to the last'),
     'empty': ('span', 'of white space alone, left out'),
@@ -77,7 +77,7 @@ KINDS = {
     'ignored': ('annotation', 'left out, being no span (but a relation, event, attribute, choice or note)'),
     'rejected': ('text', 'left out, not accepted by the annotator'),
     'unlabelled': ('text', 'left out, not annotated yet'),
-    'second': ('annotation', 'left out, of a text that another annotator comes first for'),
+    'second': ('annotation', 'by a further annotator of its text, left out'),
     'odd text': ('sentence', 'with a # text that lacks its forms, which were joined as SpaceAfter says'),
     'no text': ('text', 'made of tokens joined by blanks, and sentences by line ends'),
     'tokens': ('text', 'without its tokens and sentences, which the format has no place for'),
@@ -86,30 +86,37 @@ KINDS = {
     'columns': ('sentence', 'without its other columns, which the format has no place for'),
     'name': ('text', 'without its name, which the format has no place for'),
     'borders': ('text', 'without the border before it, since one file holds one text'),
+    'ill-formed': ('sentence', 'with tags that break their scheme, read by the rules of conlleval'),
     'plain': ('sentence', 'of plain tags, in which each token became a span'),
 }
 
 
 class Remarks:
-    """Collects remarks; `add` is a `Report`."""
+    """Collects remarks on what is read from a file or folder; `add` is a `Report`.
 
-    def __init__(self) -> None:
+    Args:
+        name: of the file or folder.
+    """
+
+    def __init__(self, name: object) -> None:
+        self.name = str(name)
         self.all: list[Remark] = []
 
     def add(self, remark: Remark) -> None:
         self.all.append(remark)
 
     def lines(self) -> list[str]:
-        """A line for each kind of remark and file: how many there are, where the first is, and its text."""
-        counts = Counter((remark.path, remark.kind) for remark in self.all)
-        first: dict[tuple[str, str], Remark] = {}
+        """A line for each kind of remark: how many there are, where the first is, and its text."""
+        counts = Counter(remark.kind for remark in self.all)
+        first: dict[str, Remark] = {}
         for remark in self.all:
-            first.setdefault((remark.path, remark.kind), remark)
+            first.setdefault(remark.kind, remark)
         made = []
-        for key, remark in first.items():
-            noun, rest = KINDS[remark.kind]
-            made.append(f'{remark.path}: {counted(counts[key], noun)} {rest}; the first, at line {remark.line}: '
-                        f'{shown(remark.text)}')
+        for kind, remark in first.items():
+            noun, rest = KINDS[kind]
+            where = f'at line {remark.line}' if remark.path == self.name else f'at {remark.path}:{remark.line}'
+            made.append(one_line(f'{self.name}: {counted(counts[kind], noun)} {rest}; the first, {where}: '
+                                 f'{shown(remark.text)}'))
         return made
 
     def each(self) -> list[str]:

@@ -124,7 +124,7 @@ class _Values:
         except ValueError as error:              # a number of thousands of digits
             raise CorpusError(self.path, line, f'expected a JSON object: {str(error).partition(";")[0]}') from None
         if not isinstance(value, dict) and not _is_pair(value):
-            raise CorpusError(self.path, line, f'expected a JSON object, got {self.text[begin:begin + 40]!r}')
+            raise CorpusError(self.path, line, f'expected a JSON object, got {self.text[begin:self.at][:40]!r}')
         return line, value
 
 

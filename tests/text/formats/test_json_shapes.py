@@ -1,0 +1,174 @@
+"""JSON as annotation tools export it, in files written by hand: which texts and spans are read, and what is refused."""
+
+import gzip
+import json
+import re
+
+from ms_crf.errors import CorpusError
+from ms_crf.text.formats import json_records
+from ms_crf.text.readers import read_corpus
+
+import pytest
+
+from conftest import ROOT
+
+TEXT = 'Ada saw Lisbon.'
+PAIR = [(TEXT, [(0, 3, 'PER'), (8, 14, 'LOC')])]
+
+DOCCANO = '{"id": 7, "text": "Ada saw Lisbon.", "label": [[0, 3, "PER"], [8, 14, "LOC"]], "Comments": []}\n'
+DOCCANO_OLD = '{"id": 7, "text": "Ada saw Lisbon.", "labels": [[0, 3, "PER"], [8, 14, "LOC"]], "meta": {}}\n'
+DOCCANO_RELATIONS = '''{"id": 7, "text": "Ada saw Lisbon.", "entities": [{"id": 1, "label": "PER", "start_offset": 0, \
+"end_offset": 3}, {"id": 2, "label": "LOC", "start_offset": 8, "end_offset": 14}], "relations": []}
+'''
+LABEL_STUDIO = '''[
+  {"id": 1, "project": 3, "data": {"text": "Ada saw Lisbon."}, "predictions": [],
+   "annotations": [
+    {"id": 11, "completed_by": 1, "was_cancelled": false, "ground_truth": false, "lead_time": 2.5, "result": [
+      {"id": "a", "from_name": "label", "to_name": "text", "type": "labels", "origin": "manual",
+       "value": {"start": 0, "end": 3, "text": "Ada", "labels": ["PER"]}},
+      {"id": "b", "from_name": "label", "to_name": "text", "type": "labels", "origin": "manual",
+       "value": {"start": 8, "end": 14, "text": "Lisbon", "labels": ["LOC"]}}]}]}
+]
+'''
+LABEL_STUDIO_MIN = '''[{"text": "Ada saw Lisbon.", "id": 1, "annotator": 1, "annotation_id": 11,
+  "label": [{"start": 0, "end": 3, "text": "Ada", "labels": ["PER"]},
+            {"start": 8, "end": 14, "text": "Lisbon", "labels": ["LOC"]}]}]'''
+PRODIGY = '''{"text": "Ada saw Lisbon.", "_input_hash": 1, "_task_hash": 2, "tokens": [\
+{"text": "Ada", "start": 0, "end": 3, "id": 0, "ws": true}, {"text": "saw", "start": 4, "end": 7, "id": 1, "ws": true},\
+ {"text": "Lisbon", "start": 8, "end": 14, "id": 2, "ws": false}, {"text": ".", "start": 14, "end": 15, "id": 3}], \
+"spans": [{"start": 0, "end": 3, "token_start": 0, "token_end": 0, "label": "PER"}, \
+{"start": 8, "end": 14, "token_start": 2, "token_end": 2, "label": "LOC"}], "answer": "accept"}
+'''
+SPACY = '[["Ada saw Lisbon.", {"entities": [[0, 3, "PER"], [8, 14, "LOC"]]}]]'
+SPACY_LINES = '["Ada saw Lisbon.", {"entities": [[0, 3, "PER"], [8, 14, "LOC"]]}]\n'
+
+
+def write(folder, text, name='in.jsonl'):
+    path = folder / name
+    path.write_text(text, encoding='utf-8')
+    return path
+
+
+def found(path):
+    """(text, spans) of each document, and (kind, line, text) of each remark."""
+    remarks = []
+    documents = [(document.text, [(span.start, span.end, span.type) for span in document.spans])
+                 for document in json_records.read(path, remarks.append)]
+    return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
+
+
+@pytest.mark.parametrize('export', [DOCCANO, DOCCANO_OLD, DOCCANO_RELATIONS, LABEL_STUDIO, LABEL_STUDIO_MIN, PRODIGY,
+                                    SPACY, SPACY_LINES, '\ufeff' + DOCCANO, LABEL_STUDIO.replace('\n', '\r\n')])
+def test_the_exports_of_tools(tmp_path, export):
+    assert found(write(tmp_path, export)) == (PAIR, [])
+    (tmp_path / 'in.json.gz').write_bytes(gzip.compress(export.encode()))
+    assert found(tmp_path / 'in.json.gz') == (PAIR, [])
+
+
+@pytest.mark.parametrize('name', ['entities', 'spans', 'label', 'labels'])
+@pytest.mark.parametrize('span', [[8, 14, 'LOC'], {'start': 8, 'end': 14, 'label': 'LOC'},
+                                  {'start': 8, 'end': 14, 'type': 'LOC'}, {'start': 8, 'end': 14, 'labels': ['LOC']}])
+def test_spans_under_each_name_and_in_each_form(tmp_path, name, span):
+    path = write(tmp_path, json.dumps({'text': TEXT, name: [span]}))
+    assert found(path) == ([(TEXT, [(8, 14, 'LOC')])], [])
+
+
+def test_the_records_of_the_documentation(tmp_path):
+    page = (ROOT / 'docs' / 'formats.md').read_text(encoding='utf-8').split('### JSON')[1].split('### brat')[0]
+    shown = re.findall(r'`([\[{][^`]*Ada saw Rome[^`]*[\]}])`', page)
+    assert len(shown) == 5
+    for record in shown:
+        (text, spans), = found(write(tmp_path, record))[0]
+        assert text == 'Ada saw Rome' and spans[0] == (0, 3, 'PER')
+
+
+def test_tokens_of_prodigy_are_kept(tmp_path):
+    """Splitting at blanks would not cut off the full stop."""
+    sentence, = read_corpus(write(tmp_path, PRODIGY))
+    assert sentence == (['Ada', 'saw', 'Lisbon', '.'], ['B-PER', 'O', 'B-LOC', 'O'], 1, ())
+
+
+def test_tokens_and_tags_stay_as_they_are(tmp_path):
+    rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'text': 'a b c', 'entities': [[0, 1, 'X']]},
+            {'text': 'Ada left', 'entities': [[0, 3, 'PER']]}]
+    path = write(tmp_path, '\n\n'.join(map(json.dumps, rows)))
+    assert read_corpus(path) == [(['a b', 'c'], ['O', 'B'], 1, ()), (['Ada', 'left'], ['B-PER', 'O'], 3, ())]
+    path = write(tmp_path, json.dumps(rows), 'in.json')
+    assert [sentence[:2] for sentence in read_corpus(path)] == [(['a b', 'c'], ['O', 'B']),
+                                                                (['Ada', 'left'], ['B-PER', 'O'])]
+
+
+def test_lines_of_records_in_an_array(tmp_path):
+    text = '[\n{"text": "a\\nb",\n "label": []},\n\n {"text": "c", "label": [[0, 1, "X"]]}\n]\n'
+    path = write(tmp_path, text, 'x.json')
+    assert [sentence.line for sentence in read_corpus(path, splitter='blanks')] == [2, 2, 5]
+
+
+def test_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
+    """As tools in browsers counted them: a character beyond U+FFFF is two."""
+    task = {'data': {'text': '\U0001f4a9 Ada \U0001f600 x'}, 'annotations': [{'result': [
+        {'value': {'start': 3, 'end': 9, 'text': 'Ada \U0001f600', 'labels': ['PER']}}]}]}
+    assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(2, 7, 'PER')]
+    task['annotations'][0]['result'][0]['value'].update(start=2, end=7)
+    assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(2, 7, 'PER')]
+
+
+def test_what_is_left_out_is_reported(tmp_path):
+    span = {'id': 'a', 'type': 'labels', 'value': {'start': 0, 'end': 1, 'text': 'b', 'labels': ['X', 'Y']}}
+    choice = {'id': 'b', 'type': 'choices', 'value': {'choices': ['good']}}
+    relation = {'from_id': 'a', 'to_id': 'a', 'type': 'relation', 'direction': 'right'}
+    tasks = [{'data': {'text': 'a'}, 'annotations': []},
+             {'data': {'text': 'b'}, 'annotations': [{'result': [], 'was_cancelled': True},
+                                                     {'result': [span, choice, relation]}, {'result': []}]},
+             {'data': {'content': 'c', 'number': 4}, 'annotations': [{'result': [], 'was_cancelled': True}]}]
+    path = write(tmp_path, '[' + ',\n'.join(map(json.dumps, tasks)) + ']')
+    assert found(path) == ([('b', [(0, 1, 'X'), (0, 1, 'Y')])], [
+        ('unlabelled', 1, 'a'), ('second', 2, 'b'), ('ignored', 2, 'b'), ('ignored', 2, 'b'), ('rejected', 3, 'c')])
+    rows = [{'text': 'a', 'answer': 'reject', 'spans': []}, {'text': 'b', 'answer': 'ignore'},
+            {'text': 'c', 'answer': 'accept'}, {'text': 'd', 'entities': [], 'relations': [{'id': 1}]}]
+    assert found(write(tmp_path, '\n'.join(map(json.dumps, rows)))) == (
+        [('c', []), ('d', [])], [('rejected', 1, 'a'), ('rejected', 2, 'b'), ('ignored', 4, 'd')])
+
+
+@pytest.mark.parametrize('text,message', [
+    ('{"text": 5, "label": []}', ':1: expected "text" to be a string, got 5'),
+    ('\n{"text": "a"}', ':2: expected spans under "entities", "spans", "label", "labels", or "tokens" and "tags", got '
+                        '"text"'),
+    ('{"text": "a", "label": [[0, 1]]}', ':1: expected a span as [start, end, type] or as an object with "start", '
+                                         '"end" and "label", got [0, 1]'),
+    ('{"text": "a", "label": [[0, 1, 3]]}', ':1: expected a span as [start, end, type] or as an object'),
+    ('{"text": "a", "label": ["positive"]}', ':1: expected a span as [start, end, type] or as an object'),
+    ('{"text": "a", "label": [[0, 1.5, "X"]]}', ':1: expected a span as [start, end, type] or as an object'),
+    ('{"text": "a", "label": [[true, 1, "X"]]}', ':1: expected a span as [start, end, type] or as an object'),
+    ('{"text": "a", "label": [{"start": 0, "end": 1}]}', ':1: expected a span as [start, end, type] or as an object'),
+    ('{"text": "a", "label": [[0, 2, "X"]]}', ':1: expected a span from 0 to 1, the length of its text, its start not '
+                                              'after its end, got 0 to 2'),
+    ('{"text": "abc", "label": [[2, 1, "X"]]}', ':1: expected a span from 0 to 3, the length of its text, its start '
+                                                'not after its end, got 2 to 1'),
+    ('{"text": "abc", "label": [[-1, 1, "X"]]}', ':1: expected a span from 0 to 3'),
+    ('{"text": "abc", "label": [{"start": 0, "end": 1, "label": "X", "text": "c"}]}',
+     ":1: expected 'c' at 0 to 1, as its span says, got 'a'"),
+    ('{"text": "abc", "label": [[0, 1, "X"]], "spans": [[0, 1, "X"]]}',
+     ':1: expected spans under one name, got them under "spans" and "label"'),
+    ('{"text": "abc", "spans": [], "tokens": [{"start": 1, "end": 2}, {"start": 0, "end": 1}]}',
+     ':1: expected tokens one after the other, got one from 0 to 1 after one that ends at 2'),
+    ('{"text": "abc", "spans": [], "tokens": [{"start": 1, "end": "2"}]}', ':1: expected a span from 0 to 3'),
+    ('[{"text": "a", "label": []},\n {"text": "a" "label": []}]',
+     ":2: expected a JSON object: Expecting ',' delimiter at column 15"),
+    ('[{"text": "a", "label": []}\n {"text": "a", "label": []}]', ":2: expected a comma or ] after a record, got "),
+    ('[{"text": "a", "label": []},\n', ':1: expected a JSON object: Expecting value at column 29'),
+    ('[{"text": "a", "label": []}', ":1: expected a comma or ] after a record, got ''"),
+    ('[{"text": "a", "label": []},\n5]', ":2: expected a JSON object, got '5'"),
+    ('[\n{"text": "a",\n"label": [], "label": []}]', ":2: expected a JSON object: 'label' is given twice"),
+    ('[{"text": "a", "label": [], "x": NaN}]', ':1: expected a JSON object: NaN is no finite number'),
+    ('[{"data": {"a": "x", "b": "y"}, "annotations": []}]', ':1: expected "text", a string, in "data", got {'),
+    ('[{"data": {"text": "x"}, "annotations": [5]}]', ':1: expected annotations with a "result" each, got [5]'),
+    ('[{"data": {"text": "x"}, "annotations": [{"result": [{"value": {"start": "/p[1]", "end": "/p[1]", '
+     '"labels": ["X"]}}]}]}]', ':1: expected a span as [start, end, type] or as an object'),
+    ('[]', ': expected tagged sentences, got none'),
+])
+def test_faults_are_named_with_file_and_line(tmp_path, text, message):
+    path = write(tmp_path, text)
+    with pytest.raises(CorpusError) as raised:
+        read_corpus(path)
+    assert str(raised.value).startswith(f'{path}{message}') and len(str(raised.value).splitlines()) == 1
