@@ -1,4 +1,4 @@
-"""The page of `ms-crf report` in Chromium: a run with a CRF, and two hidden Markov models with odd text side by side."""
+"""The page of `ms-crf report` in Chromium: a run with a CRF, and hidden Markov models with odd text side by side."""
 
 import json
 
