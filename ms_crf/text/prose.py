@@ -13,7 +13,7 @@ from typing import Any
 from ms_crf.errors import OptionError
 from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, is_blank, of_tokens
 
-REQUIREMENT = "pip install 'ms_crf[text]'"
+REQUIREMENT = 'pip install -r requirements-text.txt'
 MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew
 LONGEST = 200_000                      # characters of a paragraph that are split at once
 _PARAGRAPHS = re.compile(r'(?:\r\n|\r|\n)[ \t]*(?:\r\n|\r|\n)\s*')
