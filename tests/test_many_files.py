@@ -111,7 +111,7 @@ def test_a_killed_command_leaves_whole_files_only(run, tmp_path):
     process.send_signal(signal.SIGKILL)
     process.wait()
     expected = 'to [Xan Yan PER] of\n' * 500
-    assert {text for name, text in written(out).items() if not name.startswith('.')} == {expected}     # drafts are hidden
+    assert {text for name, text in written(out).items() if not name.startswith('.')} == {expected}
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stdout
     assert all((out / f'{number:03}.txt').read_text() == expected for number in range(200))
