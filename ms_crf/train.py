@@ -9,6 +9,7 @@ if __name__ == '__main__':       # before anything that takes long to import: fr
 
 import argparse
 import contextlib
+import os
 import shutil
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -19,10 +20,12 @@ from ms_crf.arguments import Parser, add_common, parse, read_option_file
 from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
-from ms_crf.models.base import kind_of, read_run
+from ms_crf.models.base import Kind, kind_of, read_run
 from ms_crf.options import Options, dashed
 from ms_crf.text.dataset import Corpora
 from ms_crf.training.begin import NotFinite, Stopped
+from ms_crf.workers import check_count, said_to_launcher, started_by_msrun
+from ms_crf.workers import run as run_workers
 
 from tqdm import tqdm
 
@@ -128,6 +131,9 @@ def parser() -> Parser:
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
                               '--learning-rate and --encoder-lr, which the run keeps, nothing else')
+    general.add_argument('--workers', metavar='N', type=int, default=1,
+                         help='processes on this machine that train together, each on its share of every batch; for '
+                              'several machines see docs/scale.md (default: 1)')
     general.add_argument('--overwrite', action='store_true',
                          help='replace the run that --save names, if there is one; it stays until the first epoch of '
                               'the new one is saved, which is in .NAME.new beside it until then')
@@ -201,7 +207,9 @@ def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Op
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
-    return console.command('train', _main, arguments)
+    with said_to_launcher() as status:
+        status[0] = console.command('train', _main, arguments)
+        return status[0]
 
 
 def _main(arguments: Sequence[str]) -> int:
@@ -211,8 +219,13 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     parsed, named = read_options(arguments)
+    if os.environ.get('MS_ROLE') == 'MS_SCHED':
+        return _schedule()
     options = _resumed_options(parsed, named) if parsed.resume is not None else new_options(parsed, named)
     kind = kind_of(options)
+    check_count(parsed.workers)
+    if parsed.workers > 1:
+        return _train_together(parsed, options, arguments)
     if kind.uses_mindspore:
         device = choose_device(parsed.device, console.program('train'))
         if options.precision == 'mixed' and device == 'CPU':
@@ -220,7 +233,39 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
         console.prepare_operators(device, console.program('train'))
     elif parsed.device not in ('auto', 'CPU'):
         raise OptionError(f'--model {kind.name} computes on the CPU, got --device {parsed.device}; leave it away')
-    return _train(parsed, options, watcher)
+    return _train(parsed, options, watcher, _meet(kind, watcher))
+
+
+def _train_together(parsed: argparse.Namespace, options: Options, arguments: Sequence[str]) -> int:
+    """Trains in several processes, each of which is called like this one, but for their number."""
+    name = kind_of(options).name
+    if not kind_of(options).in_steps:
+        raise OptionError(f'--workers: a model of kind {name} is learned at once, by one process; leave it away')
+    if started_by_msrun():
+        raise OptionError('--workers means nothing under msrun, which says how many there are; leave it away')
+    resumed = f'{console.call("train")} --resume {parsed.resume or options.save} --workers {parsed.workers}'
+    return run_workers(parsed.workers, [*arguments, '--workers', '1'], resumed)
+
+
+def _schedule() -> int:
+    """Lets the workers of msrun meet, and waits for their end, deaf to Ctrl-C, which they hear themselves."""
+    with console.handling(lambda *_: None):
+        from ms_crf.training import workers
+        workers.meet()
+    return 0
+
+
+def _meet(kind: type[Kind], watcher: Watcher) -> Any:
+    """The `Workers` that msrun has started, if it has; all but the first of them are silent."""
+    if not started_by_msrun():
+        return None
+    if not kind.in_steps:
+        raise OptionError(f'--model {kind.name} is learned at once, by one process; call it without msrun')
+    from ms_crf.training import workers
+    found = workers.meet()
+    if not found.leads:
+        watcher.output = open(os.devnull, 'w')  # noqa: SIM115  until the end of the process
+    return found
 
 
 def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began: float) -> None:
@@ -232,17 +277,17 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
     watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
 
 
-def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> int:
+def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any) -> int:
     from ms_crf.runs.directory import PathTaken
     from ms_crf.training import begin
     began = time.perf_counter()
     run: Any
     if parsed.resume is not None:
-        run = begin.resume(parsed.resume, options, watcher)
+        run = begin.resume(parsed.resume, options, watcher, workers)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
         try:
-            run = begin.start(options, watcher, parsed.overwrite)
+            run = begin.start(options, watcher, parsed.overwrite, workers)
         except PathTaken as error:
             others = ', go on with --resume, or add --overwrite' if error.is_run else ''
             raise CorpusError(error.path, None, f'{error.fault}; choose another --save{others}') from None
@@ -262,5 +307,6 @@ def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher) -> in
         console.say(f'{console.program("train")}: {error}; {kept}; try --resume {run.folder} --learning-rate '
                     f'{options.learning_rate / 4:g}{encoder}')
         return console.FAULT
-    _report(watcher, scores, run.folder, began)
+    if workers is None or workers.leads:
+        _report(watcher, scores, run.folder, began)
     return 0

@@ -205,6 +205,37 @@ class RunDirectory:
             lock.release()
 
 
+    def has_state(self) -> bool:
+        """Whether there is a training to go on with."""
+        return (self.folder / records.STATE).exists()
+
+
+class Onlooker:
+    """The directory of a run to which another process writes: it is only read, and not locked.
+
+    Args:
+        path: where the run belongs, which for a new one need not be there.
+        resumed: whether the run is there already.
+    """
+
+    earlier = None
+
+    def __init__(self, path: PathLike, resumed: bool) -> None:
+        self.path = self.folder = Path(path)
+        self.resumed = resumed
+
+    def has_state(self) -> bool:
+        """Whether there is a training to go on with."""
+        return self.resumed and (self.folder / records.STATE).exists()
+
+    def publish(self) -> Path:
+        """The path; who writes moves the run there."""
+        return self.path
+
+    def release(self) -> None:
+        """There is no lock."""
+
+
 def _put_back(path: Path) -> None:
     """Ends an exchange of two runs that a crash cut off: the earlier one gets its name back, or is deleted."""
     old = _beside(path, 'old')

@@ -16,7 +16,7 @@ from ms_crf.models.base import Decoder, Learner, kind_of, read_run, tags_of
 from ms_crf.models.base import Watcher as LearnerWatcher
 from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.runs.directory import RunDirectory, new_beside
+from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.saving import saving, settle
 from ms_crf.text.dataset import Corpora, load, score_in
 from ms_crf.text.metrics import Score, as_record, table
@@ -69,13 +69,14 @@ class Run(Protocol):
         """
 
 
-def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
+def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: Any = None) -> Run:
     """Begins a new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
         options: those of the run, checked.
         watcher: is told how it goes on.
         overwrite: whether an earlier run may be there, which the new one replaces.
+        workers: the `Workers` of `training.workers` that train together; None for one alone.
 
     Raises:
         PathTaken: there is something in that folder.
@@ -83,7 +84,8 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
     """
     kind = kind_of(options)
     with ExitStack() as fault:
-        directory = RunDirectory.new(options.save, overwrite)
+        leads = workers is None or workers.leads
+        directory: Any = RunDirectory.new(options.save, overwrite) if leads else Onlooker(options.save, False)
         fault.callback(directory.release)
         corpora, began = _read(options, watcher), time.perf_counter()
         learner = kind.learner(options, corpora, watcher)
@@ -91,28 +93,35 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False) -> Run:
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme,
                   'splitter': _splitter(options, corpora)}
-        directory.create(config, learner.vocabulary.to_json(), learner.fill)
-        run = (_training(options, directory, corpora, learner, watcher) if kind.in_steps
+        if isinstance(directory, RunDirectory):
+            directory.create(config, learner.vocabulary.to_json(), learner.fill)
+        run = (_training(options, directory, corpora, learner, watcher, workers) if kind.in_steps
                else Fitted(directory, corpora, learner, seconds))
         fault.pop_all()
     return run
 
 
-def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
+def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None) -> Run:
     """Goes on with a run, whose training files must be the same as before.
 
     Args:
         folder: the run directory.
         options: those of the run, some of them perhaps changed; changes are saved in it.
         watcher: is told how it goes on.
+        workers: those that train together, as in `start`; they need not be as many as before.
 
     Raises:
         CorpusError: the run can't be resumed, or the files are not the same.
     """
     with ExitStack() as fault:
-        directory = RunDirectory.resumed(folder)
+        leads = workers is None or workers.leads
+        directory: Any = RunDirectory.resumed(folder) if leads else Onlooker(folder, True)
         fault.callback(directory.release)
-        settle(directory.folder)                     # a saving that a crash has cut off
+        if leads:
+            settle(directory.folder)                 # a saving that a crash has cut off
+        if workers is not None:
+            from ms_crf.training.workers import tell
+            tell(workers)
         kind, config = read_run(directory.folder)
         if not kind.in_steps:
             raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
@@ -121,8 +130,9 @@ def resume(folder: Any, options: Options, watcher: Watcher) -> Run:
         corpora = _read(options, watcher)
         learner = kind.learner(options, corpora, watcher, (directory.folder, config))
         check_input(directory.folder, config, options, learner)
-        run = _training(options, directory, corpora, learner, watcher)
-        keep_options(run.folder, options)
+        run = _training(options, directory, corpora, learner, watcher, workers)
+        if leads:
+            keep_options(run.folder, options)
         fault.pop_all()
     return run
 
@@ -142,9 +152,9 @@ def _read(options: Options, watcher: Watcher) -> Corpora:
     return corpora
 
 
-def _training(options: Options, directory: RunDirectory, corpora: Corpora, learner: Any, watcher: Watcher) -> Run:
-    from ms_crf.training.trainer import Training  # here, because it starts MindSpore
-    return Training(options, directory, corpora, learner, watcher)
+def _training(options: Options, directory: Any, corpora: Corpora, learner: Any, watcher: Watcher, workers: Any) -> Run:
+    from ms_crf.training.trainer import ALONE, Training  # here, because it starts MindSpore
+    return Training(options, directory, corpora, learner, watcher, workers or ALONE)
 
 
 def check_run(folder: Path, watcher: Watcher) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ms_crf.training.optimizer import Optimizer
+from ms_crf.training.workers import ALONE, Sum, Workers
 
 import mindspore as ms
 from mindspore import nn, ops
@@ -31,7 +32,7 @@ class Average(nn.Cell):
         return done
 
 
-def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> Callable:
+def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False, workers: Workers = ALONE) -> Callable:
     """The compiled function of one step.
 
     Args:
@@ -41,18 +42,24 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> C
         optimizer: updates the network.
         loss_scale: whether the loss is multiplied, before its gradients are taken, with a number that comes last in
             `now`; for 16-bit floats. Where loss or gradients are not finite then, the step changes nothing.
+        workers: those that train together. If there are others, two numbers stand behind all others in `now`: this
+            one's share of the sentences, and whether it has been asked to stop.
 
     Returns:
-        step(now, *batch, *keep) to (loss, norm of the gradients). `now` is the array that the optimizer takes; `batch`
+        step(now, *batch, *keep) to (loss, norm of the gradients), with others also how many of them have been asked to
+        stop. `now` is the array that the optimizer takes; `batch`
         the arrays of a batch; `keep` one array for each of the network's `widths`, that the values there are multiplied
         with.
     """
     network.set_train()                                          # for what is fast in one graph and not in the other
     finish = _finish(optimizer, loss_scale)
     by_rows, rows_move, kept = optimizer.table is not None, optimizer.row_rate > 0, len(network.widths)
+    together, add_up = workers.count > 1, Sum()
 
     def scaled(rows, batch, keep, now):
         loss = network(rows, *batch, keep) if by_rows else network(*batch, keep)
+        if together:
+            loss = loss * now[-2]
         return loss * now[3] if loss_scale else loss
 
     value_and_grad = ms.value_and_grad(scaled, 0 if rows_move else None, optimizer.weights)
@@ -66,7 +73,14 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False) -> C
         loss, gradients = value_and_grad(rows, arrays[:-kept], arrays[-kept:], now)
         if rows_move:
             row_gradients, gradients = gradients
-        return finish(now, ids, rows, loss, row_gradients, gradients)
+        if not together:
+            return finish(now, ids, rows, loss, row_gradients, gradients)
+        of_rows = (row_gradients,) if rows_move else ()
+        sums = add_up((loss, now[-1], *of_rows, *gradients))
+        loss, stops, gradients = sums[0], sums[1], sums[2:]
+        if rows_move:
+            row_gradients, gradients = gradients[0], gradients[1:]
+        return *finish(now, ids, rows, loss, row_gradients, gradients), stops
 
     return step
 

@@ -6,7 +6,6 @@ from the seed and the position in the training.
 
 import json
 import time
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
 from ms_crf.training.step import make_average, make_step
+from ms_crf.training.workers import ALONE, Workers, share_of_batch, tell
 
 import mindspore as ms
 import numpy as np
@@ -40,12 +40,14 @@ class Training:
         corpora: the sentences, in one scheme.
         learner: makes networks and batches.
         watcher: is told how the training goes on.
+        workers: those that train together, of which one saves, scores and shows.
     """
 
     stoppable = True           # after each step
 
     def __init__(self, options: Options, directory: RunDirectory, corpora: Corpora, learner: StepLearner,
-                 watcher: Watcher) -> None:
+                 watcher: Watcher, workers: Workers = ALONE) -> None:
+        self.workers = workers
         self.options, self.directory, self.corpora, self.watcher = options, directory, corpora, watcher
         ms.set_seed(options.seed)
         self.learner = learner
@@ -66,10 +68,13 @@ class Training:
         self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.file_scheme == PLAIN), 0.0
         self.metrics: list[dict] = []
         self.scaling = LossScale() if options.precision == 'mixed' else None
-        if (self.folder / records.STATE).exists():
+        if directory.has_state():
             self._load_state()
+        tell(workers)                                            # all of them have loaded it
+        if self.epoch:
+            self.directory.publish()
         self.shapes: set = set()
-        self.step = make_step(self.network, self.optimizer, self.scaling is not None)
+        self.step = make_step(self.network, self.optimizer, self.scaling is not None, workers)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self) -> int:
@@ -96,6 +101,8 @@ class Training:
             best: after an epoch, whether it is the best so far: then its weights are saved, too, and metrics in any
                 case. None within an epoch.
         """
+        if not self.workers.leads:
+            return
         with saving(self.folder) as new:
             if best:
                 new.tensors(records.WEIGHTS, {name.removeprefix('average.'): array for name, array in
@@ -135,8 +142,6 @@ class Training:
         if self.best.epoch:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
         self.metrics = records.read_metrics(self.folder)[:self.epoch]
-        if self.epoch:
-            self.directory.publish()
 
     def load_best(self) -> None:
         """Loads the weights of the best epoch into the network that is scored."""
@@ -155,8 +160,10 @@ class Training:
 
     def _run(self) -> dict:
         self._announce()
-        while self.epoch < self.course.epochs and not self._out_of_patience():
+        while tell(self.workers, self.epoch < self.course.epochs and not self._out_of_patience()):
             self.run_epoch()
+        if not self.workers.leads:
+            return {}
         if self.epoch < self.course.epochs:
             self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
         self.load_best()
@@ -195,8 +202,7 @@ class Training:
                                   sum(len(indices) for _, indices in batches[:self.step_in_epoch]))
         for shape, indices in batches[self.step_in_epoch:]:
             step_began = time.perf_counter()
-            batch = self.learner.batch(shape, indices)
-            loss, norm = self._run_step(batch, shape, self.epoch + self.step_in_epoch / len(batches))
+            loss, norm, stopping = self._run_step(shape, indices, self.epoch + self.step_in_epoch / len(batches))
             if not self._can_go_on(loss, norm):
                 raise NotFinite(self._describe(loss, norm, indices))
             if shape not in self.shapes:
@@ -206,7 +212,7 @@ class Training:
             self.loss_sum += loss * len(indices) if np.isfinite(loss) else 0.0
             self.step_in_epoch += 1
             self.watcher.step(len(indices), loss)
-            if self.watcher.stopping():
+            if stopping or (self.workers == ALONE and self.watcher.stopping()):
                 self.save()
                 raise Stopped
             if time.perf_counter() - saved > SAVE_SECONDS:
@@ -215,19 +221,26 @@ class Training:
         seconds = time.perf_counter() - began - compiling
         self._end_epoch(seconds, compiling, sentences)
 
-    def _run_step(self, batch: Iterable[np.ndarray], shape: Any, time_in_epochs: float) -> tuple[float, float]:
-        """Makes a step on a batch; returns the loss and the norm of the gradients."""
-        options = self.options
+    def _run_step(self, shape: Any, indices: np.ndarray, time_in_epochs: float) -> tuple[float, float, bool]:
+        """Makes a step on a batch; returns the loss, the norm of the gradients, and whether some worker is to stop."""
+        options, workers = self.options, self.workers
+        batch = share_of_batch(self.learner, shape, indices, workers)
         rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
         factors = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
                           options.dropout_kind == 'locked')
+        own: list[float] = []
+        if workers != ALONE:
+            factors = [np.ascontiguousarray(factor[:, workers.rows]) for factor in factors]
+            own = [workers.share(len(indices)), float(self.watcher.stopping())]
         count = self.steps + 1
         rate = self._rate(time_in_epochs)
         scale = [] if self.scaling is None else [self.scaling.scale]
-        now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale], np.float32)
-        loss, norm = (float(value.asnumpy()) for value in self.step(*map(ms.from_numpy, (now, *batch, *factors))))
+        now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale, *own], np.float32)
+        results = self.step(*map(ms.from_numpy, (now, *batch, *factors)))
+        loss, norm, *stops = (float(value.asnumpy()) for value in results)
+        stopping = any(stops)
         if not np.isfinite([loss, norm]).all():                  # which has changed nothing if the loss is scaled
-            return loss, norm
+            return loss, norm, stopping
         self.steps = count
         every = self.course.average_every
         if self.average is not None and self.steps % every == 0:
@@ -235,7 +248,7 @@ class Training:
             times = self.steps // every
             decay = min(options.average ** every, times / (10 + times))
             self.average(ms.Tensor(1 - decay, ms.float32))
-        return loss, norm
+        return loss, norm, stopping
 
     def _rate(self, time_in_epochs: float) -> float:
         return rate_at(self.options.schedule, self.options.learning_rate, time_in_epochs, self.course.epochs,
@@ -265,6 +278,9 @@ class Training:
             compiling: seconds of the steps that compiled a graph.
             sentences: their number in an epoch.
         """
+        if not self.workers.leads:
+            self.epoch, self.step_in_epoch = self.epoch + 1, 0
+            return
         began = time.perf_counter()
         result = self.score('dev')
         self.epoch += 1

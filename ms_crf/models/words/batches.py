@@ -175,13 +175,15 @@ def distinct_forms(encoded: EncodedWords, codes: np.ndarray) -> tuple[np.ndarray
     return forms[order], places
 
 
-def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch) -> tuple[np.ndarray, ...]:
+def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch,
+                part: slice = slice(None)) -> tuple[np.ndarray, ...]:
     """What a step of training takes: the arguments of `TaggerNetwork.construct`, but ids of words for their rows.
 
     Args:
         encoded: the corpus.
         shape: of the batch.
         batch: a `word_batch`.
+        part: the rows to make arrays of; words, forms and spellings are those of all rows.
 
     Returns:
         words (forms,), distinct ids, PADDING as filler; form_words (forms,), index of each form's word there;
@@ -194,4 +196,5 @@ def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch) -> tuple
     words, form_words = np.full(shape.forms, PADDING, np.int32), np.zeros(shape.forms, np.int32)
     words[:len(distinct)], form_words[:len(forms)] = distinct, indices
     short_spellings = np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half])
-    return words, form_words, spellings[:shape.long_forms], short_spellings, places, batch.lengths, batch.tags
+    of_rows = places[:, part], batch.lengths[part], batch.tags[:, part]
+    return words, form_words, spellings[:shape.long_forms], short_spellings, *map(np.ascontiguousarray, of_rows)

@@ -98,8 +98,13 @@ class WordLearner:
 
     def batch(self, shape: Shape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
         """The arrays of a step, of the sentences of these indices."""
+        return self.share(shape, indices, slice(None))
+
+    def share(self, shape: Shape, indices: np.ndarray, rows: slice) -> tuple[np.ndarray, ...]:
+        """The arrays of some rows of a batch, with the words of all of them."""
         encoded = self.encoded['train']
-        return step_arrays(encoded, shape, word_batch(encoded, (shape.length, shape.rows), indices, self._codes))
+        batch = word_batch(encoded, (shape.length, shape.rows), indices, self._codes)
+        return step_arrays(encoded, shape, batch, rows)
 
 
 def _digest_of_vectors(vectors: dict[str, np.ndarray]) -> str:

@@ -1,0 +1,122 @@
+"""Times training in several processes: python benchmarks/workers.py --train FILE --dev FILE [options of train.py]
+
+Seconds of a step with one process and with more (--counts), each in a training of its own, in turns; the bytes that a
+step adds up over the workers, and the time that this takes by itself. Steps that compile are not counted.
+
+From bytes and bandwidth it says what a step would take on 8, 64 and 512 machines, on paper: each has a share of the
+batch and the processors of this one, and gradients go round a ring of machines, so that each sends and receives
+2 (N - 1) / N times their bytes at --bandwidth, with --latency for each of the 2 (N - 1) messages. What all of them do
+alike (the update, the characters of the batch, planning it) does not become less.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ms_crf import train  # noqa: E402
+from ms_crf.models.base import kind_of  # noqa: E402
+from ms_crf.runs import records  # noqa: E402
+from ms_crf.text.dataset import load  # noqa: E402
+
+import numpy as np  # noqa: E402
+from contestants import processor  # noqa: E402
+
+_SUM = '''
+import time
+import ms_crf.environment
+from ms_crf.training import workers
+import mindspore as ms
+import numpy as np
+ms.set_device('CPU')
+found = workers.meet()
+if not workers.is_scheduler():
+    add_up = workers._compiled_sum()
+    numbers = ms.Tensor(np.ones({count}, np.float32))
+    seconds = []
+    for _ in range(60):
+        began = time.perf_counter()
+        add_up(numbers)[0].asnumpy()
+        seconds.append(time.perf_counter() - began)
+    if found.leads:
+        open({path!r}, 'w').write(str(sorted(seconds[10:])[25]))
+'''
+
+
+class Silent:
+    """A watcher that shows nothing."""
+
+    def say(self, text):
+        pass
+
+
+def numbers_of_a_step(arguments):
+    """(steps of an epoch, numbers that a step adds up): all weights but the table's, and the rows of a batch."""
+    options = train.new_options(*train.read_options(arguments))
+    corpora = load({part: getattr(options, part) for part in ('train', 'dev')}, options.scheme, options.column_pair())
+    learner = kind_of(options).learner(options, corpora, Silent())
+    network, batches = learner.network(), learner.plan(np.random.default_rng([options.seed, 1]))
+    table = getattr(network, 'row_table', None)
+    count = sum(weight.size for weight in network.trainable_params() if weight is not table)
+    if table is not None:
+        count += round(np.mean([shape.forms for shape, _ in batches])) * table.shape[1]
+    return len(batches), count
+
+
+def seconds_of_epochs(arguments, workers, folder):
+    """Of all epochs but the first, in which graphs are compiled."""
+    run = f'{folder}/{workers}-{time.monotonic_ns()}'
+    subprocess.run([sys.executable, str(ROOT / 'train.py'), *arguments, '--save', run, '--workers', str(workers)],
+                   check=True, stdout=subprocess.DEVNULL)
+    return [record['seconds'] for record in records.read_metrics(run)][1:]
+
+
+def seconds_of_sum(count, workers, folder):
+    script, result = Path(folder, 'sum.py'), Path(folder, 'sum.txt')
+    script.write_text(_SUM.format(count=count, path=str(result)))
+    subprocess.run([sys.executable, '-m', 'mindspore.parallel.cluster.run', f'--worker_num={workers}',
+                    f'--local_worker_num={workers}', '--join=True', f'--log_dir={folder}/logs', str(script)],
+                   check=True, env={**os.environ, 'PYTHONPATH': str(ROOT)}, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    return float(result.read_text())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--counts', type=int, nargs='+', default=[1, 2], metavar='N', help='processes (default: 1 2)')
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--epochs', type=int, default=4)
+    parser.add_argument('--bandwidth', type=float, default=10.0, help='of each machine, Gbit/s (default: %(default)s)')
+    parser.add_argument('--latency', type=float, default=50.0, help='microseconds a message (default: %(default)s)')
+    known, arguments = parser.parse_known_args()
+    arguments += ['--epochs', str(known.epochs), '--patience', '0']
+    with tempfile.TemporaryDirectory() as folder:
+        steps, count = numbers_of_a_step([*arguments, '--save', f'{folder}/none'])
+        seconds = {workers: [] for workers in known.counts}
+        for _ in range(known.rounds):
+            for workers in known.counts:
+                seconds[workers] += seconds_of_epochs(arguments, workers, folder)
+        sums = {workers: seconds_of_sum(count, workers, folder) for workers in known.counts if workers > 1}
+    print(f'{processor()}, {os.cpu_count()} cores; {steps} steps an epoch, {4 * count / 1e6:.2f} MB added up in each\n')
+    print('| processes | ms a step, median (least–most) | of them adding up, measured by itself |\n|---|---|---|')
+    for workers, values in seconds.items():
+        each = [1000 * value / steps for value in values]
+        added = f'{1000 * sums[workers]:.1f}' if workers in sums else '–'
+        print(f'| {workers} | {statistics.median(each):.1f} ({min(each):.1f}–{max(each):.1f}) | {added} |')
+    alone = statistics.median(seconds[known.counts[0]]) / steps
+    print('\n| machines | sending, ms a step, on paper |\n|---|---|')
+    for machines in (8, 64, 512):
+        sent = 2 * (machines - 1) / machines * 32 * count / (known.bandwidth * 1e9)
+        print(f'| {machines} | {1000 * (sent + 2 * (machines - 1) * known.latency / 1e6):.1f} |')
+    print(f'\nA step of one process takes {1000 * alone:.1f} ms here.')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,112 @@
+"""Several processes that train one model together: who they are, what each takes of a batch, what they add up.
+
+MindSpore's `msrun` starts them, together with a scheduler that they meet at. Each plans the same batches and takes its
+share of the sentences of each; the gradients are added up over all of them, so that every worker makes the same update.
+"""
+
+import functools
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import mindspore as ms
+import numpy as np
+from mindspore import nn, ops
+
+_slice = ops.Slice()
+
+
+
+@dataclass(frozen=True)
+class Workers:
+    """This process among those that train together."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one that writes, scores and shows."""
+        return self.rank == 0
+
+    @property
+    def rows(self) -> slice:
+        """The rows of a batch that this one takes."""
+        return slice(self.rank, None, self.count)
+
+    def share(self, sentences: int) -> float:
+        """Of so many sentences in a batch the part that this one takes."""
+        return len(range(sentences)[self.rows]) / sentences
+
+
+ALONE = Workers()
+
+
+def is_scheduler() -> bool:
+    """Whether this process only lets the others meet."""
+    return os.environ.get('MS_ROLE') == 'MS_SCHED'
+
+
+def meet() -> Workers:
+    """Waits for the others, once in a process; the scheduler's call returns when they are done."""
+    from mindspore import communication
+    communication.init()
+    if is_scheduler():
+        return ALONE
+    return Workers(communication.get_rank(), communication.get_group_size())
+
+
+class Sum(nn.Cell):
+    """Adds up tensors over all workers: as one flat tensor, sent at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.reduce = ops.AllReduce()
+
+    def construct(self, tensors):
+        """The sums of float32 tensors, in their shapes."""
+        flat = self.reduce(ops.concat([ops.reshape(tensor, (-1,)) for tensor in tensors]))
+        sums, begin = [], 0
+        for tensor in tensors:
+            size = math.prod(tensor.shape)
+            sums.append(ops.reshape(_slice(flat, (begin,), (size,)), tensor.shape))
+            begin += size
+        return sums
+
+
+def tell(workers: Workers, number: float = 0.0) -> float:
+    """A number of the worker that leads, for all of them; none goes on before all have come here."""
+    if workers == ALONE:
+        return number
+    [told] = _compiled_sum()(ms.Tensor([float(number) if workers.leads else 0.0], ms.float32))
+    return float(told.asnumpy()[0])
+
+
+@functools.cache
+def _compiled_sum() -> Any:
+    add_up = Sum()
+
+    @ms.jit
+    def added_up(tensor):
+        return add_up((tensor,))
+    return added_up
+
+
+def share_of_batch(learner: Any, shape: Any, indices: np.ndarray, workers: Workers) -> tuple[np.ndarray, ...]:
+    """The arrays of a step, of the sentences that a worker takes of a batch.
+
+    Args:
+        learner: makes batches; if its network has a `row_table`, `share` makes them, so that all workers name the same
+            rows of it.
+        shape, indices: of the whole batch.
+        workers: those that train.
+    """
+    if workers == ALONE:
+        return tuple(learner.batch(shape, indices))
+    if hasattr(learner, 'share'):
+        return tuple(learner.share(shape, indices, workers.rows))
+    own = indices[workers.rows]
+    if not len(own):                             # what it computes in place of nothing does not count, see `share`
+        own = indices[:1]
+    return tuple(learner.batch(shape._replace(rows=len(range(shape.rows)[workers.rows]) or 1), own))

@@ -1,0 +1,140 @@
+"""Several processes that train one model: the same as one process makes of it, and what ends them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from ms_crf import train
+from ms_crf.runs import records
+from ms_crf.text.dataset import load
+from ms_crf.training.workers import ALONE, Workers, share_of_batch
+
+import numpy as np
+import pytest
+
+from conftest import ROOT, SMALL, files, options_of
+
+slow = pytest.mark.slow
+
+
+def train_py(*arguments):
+    """A training in processes of its own, with what it says line by line."""
+    return subprocess.Popen([sys.executable, 'train.py', *map(str, arguments)], cwd=ROOT, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def close_to(folder, other, steps):
+    """Weights, and what the optimizer knows of them, after so many steps."""
+    one, two = (records.read_tensors(path / records.STATE) for path in (folder, other))
+    assert one['position'].tolist() == two['position'].tolist() and one['position'][2] == steps
+    assert one.keys() == two.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(two[name], array, rtol=2e-3, atol=1e-4, err_msg=name)
+    assert max(np.abs(two[name] - array).max() for name, array in one.items() if 'table' not in name) < 1e-4
+
+
+@slow
+def test_three_workers_learn_what_one_learns(corpora, undisturbed, tmp_path):
+    """Batches of 4 are shared by three; the last of an epoch has one sentence, so that two of them have none."""
+    folder, alone = undisturbed
+    shared = train_py(*files(corpora), *SMALL, '--workers', 3, '--save', tmp_path / 'run')
+    output, errors = shared.communicate(timeout=200)
+    assert (shared.returncode, errors) == (0, '')
+
+    def shown(text):
+        return [line.split(' s  ')[0].rpartition('  ')[0] for line in text.splitlines() if line.startswith('epoch')]
+
+    assert shown(output) == shown(alone.stdout) and 'WARNING' not in output
+    steps = int(records.read_tensors(folder / records.STATE)['position'][2])
+    close_to(folder, tmp_path / 'run', steps)
+    scores = [json.loads((path / records.SCORES).read_text()) for path in (folder, tmp_path / 'run')]
+    assert scores[0]['test']['f1'] == pytest.approx(scores[1]['test']['f1'])
+    assert not list(tmp_path.parent.glob('*.log')) and not (ROOT / 'worker_0.log').exists()
+
+
+@slow
+@pytest.mark.parametrize('end', ['asked', 'killed'])
+def test_what_ends_too_early_goes_on_with_another_number(corpora, tmp_path, end):
+    """Asked to stop, they save where they are; killed, what the last epoch has saved is there."""
+    run, arguments = tmp_path / 'run', [*files(corpora), *SMALL, '--schedule', 'constant', '--patience', '0']
+    training = train_py(*arguments, '--epochs', 5000, '--workers', 2, '--save', run)
+    for line in training.stdout:
+        if line.startswith('epoch   1'):
+            break
+    if end == 'asked':
+        training.send_signal(signal.SIGINT)
+    else:
+        os.kill(worker(training.pid, 1), signal.SIGKILL)
+    output, errors = training.communicate(timeout=60)
+    again = f'python train.py --resume {run}'
+    if end == 'asked':
+        assert (training.returncode, errors) == (130, '')
+        assert output.splitlines()[-1] == f'stopped and saved; go on with: {again}'
+    else:
+        assert training.returncode == 2 and errors.endswith(
+            f' has died; all are ended, what was saved stays; go on with: {again} --workers 2\n')
+        assert errors.startswith('train.py: worker 1 of 2 (process ') and errors.count('\n') == 1
+    epochs, step, steps, _ = records.read_tensors(run / records.STATE)['position'].tolist()
+    assert 0 < epochs < 5000
+    assert train.main(['--resume', str(run), '--epochs', str(epochs + 1)]) == 0
+    assert train.main([*arguments, '--epochs', str(epochs + 1), '--save', str(tmp_path / 'alone')]) == 0
+    close_to(tmp_path / 'alone', run, (steps - step) // epochs * (epochs + 1))
+
+
+def worker(launcher, rank):
+    """The process of this rank of a launcher's."""
+    waiting = [launcher]
+    while waiting:
+        process = waiting.pop()
+        with open(f'/proc/{process}/task/{process}/children') as file:
+            waiting += map(int, file.read().split())
+        with open(f'/proc/{process}/environ', 'rb') as said, open(f'/proc/{process}/cmdline') as called:
+            started = {b'RANK_ID=%d' % rank, b'MS_ROLE=MS_WORKER'} <= set(said.read().split(b'\0'))
+            if started and 'worker.py' in called.read():
+                return process
+    raise AssertionError(f'no worker {rank}')
+
+
+@slow
+def test_a_fault_of_the_input_is_one_line(corpora, tmp_path):
+    (tmp_path / 'odd.tsv').write_text('a\tO\nb\n')
+    training = train_py(*files(corpora, dev=tmp_path / 'odd.tsv'), *SMALL, '--workers', 2, '--save', tmp_path / 'run')
+    output, errors = training.communicate(timeout=100)
+    assert training.returncode == 2 and output == '' and not (tmp_path / 'run').exists()
+    assert errors.startswith(f'train.py: {tmp_path}/odd.tsv:2: expected columns 0 and -1') and errors.count('\n') == 1
+
+
+@pytest.mark.parametrize('arguments,message', [
+    (['--workers', '0'], '--workers must be from 1 to 1,024, got 0'),
+    (['--workers', '2', '--model', 'hmm'],
+     '--workers: a model of kind hmm is learned at once, by one process; leave it away')])
+def test_faults_of_the_option(corpora, tmp_path, arguments, message, capfd):
+    assert train.main([*files(corpora), *arguments, '--save', str(tmp_path / 'run')]) == 2
+    assert capfd.readouterr() == ('', f'train.py: {message}\n') and not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize('count', [2, 3, 40])
+def test_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
+    """Each sentence is in one of them; the words are the same in all, so that their gradients can be added up."""
+    from ms_crf.models.base import kind_of
+    options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
+    corpus = load({part: getattr(options, part) for part in ('train', 'dev')})
+
+    class Silent:
+        def say(self, text):
+            pass
+
+    learner = kind_of(options).learner(options, corpus, Silent())
+    shape, indices = learner.plan(np.random.default_rng(0))[0]
+    words, form_words, long, short, places, lengths, tags = share_of_batch(learner, shape, indices, ALONE)
+    parts = [share_of_batch(learner, shape, indices, Workers(rank, count)) for rank in range(count)]
+    for rank, part in enumerate(parts):
+        for array, own in zip((words, form_words, long, short), part):
+            assert (array == own).all()
+        for array, own in zip((places.T, lengths, tags.T), (part[4].T, part[5], part[6].T)):
+            assert (array[rank::count] == own).all() and own.flags.c_contiguous or own.ndim == 2
+    shares = [Workers(rank, count).share(len(indices)) for rank in range(count)]
+    assert sum(shares) == pytest.approx(1)
+    assert [round(share * len(indices)) for share in shares] == [(part[5] > 0).sum() for part in parts]
