@@ -19,7 +19,8 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'compare': ('ms_crf.compare', 'trains several kinds of model on the same files and compares them'),
          'evaluate': ('ms_crf.evaluate', 'scores a model on tagged sentences'),
          'report': ('ms_crf.report', 'writes a page about runs: scores, pictures, errors'),
-         'convert': ('ms_crf.convert', 'writes annotated text in another format')}
+         'convert': ('ms_crf.convert', 'writes annotated text in another format'),
+         'serve': ('ms_crf.serve', 'tags over HTTP, and shows a page to paste text into')}
 _program = None                                # the name that messages of this process begin with
 
 

@@ -141,21 +141,25 @@ class Page:
 
     def begin(self, title: str) -> str:
         """All that comes before the first sentence: styles, the title as a heading, the legend."""
-        count = len(self.numbers)
-        levels = ''.join(f'.s{level}{{--s:{level / LEVELS:g}}}' for level in range(LEVELS + 1))
-        style = (f'\n:root{{color-scheme:light dark}}{_theme(count, False)}\n'
-                 f'@media(prefers-color-scheme:dark){{{_theme(count, True)}}}{_STYLE}{levels}\n')
-        digest = b64encode(sha256(style.encode()).digest()).decode()
-        policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        style = self.style()
+        policy = f"default-src 'none'; style-src '{digest_of(style)}'; base-uri 'none'; form-action 'none'"
         name = _attribute(title)
         return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
                 f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
                 f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
                 f'<title>{name}</title>\n<style>{style}</style>\n</head>\n'
-                f'<body class="{self.kind}">\n<header>\n<h1 dir="auto">{name}</h1>\n{self._legend()}</header>\n'
-                f'<main>\n{self._switch()}<div lang="">\n')
+                f'<body class="{self.kind}">\n<header>\n<h1 dir="auto">{name}</h1>\n{self.legend()}</header>\n'
+                f'<main>\n{self.switch()}<div lang="">\n')
 
-    def _legend(self) -> str:
+    def style(self) -> str:
+        """The style sheet of text with its marks, and of the page around it."""
+        count = len(self.numbers)
+        levels = ''.join(f'.s{level}{{--s:{level / LEVELS:g}}}' for level in range(LEVELS + 1))
+        return (f'\n:root{{color-scheme:light dark}}{_theme(count, False)}\n'
+                f'@media(prefers-color-scheme:dark){{{_theme(count, True)}}}{_STYLE}{levels}\n')
+
+    def legend(self) -> str:
+        """The colours of all labels as a list; nothing if there are none."""
         items = [f'<li><{self.element} class="m t{index}">{_attribute(label) or "no type"}</{self.element}></li>\n'
                  for label, index in self.numbers.items()]
         if self.kind == WORDS or list(self.numbers) in ([], ['']):
@@ -163,7 +167,8 @@ class Page:
         name = 'Tags' if self.kind == TAGS else 'Types'
         return f'<ul class="legend" role="list" aria-label="{name}">\n{"".join(items)}</ul>\n'
 
-    def _switch(self) -> str:
+    def switch(self) -> str:
+        """The box that shows confidences of marks in a <div> beside it; nothing if there are none."""
         if not self.confidence:
             return ''
         # Beside the sentences, so that a rule of the style sheet can tell from it what to show there.
@@ -202,6 +207,11 @@ class Page:
     def end(self) -> str:
         """What comes after the last sentence."""
         return '</div>\n</main>\n</body>\n</html>\n'
+
+
+def digest_of(source: str) -> str:
+    """By what a policy (Content-Security-Policy) knows a style sheet or a script that stands in the page."""
+    return f'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'
 
 
 def fragment(text: str, marks: Iterable[Mark]) -> str:

@@ -1,0 +1,255 @@
+"""The routes: requests to tag, what is said of the model and of the server, the page."""
+
+import asyncio
+import hmac
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from ms_crf.environment import VERSION
+from ms_crf.errors import one_line
+from ms_crf.server import openapi
+from ms_crf.server.limits import Limits, Refused
+from ms_crf.server.metrics import TYPE, Metrics
+from ms_crf.server.model import Model
+from ms_crf.server.pages import page
+from ms_crf.server.reading import Asked, Wanted, asked, characters, wanted
+from ms_crf.text.stream import HTML, JSON
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+QUICK = 5000                           # characters of text that are cut at once; more of them in a thread beside
+_CUTTING = 32                          # requests whose text waits to be cut
+_HEADERS = [(b'x-content-type-options', b'nosniff'), (b'referrer-policy', b'no-referrer'),
+            (b'cache-control', b'no-store'), (b'cross-origin-resource-policy', b'same-origin')]
+_POLICY = (b'content-security-policy', b"default-src 'none'; frame-ancestors 'none'")
+
+
+@dataclass
+class Service:
+    """What routes share: the model that serves at the moment, and what was asked for on the command line."""
+
+    name: str                                    # of the run, as it is shown
+    limits: Limits
+    say: Callable[[str], None]                   # shows a line
+    token: bytes | None = None                   # without it all are answered
+    origins: Sequence[str] = ()                  # of pages elsewhere whose scripts may ask
+    model: Model | None = None                   # None while the first one is loaded
+    connections: set[Any] = field(default_factory=set)
+    metrics: Metrics = field(default_factory=Metrics)
+
+    def __post_init__(self) -> None:
+        self.cutter = ThreadPoolExecutor(1)
+        self.cutting = 0
+        self.processes: dict[str, int] = {}
+
+    def ready(self) -> Model:
+        """The model; raises Refused while there is none."""
+        if self.model is None:
+            raise Refused(503, 'expected a model that is loaded, got one that is being loaded; try again', 2)
+        return self.model
+
+    def check_token(self, request: Request) -> None:
+        """Raises Refused unless the request has the token, if there is one; how long that takes says nothing of it."""
+        if self.token is None:
+            return
+        kind, _, given = request.headers.get('authorization', '').partition(' ')
+        if not hmac.compare_digest(given.strip().encode('latin-1'), self.token) or kind.lower() != 'bearer':
+            raise Refused(401, 'expected the header "Authorization: Bearer TOKEN" with the token of this server, got '
+                               f'{"another one" if given else "none"}')
+
+
+def application(service: Service) -> ASGIApp:
+    """What uvicorn runs."""
+    def route(path: str, method: str, answer: Callable[[Service, Request], Awaitable[Response]],
+              locked: bool = False) -> Route:
+        async def endpoint(request: Request) -> Response:
+            if locked:
+                service.check_token(request)
+            return await answer(service, request)
+        return Route(path, endpoint, methods=[method])
+
+    routes = [route('/v1/tag', 'POST', _tag, True), route('/v1/model', 'GET', _model, True),
+              route('/healthz', 'GET', _healthz), route('/readyz', 'GET', _readyz),
+              route('/metrics', 'GET', _metrics, True), route('/openapi.json', 'GET', _openapi),
+              route('/', 'GET', _page)]
+    middleware = []
+    if service.origins:
+        middleware.append(Middleware(CORSMiddleware, allow_origins=service.origins, allow_methods=['GET', 'POST'],
+                                     allow_headers=['Authorization', 'Content-Type']))
+    made = Starlette(routes=routes, middleware=middleware,
+                     exception_handlers={Refused: _refused, HTTPException: _no_route, Exception: _fault})
+    made.router.redirect_slashes = False
+    return _Outermost(made, service, {one.path for one in routes})
+
+
+class _Outermost:
+    """Adds headers to all answers and counts them; what fails is one line, and never a traceback.
+
+    Args:
+        app: what answers.
+        service: counts, and says the line.
+        paths: of routes, by which answers are counted.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, paths: set[str]) -> None:
+        self.app, self.service, self.paths = app, service, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] != 'http':
+            return await self.app(scope, receive, send)
+        began, status = time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message['type'] == 'http.response.start':
+                status, headers = message['status'], list(message['headers'])
+                has_policy = any(name == _POLICY[0] for name, _ in headers)
+                message['headers'] = headers + _HEADERS + ([] if has_policy else [_POLICY])
+            await send(message)
+
+        try:
+            await self.app(scope, receive, answer)
+        except ClientDisconnect:
+            pass
+        except Exception as error:               # it has been answered by `_fault`
+            self.service.say(one_line(f'{scope["method"]} {scope["path"]}: {type(error).__name__}: {error}'))
+        path = scope['path'] if scope['path'] in self.paths else ''
+        if status:
+            self.service.metrics.request(path, status, time.perf_counter() - began)
+
+
+def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    data = json.dumps(value, ensure_ascii=False).encode('utf-8', 'backslashreplace')
+    return Response(data, status, headers, 'application/json')
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    headers = {} if error.retry is None else {'Retry-After': str(error.retry)}
+    if error.status == 401:
+        headers['WWW-Authenticate'] = 'Bearer'
+    return _json({'error': one_line(error.message)}, error.status, headers)
+
+
+def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    allowed = (error.headers or {}).get('Allow')
+    message = (f'expected the method {allowed}, got {request.method}' if allowed else
+               'expected one of the paths of /openapi.json, got another one' if error.status_code == 404 else
+               str(error.detail))
+    return _json({'error': one_line(message)}, error.status_code, dict(error.headers or {}))
+
+
+async def _fault(_: Request, __: Exception) -> Response:
+    return _json({'error': 'the server has failed; its log has a line about it'}, 500)
+
+
+async def _body(request: Request, limits: Limits) -> bytes:
+    """All of a body; raises Refused if it is too large, or no JSON by its own account."""
+    kind = request.headers.get('content-type', '').partition(';')[0].strip().lower()
+    if kind != 'application/json':
+        raise Refused(415, f'expected the header "Content-Type: application/json", got {kind or "none"!r:.60}')
+    encoding = request.headers.get('content-encoding', 'identity').strip().lower()
+    if encoding != 'identity':
+        raise Refused(415, f'expected a body without Content-Encoding, got {encoding!r:.60}')
+    declared = request.headers.get('content-length', '')
+    parts, size = [], int(declared) if declared.isdecimal() and len(declared) < 20 else 0
+    if size <= limits.max_body:
+        size = 0
+        async for part in request.stream():
+            parts.append(part)
+            size += len(part)
+            if size > limits.max_body:
+                break
+    if size > limits.max_body:
+        raise Refused(413, f'expected a body of at most {limits.max_body:,} bytes, got more; send less at a time')
+    return b''.join(parts)
+
+
+async def _tag(service: Service, request: Request) -> Response:
+    accepted = request.headers.get('accept', '')
+    kind = HTML if 'text/html' in accepted and 'application/json' not in accepted else JSON
+    service.ready()
+    question = asked(await _body(request, service.limits), service.limits)
+    model = service.ready()
+    model.check(question.confidence, question.nbest)
+    found = await _cut(service, model, question)
+    results = await model.tag(found, kind)
+    body = _joined(results, found, kind).encode('utf-8', 'backslashreplace')
+    media_type = 'application/json' if kind == JSON else 'text/html; charset=utf-8'
+    return Response(body, headers={'MS-CRF-Model': model.mark, 'Vary': 'Accept'}, media_type=media_type)
+
+
+async def _cut(service: Service, model: Model, question: Asked) -> Wanted:
+    """The sentences of a request; long text is cut in a thread, while others are answered."""
+    splitter = model.splitter(question.splitter)
+    if characters(question) <= QUICK:
+        return wanted(question, splitter, service.limits)
+    if service.cutting >= _CUTTING:
+        raise Refused(503, 'expected room for another long text, got none: too many wait; try again', 1)
+    service.cutting += 1
+    try:
+        return await asyncio.get_running_loop().run_in_executor(
+            service.cutter, wanted, question, splitter, service.limits)
+    finally:
+        service.cutting -= 1
+
+
+def _joined(results: list[str], found: Wanted, kind: str) -> str:
+    """The body of an answer, from the records or pieces of its sentences."""
+    if kind == HTML:
+        return '\n'.join(results)
+    if found.sizes is None:
+        return f'{{"sentences": [{", ".join(results)}]}}'
+    texts, rest = [], iter(results)
+    for size in found.sizes:
+        texts.append(f'{{"sentences": [{", ".join(next(rest) for _ in range(size))}]}}')
+    return f'{{"texts": [{", ".join(texts)}]}}'
+
+
+async def _model(service: Service, _: Request) -> Response:
+    model = service.ready()
+    about, loaded = model.about, datetime.fromtimestamp(model.loaded, timezone.utc)
+    limits = {name: value for name, value in asdict(service.limits).items() if name.startswith('max_')}
+    return _json({'name': service.name, 'kind': about.kind, 'scheme': about.scheme, 'tags': about.tags,
+                  'characters': about.of_characters, 'splitter': about.splitter,
+                  'confidence': about.gives_confidences, 'nbest': about.gives_nbest,
+                  'loaded': loaded.isoformat(timespec='seconds'), 'version': VERSION, 'limits': limits},
+                 headers={'MS-CRF-Model': model.mark})
+
+
+async def _healthz(_: Service, __: Request) -> Response:
+    return _json({'status': 'running'})
+
+
+async def _readyz(service: Service, _: Request) -> Response:
+    service.ready()
+    return _json({'status': 'ready'})
+
+
+async def _metrics(service: Service, _: Request) -> Response:
+    model = service.model
+    text = service.metrics.text(model is not None, 0 if model is None else model.queue.tokens,
+                                len(service.connections), service.processes.items())
+    return Response(text, headers={'Content-Type': TYPE})
+
+
+async def _openapi(service: Service, _: Request) -> Response:
+    return _json(openapi.document(service.limits, service.token is not None))
+
+
+async def _page(service: Service, _: Request) -> Response:
+    shown, policy = page(service.ready(), service.name, service.limits.max_nbest)
+    return Response(shown, headers={'Content-Security-Policy': policy}, media_type='text/html; charset=utf-8')

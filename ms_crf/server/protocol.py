@@ -1,0 +1,81 @@
+"""HTTP/1.1 by uvicorn, with bounds on what a client may send before it is heard, and on the time that it takes.
+
+uvicorn waits for ever for the rest of a head or a body, takes heads of any size, and keeps an answer for ever that
+nobody reads.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+from ms_crf.server.limits import Limits
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+HEAD = 32 << 10                        # bytes of a request's first line and headers
+_PAUSE = .5                            # seconds between two looks at all connections
+
+
+class Protocol(HttpToolsProtocol):
+    """A connection."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.since = self.loop.time()            # when the request began that is being read
+        self.reading, self.in_head, self.head = True, True, 0
+        self.unread, self.unread_since = 0, 0.0
+
+    def data_received(self, data: bytes) -> None:
+        if not self.reading:
+            self.reading, self.since = True, self.loop.time()
+        super().data_received(data)
+        if self.in_head and self.reading and not self.transport.is_closing():
+            self.head += len(data)               # of a head that goes on
+            if self.head > HEAD:
+                self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.in_head, self.head = True, 0
+        if not self.reading:                     # behind another request in the same data
+            self.reading, self.since = True, self.loop.time()
+
+    def on_headers_complete(self) -> None:
+        self.in_head = False
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self.reading = False
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, 'expected a request of HTTP/1.1, got something else')
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Answers what no application has seen, and closes the connection."""
+        body = json.dumps({'error': message}).encode()
+        cycle = self.cycle
+        if cycle is None or (self.in_head if cycle.response_complete else not cycle.response_started):
+            head = f'content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n'
+            self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self.transport.close()
+
+    def check(self, now: float, seconds: float) -> None:
+        """Closes the connection if its client takes longer than so many seconds for a request or an answer."""
+        unread = self.transport.get_write_buffer_size()
+        if unread != self.unread or not unread:
+            self.unread, self.unread_since = unread, now
+        elif now - self.unread_since > seconds:
+            self.transport.abort()
+        if not self.transport.is_closing() and self.reading and now - self.since > seconds:
+            self.reading = False
+            self._refuse(408, f'expected a whole request within {seconds:g} seconds')
+
+
+async def watch(connections: set[Any], limits: Limits) -> None:
+    """Looks after all connections, until it is cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(_PAUSE)
+        for connection in list(connections):
+            connection.check(loop.time(), limits.slow)

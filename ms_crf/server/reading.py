@@ -1,0 +1,136 @@
+"""What a request to tag asks for: its JSON, checked, as sentences with all that is needed to write them out again."""
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+from ms_crf.errors import brief, meant, one_line
+from ms_crf.files import JSONFault, json_of
+from ms_crf.server.limits import Limits, Refused
+from ms_crf.text.splitting import Splitter
+from ms_crf.text.stream import Item
+
+TEXT, TEXTS, TOKENS, SENTENCES = INPUTS = ('text', 'texts', 'tokens', 'sentences')
+OPTIONS = ('nbest', 'confidence', 'splitter')
+DEEPEST = 8                            # levels of JSON
+
+
+class Wanted(NamedTuple):
+    """What a request asks for."""
+
+    items: list[Item]                  # its sentences
+    sizes: list[int] | None            # how many of them each of its texts has; None unless "texts" was given
+    confidence: bool | None            # None for what the model has
+    nbest: int
+
+
+class Asked(NamedTuple):
+    """The values of a request, of the right types; raw text is not cut yet."""
+
+    kind: str                          # one of INPUTS
+    value: Any
+    confidence: bool | None
+    nbest: int
+    splitter: str | None
+
+
+def asked(data: bytes, limits: Limits) -> Asked:
+    """What the body of a request says; raises Refused if it can't be."""
+    try:
+        record = json_of(data, DEEPEST)
+    except JSONFault as error:
+        where = '' if error.line is None else f' on line {error.line}'
+        raise Refused(400, one_line(f'expected JSON: {error}{where}')) from None
+    if not isinstance(record, dict):
+        raise Refused(422, f'expected a JSON object, got {type(record).__name__}')
+    for name in record:
+        if name not in INPUTS + OPTIONS:
+            raise Refused(422, f'expected the names {", ".join(INPUTS + OPTIONS)}, got {brief(name)}'
+                               f'{meant(name, INPUTS + OPTIONS, "")}')
+    named = [name for name in INPUTS if name in record]
+    if len(named) != 1:
+        raise Refused(422, f'expected one of "text", "texts", "tokens" and "sentences", got '
+                           f'{" and ".join(named) or "none of them"}')
+    kind = named[0]
+    _check_value(kind, record[kind])
+    confidence, nbest, splitter = record.get('confidence'), record.get('nbest', 0), record.get('splitter')
+    if not isinstance(confidence, (bool, type(None))):
+        raise Refused(422, f'expected "confidence" to be true, false or null, got {brief(confidence)}')
+    if isinstance(nbest, bool) or not isinstance(nbest, int) or not 0 <= nbest <= limits.max_nbest:
+        raise Refused(422, f'expected "nbest" to be a whole number from 0 to {limits.max_nbest}, got {brief(nbest)}')
+    if not isinstance(splitter, (str, type(None))):
+        raise Refused(422, f'expected "splitter" to be a string or null, got {brief(splitter)}')
+    if splitter is not None and kind in (TOKENS, SENTENCES):
+        raise Refused(422, f'"splitter" means nothing with "{kind}"; leave it away')
+    return Asked(kind, record[kind], confidence, nbest, splitter)
+
+
+def _check_value(kind: str, value: Any) -> None:
+    if kind == TEXT:
+        if not isinstance(value, str):
+            raise Refused(422, f'expected "text" to be a string, got {brief(value)}')
+    elif not isinstance(value, list):
+        raise Refused(422, f'expected "{kind}" to be a list, got {brief(value)}')
+    elif kind == SENTENCES:
+        for index, tokens in enumerate(value):
+            if not isinstance(tokens, list):
+                raise Refused(422, f'expected sentence {index} to be a list of strings, got {brief(tokens)}')
+            _check_strings(tokens, f'tokens of sentence {index}', True)
+    else:
+        _check_strings(value, 'tokens' if kind == TOKENS else 'texts', kind == TOKENS)
+
+
+def _check_strings(values: list[Any], what: str, filled: bool) -> None:
+    for value in values:
+        if not isinstance(value, str) or (filled and not value):
+            raise Refused(422, f'expected {what} to be strings{" that are not empty" * filled}, got {brief(value)}')
+
+
+def characters(request: Asked) -> int:
+    """How much raw text there is to be cut."""
+    if request.kind == TEXT:
+        return len(request.value)
+    return sum(map(len, request.value)) if request.kind == TEXTS else 0
+
+
+def wanted(request: Asked, splitter: Callable[[], Splitter], limits: Limits) -> Wanted:
+    """The sentences of a request; raises Refused if there are too many of them, or of their tokens.
+
+    Args:
+        request: what `asked` gave.
+        splitter: gives what cuts raw text; is called if there is any.
+        limits: of requests.
+    """
+    sizes = None
+    if request.kind in (TEXT, TEXTS):
+        cut = splitter()
+        texts = [request.value] if request.kind == TEXT else request.value
+        parts = [_of_text(text, cut) for text in texts]
+        items = [item for part in parts for item in part]
+        sizes = [len(part) for part in parts] if request.kind == TEXTS else None
+    else:
+        items = [_of_tokens(tokens) for tokens in
+                 ([request.value] if request.kind == TOKENS else request.value)]
+    if len(items) > limits.max_sentences:
+        raise Refused(413, f'expected at most {limits.max_sentences:,} sentences, got {len(items):,}; send fewer at a '
+                           'time')
+    tokens = sum(len(item.tokens) for item in items)
+    if tokens > limits.max_tokens:
+        raise Refused(413, f'expected at most {limits.max_tokens:,} tokens, got {tokens:,}; send fewer at a time')
+    for index, item in enumerate(items):
+        if len(item.tokens) > limits.max_length:
+            raise Refused(413, f'expected sentences of at most {limits.max_length:,} tokens, got '
+                               f'{len(item.tokens):,} in sentence {index}')
+    return Wanted(items, sizes, request.confidence, request.nbest)
+
+
+def _of_text(text: str, splitter: Splitter) -> list[Item]:
+    """The sentences of raw text, each with its place."""
+    return [Item(1, text[start:end], [text[begin:after] for begin, after in tokens],
+                 [begin - start for begin, _ in tokens], offset=start)
+            for start, end, tokens in splitter.split(text)]
+
+
+def _of_tokens(tokens: list[str]) -> Item:
+    starts = list(accumulate((len(token) + 1 for token in tokens[:-1]), initial=0))[:len(tokens)]
+    return Item(1, ' '.join(tokens), tokens, starts)

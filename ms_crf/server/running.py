@@ -1,0 +1,169 @@
+"""The server while it runs: its socket, the models that come and go, signals, its end."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Iterator
+
+from ms_crf.errors import OptionError, brief
+from ms_crf.server.application import Service, application
+from ms_crf.server.model import Model
+from ms_crf.server.process import Failed, lost
+from ms_crf.server.protocol import Protocol, watch
+from ms_crf.server.worker import Settings
+
+import uvicorn
+
+LONGEST_PAUSE = 60                     # seconds between two attempts to load a model whose process has ended
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there; raises OptionError if it can't."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM,
+                                                         flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError) as error:
+        raise OptionError(f'--host must be a name or an address of this machine, got {brief(host)}: '
+                          f'{getattr(error, "strerror", None) or error}') from None
+    made = socket.socket(family, kind)
+    try:
+        if os.name == 'posix':
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(1024)                        # from here on clients wait, and are not refused
+    except OSError as error:
+        made.close()
+        raise OptionError(f'--host {host} --port {port}: can not be listened on: {error.strerror}') from None
+    return made
+
+
+def url_of(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, without its handlers of signals."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Running:
+    """A server from its start to its end.
+
+    Args:
+        service: what is served.
+        settings: of the process that tags.
+        listening: the socket.
+    """
+
+    def __init__(self, service: Service, settings: Settings, listening: socket.socket) -> None:
+        self.service, self.settings, self.listening = service, settings, listening
+        self.fault: Failed | None = None         # why the first model can't be loaded
+        self._wish = asyncio.Event()             # for the run to be loaded again
+        for name in ('uvicorn', 'asyncio'):      # what they log is said here, or of no interest
+            logger = logging.getLogger(name)
+            logger.handlers, logger.propagate = [logging.NullHandler()], False
+        config = uvicorn.Config(application(service), http=Protocol, ws='none', lifespan='off', log_config=None,
+                                access_log=False, server_header=False, proxy_headers=False,
+                                timeout_keep_alive=max(1, int(service.limits.slow)),
+                                limit_concurrency=service.limits.connections,
+                                timeout_graceful_shutdown=max(1, int(service.limits.drain)))
+        self.server = _Server(config)
+        service.connections = self.server.server_state.connections
+
+    async def run(self) -> None:
+        """Serves until a signal comes; raises Failed if the first model can't be loaded."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, self.stop)
+        if hasattr(signal, 'SIGHUP') and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self._wish.set)
+        tasks = [loop.create_task(self._models()), loop.create_task(watch(self.service.connections,
+                                                                          self.service.limits))]
+        try:
+            await self.server.serve([self.listening])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self.service.model is not None:
+                await self.service.model.process.close()
+            self.service.cutter.shutdown(wait=False, cancel_futures=True)
+        if self.fault is not None:
+            raise self.fault
+
+    def stop(self) -> None:
+        """Takes no more connections, and ends when those that are there have their answers; at once if said twice."""
+        self.server.force_exit = self.server.should_exit
+        self.server.should_exit = True
+
+    async def _models(self) -> None:
+        """Loads the model, and again when that is wished for or its process has ended."""
+        pause, first = 1, True
+        while True:
+            try:
+                await self._load()
+                pause = 1
+            except Failed as error:
+                self.service.metrics.loads['refused'] += 1
+                if first:
+                    self.fault = error
+                    self.stop()
+                    return
+                kept = '; the model that was there goes on' if self.service.model else ''
+                self.service.say(f'{error}{kept}')
+            first = False
+            if self.service.model is None:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._wish.wait(), pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+            else:
+                await self._wish.wait()
+            self._wish.clear()
+
+    async def _load(self) -> None:
+        """Puts a new model into the place of the one that serves, which tags what waits for it and ends."""
+        service, old = self.service, self.service.model
+        new = await Model.load(self.settings, service.limits, service.metrics)
+        if old is None:
+            service.say(f'{service.name} is served at {url_of(self.listening)}')
+        else:
+            service.say(f'{service.name} is loaded again')
+        service.model = new
+        service.metrics.loads['loaded'] += 1
+        service.processes.update(server=os.getpid(), tagger=new.process.pid)
+        asyncio.ensure_future(self._look_after(new))
+        if old is not None:
+            asyncio.ensure_future(old.close())
+
+    async def _look_after(self, model: Model) -> None:
+        """Waits for the end of a process; if its model is still in use, has it loaded again."""
+        await model.process.ended.wait()
+        if self.service.model is model and not self.server.should_exit:
+            self.service.model = None
+            status = await model.process.close()
+            model.queue.fail(lost())
+            self.service.metrics.loads['ended'] += 1
+            self.service.say(f'the process that tags has ended with status {status}; another one is started')
+            self._wish.set()
+
+
+def run(service: Service, settings: Settings, listening: socket.socket) -> None:
+    """Serves until a signal comes; raises Failed if the model can't be loaded."""
+    async def all_of_it() -> None:
+        await Running(service, settings, listening).run()
+
+    loop = (uvicorn.Config(lambda: None, log_config=None).get_loop_factory() or asyncio.new_event_loop)()
+    try:
+        asyncio.set_event_loop(loop)
+        loop.run_until_complete(all_of_it())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()

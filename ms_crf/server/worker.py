@@ -1,0 +1,149 @@
+"""The process that tags: python -m ms_crf.server.worker, started by the server, which talks to it in frames.
+
+It is a process of its own, so that answers are read and written while graphs run, another model is loaded while this
+one serves, and all memory of a model goes with it. It ends when the server does, however that ends.
+"""
+
+import os
+import pickle
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+LENGTH = struct.Struct('<Q')           # in front of each frame
+LENGTHS = (8, 24, 32, 40, 60, 90, 120)     # of sentences that graphs are compiled for before the first request
+
+
+class Settings(NamedTuple):
+    """What the process is told at first."""
+
+    path: str                          # of the run, or of an exported graph
+    device: str
+    program: str                       # that messages begin with
+    plugins: list[str]                 # the arguments of the command line, which may name one
+    splitter: str | None               # in place of the model's
+    nbest: int                         # likeliest taggings that the page asks for
+
+
+class About(NamedTuple):
+    """What the process says of its model when it is ready."""
+
+    kind: str
+    scheme: str
+    tags: list[str]
+    of_characters: bool
+    splitter: str
+    gives_confidences: bool
+    gives_nbest: bool
+
+
+def frame(value: Any) -> bytes:
+    """A value as it is sent; it is read by a process of this program only."""
+    data = pickle.dumps(value, 5)
+    return LENGTH.pack(len(data)) + data
+
+
+def _frames(stream: BinaryIO) -> Any:
+    """Yields the values that come, up to the end of the stream."""
+    while True:
+        head = stream.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            return
+        data = stream.read(LENGTH.unpack(head)[0])
+        try:
+            yield pickle.loads(data)
+        except (EOFError, pickle.UnpicklingError):               # the server was killed while it wrote
+            return
+
+
+def _load(settings: Settings) -> tuple[Any, About]:
+    from ms_crf.arguments import load_plugin
+    from ms_crf.environment import choose_device
+    from ms_crf.models.base import read_run
+    from ms_crf.tagger import Tagger
+    load_plugin(settings.plugins)
+    graph = settings.path.endswith('.mindir')
+    kind = 'exported graph' if graph else read_run(settings.path)[0].name
+    if graph or read_run(settings.path)[0].uses_mindspore:
+        from ms_crf.console import prepare_operators
+        prepare_operators(choose_device(settings.device, settings.program), settings.program)
+    tagger = Tagger.load(settings.path)
+    about = About(kind, tagger.scheme, list(tagger.tags), tagger.of_characters, settings.splitter or tagger.splitter,
+                  tagger.gives_confidences, tagger.gives_nbest)
+    _warm_up(tagger, settings.nbest if about.gives_nbest else 0)
+    return tagger, about
+
+
+def _warm_up(tagger: Any, nbest: int) -> None:
+    """Compiles the graphs that most requests will need."""
+    if not tagger.decoder.runs_graphs:
+        return
+    words = ['a', 'incomprehensible'] + [f'{number}' for number in range(600)]
+    for length in LENGTHS:
+        sentences = [words[:length]]
+        tagger.tag(sentences, False)
+        if tagger.gives_confidences:
+            tagger.tag(sentences)
+        if nbest and length <= 40:
+            tagger.tag(sentences, nbest=nbest)
+    for many in (words, words * 3):              # short words and long ones, few and many
+        tagger.tag([many[first:first + 8] for first in range(0, len(many), 8)])
+
+
+def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list[str]]) -> list[Any]:
+    """For each sentence what the tagger says of it, without the tokens, or status and message of what is wrong."""
+    from ms_crf.errors import OptionError
+    from ms_crf.models.base import SentenceError
+    try:
+        return [tuple(one)[1:] for one in tagger.tag(sentences, *task)]
+    except (SentenceError, MemoryError, RuntimeError) as error:
+        if len(sentences) > 1:                   # only what is wrong with one is said of it
+            return [said for sentence in sentences for said in _tagged(tagger, task, [sentence])]
+        if isinstance(error, SentenceError):
+            return [(422, error.reason)]
+        return [(500, f'the sentence can not be tagged: {type(error).__name__}')]
+    except OptionError as error:
+        return [(422, str(error))] * len(sentences)
+
+
+def main() -> int:
+    """Serves the frames of standard input on standard output; returns the exit status."""
+    for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):                 # those of a terminal are for the server
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    out = os.fdopen(os.dup(1), 'wb')
+    os.dup2(2, 1)                                # what a library prints is no frame
+    frames = _frames(sys.stdin.buffer)
+
+    def say(value: Any) -> None:
+        out.write(frame(value))
+        out.flush()
+
+    settings = next(frames, None)
+    if settings is None:
+        return 0
+    from ms_crf.errors import CorpusError, OptionError, one_line
+    try:
+        tagger, about = _load(settings)
+    except (CorpusError, OptionError) as error:
+        say(str(error))
+        return 0
+    except OSError as error:
+        say(f'{error.filename}: {error.strerror or error}' if error.filename else str(error))
+        return 0
+    except Exception as error:                   # of a library or a plugin
+        say(one_line(f'{settings.path}: can not be loaded: {type(error).__name__}: {error}'))
+        return 0
+    try:
+        say(about)
+        for task, sentences in frames:
+            say(_tagged(tagger, task, sentences))
+    except BrokenPipeError:                      # the server is gone
+        pass
+    os._exit(0)                                  # without the seconds that MindSpore takes to end
+
+
+if __name__ == '__main__':
+    sys.exit(main())
