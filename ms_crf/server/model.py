@@ -1,5 +1,7 @@
 """A model that is served: the process that tags with it, the queue in front of it, how its answers are written."""
 
+import asyncio
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable
@@ -40,7 +42,11 @@ class Model:
     @classmethod
     async def load(cls, settings: Settings, limits: Limits, metrics: Metrics) -> 'Model':
         """Starts the process and waits for it; raises Failed if there is no such model."""
-        return cls(await Process.start(settings), limits, metrics)
+        made = cls(await Process.start(settings), limits, metrics)
+        # Where its library is missing, requests with raw text are told so; loading it takes a second.
+        with contextlib.suppress(Refused):
+            await asyncio.get_running_loop().run_in_executor(None, made.splitter(None))
+        return made
 
     def splitter(self, name: str | None) -> Callable[[], Splitter]:
         """What gives the splitter of a request that names one, or None for the model's; raises Refused there."""

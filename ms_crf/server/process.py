@@ -13,6 +13,8 @@ from ms_crf.server.limits import Refused
 from ms_crf.server.worker import LENGTH, About, Settings, frame
 
 PACKAGES = str(Path(__file__).resolve().parents[2])
+# Not as a module: its classes would belong to __main__, and could not be read here.
+_PROGRAM = 'from ms_crf.server.worker import main; main()'
 
 
 class Failed(Exception):
@@ -38,7 +40,7 @@ class Process:
         """Starts it and waits until it has loaded the model; raises Failed if it can't."""
         paths = [PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, '-m', 'ms_crf.server.worker', stdin=asyncio.subprocess.PIPE,
+            sys.executable, '-c', _PROGRAM, stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE, env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths)})
         try:
             assert process.stdin is not None

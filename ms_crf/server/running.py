@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import Iterator
 
-from ms_crf.errors import OptionError, brief
+from ms_crf.errors import OptionError, brief, one_line
 from ms_crf.server.application import Service, application
 from ms_crf.server.model import Model
 from ms_crf.server.process import Failed, lost
@@ -131,7 +131,10 @@ class Running:
     async def _load(self) -> None:
         """Puts a new model into the place of the one that serves, which tags what waits for it and ends."""
         service, old = self.service, self.service.model
-        new = await Model.load(self.settings, service.limits, service.metrics)
+        try:
+            new = await Model.load(self.settings, service.limits, service.metrics)
+        except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
+            raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
         if old is None:
             service.say(f'{service.name} is served at {url_of(self.listening)}')
         else:

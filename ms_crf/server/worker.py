@@ -1,4 +1,4 @@
-"""The process that tags: python -m ms_crf.server.worker, started by the server, which talks to it in frames.
+"""The process that tags, which the server starts and talks to in frames.
 
 It is a process of its own, so that answers are read and written while graphs run, another model is loaded while this
 one serves, and all memory of a model goes with it. It ends when the server does, however that ends.
@@ -108,8 +108,8 @@ def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list
         return [(422, str(error))] * len(sentences)
 
 
-def main() -> int:
-    """Serves the frames of standard input on standard output; returns the exit status."""
+def main() -> None:
+    """Serves the frames of standard input on standard output."""
     for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):                 # those of a terminal are for the server
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -123,19 +123,19 @@ def main() -> int:
 
     settings = next(frames, None)
     if settings is None:
-        return 0
+        return
     from ms_crf.errors import CorpusError, OptionError, one_line
     try:
         tagger, about = _load(settings)
     except (CorpusError, OptionError) as error:
         say(str(error))
-        return 0
+        return
     except OSError as error:
         say(f'{error.filename}: {error.strerror or error}' if error.filename else str(error))
-        return 0
+        return
     except Exception as error:                   # of a library or a plugin
         say(one_line(f'{settings.path}: can not be loaded: {type(error).__name__}: {error}'))
-        return 0
+        return
     try:
         say(about)
         for task, sentences in frames:
@@ -143,7 +143,3 @@ def main() -> int:
     except BrokenPipeError:                      # the server is gone
         pass
     os._exit(0)                                  # without the seconds that MindSpore takes to end
-
-
-if __name__ == '__main__':
-    sys.exit(main())
