@@ -55,7 +55,7 @@ def parser() -> Parser:
             ('connections', 'N', 'that are open at a time'),
             ('slow', 'SECONDS', 'that a client may take to send a request, or to read an answer'),
             ('drain', 'SECONDS', 'that requests may take to be answered when the server ends')):
-        default = getattr(limits, name.replace('-', '_'))
+        default: int | float = getattr(limits, name.replace('-', '_'))
         group.add_argument(f'--{name}', metavar=unit, type=type(default), default=default,
                            help=f'{text} (default: {default:,})')
     add_common(made)

@@ -97,11 +97,12 @@ def opened(browser, path, width=1280, scheme='light', height=900):
 
     Args:
         browser: the fixture.
-        path: of the file.
+        path: of the file; or the address of a server, from which the page may load what it likes.
         width: of the window in pixels, and `height`.
         scheme: what the reader prefers, 'light' or 'dark'.
     """
-    address = Path(path).resolve().as_uri()
+    served = '://' in str(path)
+    address = str(path) if served else Path(path).resolve().as_uri()
     said, asked = [], []
     with browser.new_context(viewport={'width': width, 'height': height}, color_scheme=scheme) as context:
         page = context.new_page()
@@ -111,7 +112,8 @@ def opened(browser, path, width=1280, scheme='light', height=900):
         page.on('request', lambda request: asked.append(request.url))
         page.goto(address)
         yield page
-        others = [each for each in asked if each != address and not each.startswith('data:')]
+        others = [each for each in asked if each != address and not each.startswith('data:')
+                  and not (served and each.startswith(address))]
         assert not others, f'{path} at {width} pixels, {scheme}, loads {others}'
         assert not said, f'{path} at {width} pixels, {scheme}, says {said}'
 

@@ -16,8 +16,8 @@ class Limits:
     max_nbest: int = 10
     queue: int = 200_000               # tokens that wait to be tagged, of all requests
     connections: int = 1000
-    slow: float = 10                   # seconds that the head of a request may take, its body, and reading an answer
-    drain: float = 10                  # seconds for requests in flight when the server is to end
+    slow: float = 10.0                   # seconds that the head of a request may take, its body, and reading an answer
+    drain: float = 10.0                  # seconds for requests in flight when the server is to end
 
 
 class Refused(Exception):

@@ -13,6 +13,7 @@ from ms_crf.server.limits import Limits
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 HEAD = 32 << 10                        # bytes of a request's first line and headers
+LINGER = 1                             # seconds in which a client that is refused may still read why
 _PAUSE = .5                            # seconds between two looks at all connections
 
 
@@ -24,8 +25,22 @@ class Protocol(HttpToolsProtocol):
         self.since = self.loop.time()            # when the request began that is being read
         self.reading, self.in_head, self.head = True, True, 0
         self.unread, self.unread_since = 0, 0.0
+        self.refused: float | None = None        # when the connection was given up
+        self.running: Any = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.running is not None and not self.running.response_complete:
+            self.running.disconnected = True     # uvicorn tells it to the last request only
+            self.running.message_event.set()
+        super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self.running = cycle                     # others wait behind it
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
+        if self.refused is not None:
+            return
         if not self.reading:
             self.reading, self.since = True, self.loop.time()
         super().data_received(data)
@@ -52,22 +67,36 @@ class Protocol(HttpToolsProtocol):
         self._refuse(400, 'expected a request of HTTP/1.1, got something else')
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answers what no application has seen, and closes the connection."""
+        """Answers what no application has seen, and gives the connection up.
+
+        It is closed a little later: what still comes, and is not read, would have the answer thrown away on its way.
+        """
+        self.refused = self.loop.time()
         body = json.dumps({'error': message}).encode()
         cycle = self.cycle
         if cycle is None or (self.in_head if cycle.response_complete else not cycle.response_started):
             head = f'content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n'
             self.transport.write(STATUS_LINE[status] + head.encode() + body)
-        self.transport.close()
+        for one in (cycle, self.running):
+            if one is not None and not one.response_complete:
+                one.disconnected = True          # the application has nobody to answer any more
+                one.message_event.set()
+        self.flow.resume_reading()
+        self.transport.write_eof()
 
     def check(self, now: float, seconds: float) -> None:
         """Closes the connection if its client takes longer than so many seconds for a request or an answer."""
+        if self.flow.read_paused:                # it is the server that takes its time
+            self.since = now
         unread = self.transport.get_write_buffer_size()
         if unread != self.unread or not unread:
             self.unread, self.unread_since = unread, now
         elif now - self.unread_since > seconds:
             self.transport.abort()
-        if not self.transport.is_closing() and self.reading and now - self.since > seconds:
+        if self.refused is not None:
+            if now - self.refused > LINGER:
+                self.transport.abort()
+        elif not self.transport.is_closing() and self.reading and now - self.since > seconds:
             self.reading = False
             self._refuse(408, f'expected a whole request within {seconds:g} seconds')
 

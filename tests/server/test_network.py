@@ -1,0 +1,79 @@
+"""The server with a network: answers under load beside `Tagger.tag`, whatever is tagged beside them."""
+
+import random
+import threading
+
+from ms_crf import Tagger
+
+import pytest
+from test_tagger import make_run
+
+from servers import SECONDS, serving
+
+WORDS = 'to in at on by Xan Yel abracadabra Zoe unknown'.split()
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp('served') / 'run')
+
+
+@pytest.fixture(scope='module')
+def server(run):
+    with serving('--run', run, '--splitter', 'blanks') as made:
+        yield made
+
+
+def requests_of(seed):
+    """Requests of one sentence to forty, with all kinds of options."""
+    rng = random.Random(seed)
+    for _ in range(25):
+        sentences = [rng.choices(WORDS, k=rng.choice((0, 1, 3, 5, 9))) for _ in range(rng.choice((1, 1, 2, 40)))]
+        options = rng.choice(({}, {}, {'confidence': False}, {'nbest': 3}))
+        yield {'sentences': sentences, **options}
+
+
+def expected(tagger, request):
+    """What the tagger says: the tags, and all confidences in their order."""
+    for tagged in tagger.tag(request['sentences'], request.get('confidence'), request.get('nbest', 0)):
+        numbers = [] if tagged.confidence is None else [
+            *tagged.confidences, tagged.confidence, *(span.confidence for span in tagged.spans)]
+        yield (tagged.tokens, tagged.tags, [other.tags for other in tagged.alternatives],
+               pytest.approx([*numbers, *(other.confidence for other in tagged.alternatives)], abs=2e-6))
+
+
+def found(answer):
+    for record in answer['sentences']:
+        others = record.get('alternatives', [])
+        numbers = [] if 'confidence' not in record else [
+            *record['confidences'], record['confidence'], *(entity['confidence'] for entity in record['entities'])]
+        yield (record['tokens'], record['tags'], [other['tags'] for other in others],
+               [*numbers, *(other['confidence'] for other in others)])
+
+
+def test_answers_are_those_of_a_tagger_whoever_asks_beside(run, server):
+    tagger, answers = Tagger.load(run), {}
+
+    def ask(seed):
+        connection = server.connect()
+        answers[seed] = [server.tag(request, connection) for request in requests_of(seed)]
+        connection.close()
+
+    threads = [threading.Thread(target=ask, args=[seed]) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(SECONDS)
+    for seed in range(8):
+        for request, (status, answer) in zip(requests_of(seed), answers[seed], strict=True):
+            assert status == 200 and list(found(answer)) == list(expected(tagger, request))
+    metrics = server.metrics()
+    assert metrics['ms_crf_batch_sentences_count'] < metrics['ms_crf_request_seconds_count'] == 200
+
+
+def test_more_taggings_than_there_are(server, run):
+    [tagged] = Tagger.load(run).tag([['to']], nbest=10)
+    status, answer = server.tag({'tokens': ['to'], 'nbest': 10})
+    assert status == 200
+    assert [other['tags'] for other in answer['sentences'][0]['alternatives']] == [
+        other.tags for other in tagged.alternatives]

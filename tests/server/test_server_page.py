@@ -1,0 +1,102 @@
+"""The page of the server in Chromium: by mouse, by keyboard, on a phone, with a token, without its script."""
+
+import re
+
+from ms_crf import Tagger, train
+
+import pytest
+from test_tagger import make_run
+
+from conftest import files
+from pages import SCHEMES, WIDTHS, check_view, opened, unfold
+from servers import serving
+
+TEXT = 'to Xan Yel in\nby <b>abracadabra</b> & Zoe \u05e9\u05dc\u05d5\u05dd'
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+    return make_run(tmp_path_factory.mktemp('served') / 'run')
+
+
+@pytest.fixture(scope='module')
+def server(run):
+    with serving('--run', run, '--splitter', 'blanks') as made:
+        yield made
+
+
+def tag(page, text=TEXT):
+    page.get_by_label('Text').fill(text)
+    page.get_by_role('button', name='Tag').click()
+    page.get_by_text(re.compile(r'^\d+ sentences?$')).wait_for()
+
+
+@pytest.mark.parametrize('width', WIDTHS)
+@pytest.mark.parametrize('scheme', SCHEMES)
+def test_the_page_is_sound_before_and_after(browser, server, width, scheme):
+    with opened(browser, server.address, width, scheme) as page:
+        check_view(page)
+        page.get_by_label('Taggings of each sentence').select_option('3')
+        tag(page)
+        assert unfold(page)
+        check_view(page)
+
+
+def test_marks_are_the_spans_of_a_tagger(browser, server, run):
+    expected = []
+    for one in Tagger.load(run).tag_text(TEXT, splitter='blanks'):
+        expected += [(TEXT[entity.start:entity.end], entity.type) for entity in one.entities]
+    with opened(browser, server.address) as page:
+        tag(page)
+        marks = [(mark.evaluate('mark => mark.firstChild.data'), mark.locator('.note').first.inner_text())
+                 for mark in page.locator('#result > p mark').all()]
+        assert marks == expected and expected
+        assert page.get_by_role('status').inner_text() == '2 sentences'
+        shown = page.locator('#result > p').evaluate_all(
+            "ps => ps.map(p => { p = p.cloneNode(true); p.querySelectorAll('.note').forEach(n => n.remove());"
+            ' return p.textContent; })')
+        assert shown == TEXT.split('\n')
+
+
+def test_by_keyboard_alone(browser, server):
+    with opened(browser, server.address) as page:
+        page.keyboard.press('Tab')
+        page.keyboard.type('to Xan Yel')
+        page.keyboard.press('Tab')
+        page.keyboard.press('ArrowDown')
+        page.keyboard.press('Tab')
+        page.keyboard.press('Enter')
+        page.get_by_text('1 sentence', exact=True).wait_for()
+        assert page.locator('#result summary').inner_text() == 'Likeliest taggings: 2'
+        page.keyboard.press('Shift+Tab')
+        page.keyboard.press('Shift+Tab')
+        page.keyboard.type('in\nby')
+        page.keyboard.press('Control+Enter')
+        page.get_by_text('2 sentences', exact=True).wait_for()
+
+
+def test_without_its_script_it_says_so(browser, server):
+    with browser.new_context(java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(server.address)
+        assert 'This page needs its script' in page.locator('main').inner_text()
+        assert page.get_by_role('button', name='Tag').is_disabled()
+
+
+def test_faults_are_said_on_the_page(browser, corpora, tmp_path):
+    """A token is asked for once it is missed; what is too long is said by the server."""
+    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
+    (tmp_path / 'token').write_text('secret')
+    with serving('--run', tmp_path / 'run', '--splitter', 'blanks', '--token-file', tmp_path / 'token',
+                 '--max-length', '5') as server, browser.new_context() as context:
+        page = context.new_page()
+        page.goto(server.address)
+        assert page.get_by_label('Token').is_hidden() and page.locator('option').count() == 1
+        page.get_by_label('Text').fill('to Xan')
+        page.get_by_role('button', name='Tag').click()
+        page.get_by_label('Token').fill('secret')        # waits for it to appear
+        assert 'Authorization: Bearer TOKEN' in page.get_by_role('status').inner_text()
+        tag(page, 'to Xan')
+        page.get_by_label('Text').fill('a b c d e f')
+        page.keyboard.press('Control+Enter')
+        page.get_by_text('expected sentences of at most 5 tokens, got 6 in sentence 0').wait_for()

@@ -1,0 +1,115 @@
+"""The server as tests start it: a process on a port that is free, asked over real connections."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from conftest import ROOT
+
+SECONDS = 60                           # after which a test gives up
+COMMAND = [sys.executable, '-m', 'ms_crf', 'serve']
+
+
+def start(*options, **others):
+    """`ms-crf serve` with pipes for what it prints."""
+    environment = {**os.environ, **others.pop('env', {})}
+    return subprocess.Popen([*COMMAND, *map(str, options)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, env=environment, **others)
+
+
+class Server:
+    """A server that is ready.
+
+    Attributes:
+        said: the lines on standard error so far.
+    """
+
+    def __init__(self, *options, **others):
+        self.process, self.said = start('--port', '0', *options, **others), []
+        self.address = self.wait_for('is served at').split()[-1]
+        self.host, self.port = re.fullmatch(r'http://(?:\[(?=.*\]))?([\d.:]+?)\]?:(\d+)/', self.address).groups()
+
+    def wait_for(self, words):
+        """The line on standard error that has these words, which is waited for."""
+        while True:
+            line = self.process.stderr.readline()
+            assert line, self.said
+            self.said.append(line.rstrip('\n'))
+            if words in line:
+                return line.rstrip('\n')
+
+    def connect(self):
+        return http.client.HTTPConnection(self.host, int(self.port), timeout=SECONDS)
+
+    def ask(self, method, path, body=None, connection=None, **headers):
+        """Status, headers and body of an answer."""
+        own = connection or self.connect()
+        own.request(method, path, body, {name.replace('_', '-'): value for name, value in headers.items()})
+        answer = own.getresponse()
+        data = answer.read()
+        if connection is None:
+            own.close()
+        return answer.status, answer.headers, data
+
+    def tag(self, record, connection=None, **headers):
+        """Status and JSON of the answer to a request to tag."""
+        body = record if isinstance(record, (str, bytes)) else json.dumps(record)
+        status, _, data = self.ask('POST', '/v1/tag', body, connection, Content_Type='application/json', **headers)
+        return status, json.loads(data)
+
+    def socket(self):
+        """A connection for bytes that need not be HTTP."""
+        return socket.create_connection((self.host, int(self.port)), SECONDS)
+
+    def send(self, data):
+        """What comes back, up to the end of the connection, for bytes that need not be HTTP."""
+        with self.socket() as connection:
+            connection.sendall(data)
+            return rest_of(connection)
+
+    def metrics(self):
+        """The values by name, with their labels."""
+        text = self.ask('GET', '/metrics')[2].decode()
+        return {name: float(value) for name, value in re.findall(r'^([^#\s]\S*) (\S+)$', text, re.M)}
+
+    def children(self):
+        """The processes that the server has started."""
+        number = self.process.pid
+        with open(f'/proc/{number}/task/{number}/children') as file:
+            return [int(word) for word in file.read().split()]
+
+    def stop(self, number=signal.SIGTERM):
+        """Ends it; returns its status, and what else it has said."""
+        self.process.send_signal(number)
+        output, errors = self.process.communicate(timeout=SECONDS)
+        assert output == ''
+        return self.process.returncode, errors
+
+    def kill(self):
+        """Ends it, if it is still there, with signal 9."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+def rest_of(connection):
+    """What comes from a connection up to its end."""
+    return b''.join(iter(lambda: connection.recv(1 << 16), b''))
+
+
+@contextmanager
+def serving(*options, **others):
+    """A server for the block, which has to end well."""
+    server = Server(*options, **others)
+    try:
+        yield server
+        assert server.stop() == (0, '')
+    finally:
+        server.kill()
