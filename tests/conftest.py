@@ -281,6 +281,17 @@ def encoder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope='session')
+def network_server(tmp_path_factory):
+    """The run of a network, and a server of it, for all tests that ask one: it takes seconds until it is ready."""
+    from test_tagger import make_run
+
+    from servers import serving
+    run = make_run(tmp_path_factory.mktemp('network') / 'run')
+    with serving('--run', run, '--splitter', 'blanks') as server:
+        yield run, server
+
+
 @pytest.fixture(scope='module')
 def browser():
     """Headless Chromium, started once for a file of tests; what a test does with it is in `pages`."""

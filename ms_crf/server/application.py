@@ -247,7 +247,8 @@ async def _metrics(service: Service, _: Request) -> Response:
 
 
 async def _openapi(service: Service, _: Request) -> Response:
-    return _json(openapi.document(service.limits, service.token is not None))
+    about = None if service.model is None else service.model.about
+    return _json(openapi.document(service.limits, service.token is not None, about))
 
 
 async def _page(service: Service, _: Request) -> Response:

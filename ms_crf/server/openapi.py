@@ -1,9 +1,11 @@
-"""The description of the API in the terms of OpenAPI 3.1, as far as it can be said without a model."""
+"""The description of the API in the terms of OpenAPI 3.1, for the model that is served."""
 
 from typing import Any
 
 from ms_crf.environment import VERSION
 from ms_crf.server.limits import Limits
+from ms_crf.server.worker import About
+from ms_crf.text.splitting import BLANK, CHARACTERS, WORDS
 
 _STRINGS = {'type': 'array', 'items': {'type': 'string'}}
 _TOKENS = {'type': 'array', 'items': {'type': 'string', 'minLength': 1}}
@@ -11,23 +13,31 @@ _COUNT = {'type': 'integer', 'minimum': 0}
 _SHARE = {'type': 'number', 'minimum': 0, 'maximum': 1}
 
 
+def splitters_of(about: About) -> list[str]:
+    """The splitters that a request may name: those that need no library, and the model's."""
+    return list(dict.fromkeys((about.splitter, BLANK, CHARACTERS, WORDS)))
+
+
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
     return {'type': 'object', 'properties': properties, 'required': [name for name in properties
                                                                      if name not in optional]}
 
 
-def _input(name: str, schema: dict[str, Any], limits: Limits, raw: bool) -> dict[str, Any]:
+def _input(name: str, schema: dict[str, Any], limits: Limits, about: About | None, raw: bool) -> dict[str, Any]:
+    most = limits.max_nbest if about is None or about.gives_nbest else 0
     options: dict[str, Any] = {
-        'nbest': {'type': 'integer', 'minimum': 0, 'maximum': limits.max_nbest, 'default': 0,
+        'nbest': {'type': 'integer', 'minimum': 0, 'maximum': most, 'default': 0,
                   'description': 'how many of the likeliest taggings to add'},
-        'confidence': {'type': ['boolean', 'null'], 'description': 'null: if the model gives confidences'}}
+        'confidence': {'enum': [*([True] if about is None or about.gives_confidences else []), False, None],
+                       'description': 'null: if the model gives confidences'}}
     if raw:
-        options['splitter'] = {'type': ['string', 'null'], 'description': 'what cuts the text; null: as the model was '
-                                                                          'trained'}
+        splitters: dict[str, Any] = {'type': ['string', 'null']} if about is None else {
+            'enum': [*splitters_of(about), None]}
+        options['splitter'] = {**splitters, 'description': 'what cuts the text; null: as the model was trained'}
     return {**_object({name: schema, **options}, *options), 'additionalProperties': False}
 
 
-def _schemas(limits: Limits) -> dict[str, Any]:
+def _schemas(limits: Limits, about: About | None) -> dict[str, Any]:
     entity = _object({'type': {'type': 'string'}, 'text': {'type': 'string'}, 'first': _COUNT, 'last': _COUNT,
                       'start': _COUNT, 'end': _COUNT, 'confidence': _SHARE}, 'confidence')
     other = _object({'tags': _STRINGS, 'confidence': _SHARE})
@@ -42,11 +52,12 @@ def _schemas(limits: Limits) -> dict[str, Any]:
     tagged = _object({'sentences': {'type': 'array', 'items': {'$ref': '#/components/schemas/Sentence'}}})
     return {
         'Request': {'oneOf': [
-            _input('text', {'type': 'string', 'description': 'raw text'}, limits, True),
-            _input('texts', {**_STRINGS, 'description': 'raw texts'}, limits, True),
-            _input('tokens', {**_TOKENS, 'maxItems': limits.max_length, 'description': 'a sentence'}, limits, False),
+            _input('text', {'type': 'string', 'description': 'raw text'}, limits, about, True),
+            _input('texts', {**_STRINGS, 'description': 'raw texts'}, limits, about, True),
+            _input('tokens', {**_TOKENS, 'maxItems': limits.max_length, 'description': 'a sentence'}, limits,
+                   about, False),
             _input('sentences', {'type': 'array', 'items': {**_TOKENS, 'maxItems': limits.max_length},
-                                 'maxItems': limits.max_sentences}, limits, False)]},
+                                 'maxItems': limits.max_sentences}, limits, about, False)]},
         'Entity': entity, 'Alternative': other, 'Sentence': sentence, 'Tagged': tagged,
         'Texts': _object({'texts': {'type': 'array', 'items': {'$ref': '#/components/schemas/Tagged'}}}),
         'Model': _object({'name': {'type': 'string'}, 'kind': {'type': 'string'}, 'scheme': {'type': 'string'},
@@ -77,12 +88,13 @@ def _get(text: str, answers: dict[str, Any], locked: bool = False) -> dict[str, 
     return {'get': operation}
 
 
-def document(limits: Limits, locked: bool) -> dict[str, Any]:
+def document(limits: Limits, locked: bool, about: About | None) -> dict[str, Any]:
     """The document.
 
     Args:
         limits: of requests.
         locked: whether a token is asked for.
+        about: the model; None while it is loaded.
     """
     closed = _faults(of_401='no token, or another one') if locked else {}
     loading = _faults(of_503='no model is loaded yet, or the queue is full')
@@ -104,7 +116,7 @@ def document(limits: Limits, locked: bool) -> dict[str, Any]:
         tagging['security'] = [{'token': []}]
     text = {'description': 'text', 'content': {'text/plain': {'schema': {'type': 'string'}}}}
     page = {'description': 'a page', 'content': {'text/html': {'schema': {'type': 'string'}}}}
-    components: dict[str, Any] = {'schemas': _schemas(limits)}
+    components: dict[str, Any] = {'schemas': _schemas(limits, about)}
     if locked:
         components['securitySchemes'] = {'token': {'type': 'http', 'scheme': 'bearer'}}
     return {

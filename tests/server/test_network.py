@@ -6,22 +6,10 @@ import threading
 from ms_crf import Tagger
 
 import pytest
-from test_tagger import make_run
 
-from servers import SECONDS, serving
+from servers import SECONDS
 
 WORDS = 'to in at on by Xan Yel abracadabra Zoe unknown'.split()
-
-
-@pytest.fixture(scope='module')
-def run(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp('served') / 'run')
-
-
-@pytest.fixture(scope='module')
-def server(run):
-    with serving('--run', run, '--splitter', 'blanks') as made:
-        yield made
 
 
 def requests_of(seed):
@@ -51,7 +39,8 @@ def found(answer):
                [*numbers, *(other['confidence'] for other in others)])
 
 
-def test_answers_are_those_of_a_tagger_whoever_asks_beside(run, server):
+def test_answers_are_those_of_a_tagger_whoever_asks_beside(network_server):
+    run, server = network_server
     tagger, answers = Tagger.load(run), {}
 
     def ask(seed):
@@ -71,7 +60,8 @@ def test_answers_are_those_of_a_tagger_whoever_asks_beside(run, server):
     assert metrics['ms_crf_batch_sentences_count'] < metrics['ms_crf_request_seconds_count'] == 200
 
 
-def test_more_taggings_than_there_are(server, run):
+def test_more_taggings_than_there_are(network_server):
+    run, server = network_server
     [tagged] = Tagger.load(run).tag([['to']], nbest=10)
     status, answer = server.tag({'tokens': ['to'], 'nbest': 10})
     assert status == 200

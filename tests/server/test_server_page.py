@@ -5,24 +5,12 @@ import re
 from ms_crf import Tagger, train
 
 import pytest
-from test_tagger import make_run
 
 from conftest import files
 from pages import SCHEMES, WIDTHS, check_view, opened, unfold
 from servers import serving
 
 TEXT = 'to Xan Yel in\nby <b>abracadabra</b> & Zoe \u05e9\u05dc\u05d5\u05dd'
-
-
-@pytest.fixture(scope='module')
-def run(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp('served') / 'run')
-
-
-@pytest.fixture(scope='module')
-def server(run):
-    with serving('--run', run, '--splitter', 'blanks') as made:
-        yield made
 
 
 def tag(page, text=TEXT):
@@ -33,8 +21,8 @@ def tag(page, text=TEXT):
 
 @pytest.mark.parametrize('width', WIDTHS)
 @pytest.mark.parametrize('scheme', SCHEMES)
-def test_the_page_is_sound_before_and_after(browser, server, width, scheme):
-    with opened(browser, server.address, width, scheme) as page:
+def test_the_page_is_sound_before_and_after(browser, network_server, width, scheme):
+    with opened(browser, network_server[1].address, width, scheme) as page:
         check_view(page)
         page.get_by_label('Taggings of each sentence').select_option('3')
         tag(page)
@@ -42,11 +30,11 @@ def test_the_page_is_sound_before_and_after(browser, server, width, scheme):
         check_view(page)
 
 
-def test_marks_are_the_spans_of_a_tagger(browser, server, run):
+def test_marks_are_the_spans_of_a_tagger(browser, network_server):
     expected = []
-    for one in Tagger.load(run).tag_text(TEXT, splitter='blanks'):
+    for one in Tagger.load(network_server[0]).tag_text(TEXT, splitter='blanks'):
         expected += [(TEXT[entity.start:entity.end], entity.type) for entity in one.entities]
-    with opened(browser, server.address) as page:
+    with opened(browser, network_server[1].address) as page:
         tag(page)
         marks = [(mark.evaluate('mark => mark.firstChild.data'), mark.locator('.note').first.inner_text())
                  for mark in page.locator('#result > p mark').all()]
@@ -58,8 +46,8 @@ def test_marks_are_the_spans_of_a_tagger(browser, server, run):
         assert shown == TEXT.split('\n')
 
 
-def test_by_keyboard_alone(browser, server):
-    with opened(browser, server.address) as page:
+def test_by_keyboard_alone(browser, network_server):
+    with opened(browser, network_server[1].address) as page:
         page.keyboard.press('Tab')
         page.keyboard.type('to Xan Yel')
         page.keyboard.press('Tab')
@@ -75,10 +63,10 @@ def test_by_keyboard_alone(browser, server):
         page.get_by_text('2 sentences', exact=True).wait_for()
 
 
-def test_without_its_script_it_says_so(browser, server):
+def test_without_its_script_it_says_so(browser, network_server):
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
-        page.goto(server.address)
+        page.goto(network_server[1].address)
         assert 'This page needs its script' in page.locator('main').inner_text()
         assert page.get_by_role('button', name='Tag').is_disabled()
 
