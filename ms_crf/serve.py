@@ -48,15 +48,15 @@ def parser() -> Parser:
     group = made.add_argument_group('Limits')
     limits = Limits()
     for name, unit, text in (
-            ('max-body', 'BYTES', 'of a request'), ('max-sentences', 'N', 'of a request'),
-            ('max-tokens', 'N', 'of a request'), ('max-length', 'N', 'tokens of a sentence'),
-            ('max-nbest', 'N', 'likeliest taggings of a sentence'),
-            ('queue', 'N', 'tokens that wait, of all requests; further ones are told to come again'),
-            ('connections', 'N', 'that are open at a time'),
-            ('slow', 'SECONDS', 'that a client may take to send a request, or to read an answer'),
-            ('drain', 'SECONDS', 'that requests may take to be answered when the server ends')):
-        default: int | float = getattr(limits, name.replace('-', '_'))
-        group.add_argument(f'--{name}', metavar=unit, type=type(default), default=default,
+            ('--max-body', 'BYTES', 'of a request'), ('--max-sentences', 'N', 'of a request'),
+            ('--max-tokens', 'N', 'of a request'), ('--max-length', 'N', 'tokens of a sentence'),
+            ('--max-nbest', 'N', 'likeliest taggings of a sentence'),
+            ('--queue', 'N', 'tokens that wait, of all requests; further ones are told to come again'),
+            ('--connections', 'N', 'that are open at a time'),
+            ('--slow', 'SECONDS', 'that a client may take to send a request, or to read an answer'),
+            ('--drain', 'SECONDS', 'that requests may take to be answered when the server ends')):
+        default: int | float = getattr(limits, name[2:].replace('-', '_'))
+        group.add_argument(name, metavar=unit, type=type(default), default=default,
                            help=f'{text} (default: {default:,})')
     add_common(made)
     return made

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from dataclasses import fields
 
-from ms_crf import compare, evaluate, export, infer, report, train
+from ms_crf import compare, evaluate, export, infer, report, serve, train
 from ms_crf.errors import OptionError
 from ms_crf.options import Options, dashed
 
@@ -177,7 +177,7 @@ def test_the_sample_is_not_mixed_with_other_corpora(tmp_path):
     (infer, '--input'), (infer, '--output'), (export, '--run'), (export, '--output'),
     (compare, '--train'), (compare, '--dev'), (compare, '--test'), (compare, '--json'), (compare, '--keep'),
     (evaluate, '--run'), (evaluate, '--mindir'), (evaluate, '--input'), (evaluate, '--json'),
-    (report, '--input'), (report, '--output')])
+    (report, '--input'), (report, '--output'), (serve, '--run'), (serve, '--mindir'), (serve, '--token-file')])
 def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, expected in (('a\0b', 'a path without NUL characters, got'), ('a\ud800', 'a path in UTF-8, got'),

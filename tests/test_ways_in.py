@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 
-VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert']
+VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert', 'serve']
 
 
 def start(*arguments):

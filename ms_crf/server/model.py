@@ -11,7 +11,6 @@ from ms_crf.errors import OptionError
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import Metrics
-from ms_crf.server.openapi import splitters_of
 from ms_crf.server.process import Process
 from ms_crf.server.reading import Wanted
 from ms_crf.server.worker import Settings
@@ -51,7 +50,7 @@ class Model:
 
     def splitter(self, name: str | None) -> Callable[[], Splitter]:
         """What gives the splitter of a request that names one, or None for the model's; raises Refused there."""
-        known = splitters_of(self.about)
+        known = self.about.splitters
 
         def found() -> Splitter:
             if name is not None and name not in known:

@@ -5,17 +5,11 @@ from typing import Any
 from ms_crf.environment import VERSION
 from ms_crf.server.limits import Limits
 from ms_crf.server.worker import About
-from ms_crf.text.splitting import BLANK, CHARACTERS, WORDS
 
 _STRINGS = {'type': 'array', 'items': {'type': 'string'}}
 _TOKENS = {'type': 'array', 'items': {'type': 'string', 'minLength': 1}}
 _COUNT = {'type': 'integer', 'minimum': 0}
 _SHARE = {'type': 'number', 'minimum': 0, 'maximum': 1}
-
-
-def splitters_of(about: About) -> list[str]:
-    """The splitters that a request may name: those that need no library, and the model's."""
-    return list(dict.fromkeys((about.splitter, BLANK, CHARACTERS, WORDS)))
 
 
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
@@ -32,7 +26,7 @@ def _input(name: str, schema: dict[str, Any], limits: Limits, about: About | Non
                        'description': 'null: if the model gives confidences'}}
     if raw:
         splitters: dict[str, Any] = {'type': ['string', 'null']} if about is None else {
-            'enum': [*splitters_of(about), None]}
+            'enum': [*about.splitters, None]}
         options['splitter'] = {**splitters, 'description': 'what cuts the text; null: as the model was trained'}
     return {**_object({name: schema, **options}, *options), 'additionalProperties': False}
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple
 
+from ms_crf.text.splitting import BLANK, CHARACTERS, WORDS
+
 LENGTH = struct.Struct('<Q')           # in front of each frame
 LENGTHS = (8, 24, 32, 40, 60, 90, 120)     # of sentences that graphs are compiled for before the first request
 
@@ -37,6 +39,11 @@ class About(NamedTuple):
     splitter: str
     gives_confidences: bool
     gives_nbest: bool
+
+    @property
+    def splitters(self) -> list[str]:
+        """The splitters that a request may name: those that need no library, and the model's."""
+        return list(dict.fromkeys((self.splitter, BLANK, CHARACTERS, WORDS)))
 
 
 def frame(value: Any) -> bytes:

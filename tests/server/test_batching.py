@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ms_crf.server.batching import ENOUGH, ROWS, SHORT, TOKENS, WORDS, Job, Queue
+from ms_crf.server.batching import ENOUGH, NBEST_WORDS, ROWS, SHORT, TOKENS, WORDS, Job, Queue
 from ms_crf.server.limits import Refused
 
 import pytest
@@ -72,14 +72,15 @@ def test_a_second_batch_is_given_ahead_only_if_it_is_worth_it():
 def test_batches_are_bounded_and_a_long_sentence_goes_alone():
     async def test():
         tagging = Tagging()
-        asked = [tagging.ask([[f'{number} {index}' for index in range(7)] for number in range(5000)]),
-                 tagging.ask([['a'] * (TOKENS + 1)]), tagging.ask([['a']] * (ROWS + 1))]
+        distinct = [[f'{number} {index}' for index in range(7)] for number in range(5000)]
+        asked = [tagging.ask(distinct), tagging.ask([['a'] * (TOKENS + 1)]), tagging.ask([['a']] * (ROWS + 1)),
+                 tagging.ask(distinct, (None, 3))]
         await tagging.all_of_them()
-        for _, sentences in tagging.batches:
+        for (_, nbest), sentences in tagging.batches:
             words = {token for tokens in sentences for token in tokens}
-            assert len(sentences) == 1 or (len(words) <= WORDS and sum(map(len, sentences)) <= TOKENS)
-            assert len(sentences) <= ROWS
-        assert [len(await each) for each in asked] == [5000, 1, ROWS + 1]
+            assert len(words) <= (NBEST_WORDS if nbest else WORDS) and len(sentences) <= ROWS
+            assert len(sentences) == 1 or sum(map(len, sentences)) <= TOKENS
+        assert [len(await each) for each in asked] == [5000, 1, ROWS + 1, 5000]
     run(test)
 
 
