@@ -10,7 +10,11 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+import pytest
+
 from conftest import ROOT
+
+pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
 
 SECONDS = 60                           # after which a test gives up
 COMMAND = [sys.executable, '-m', 'ms_crf', 'serve']

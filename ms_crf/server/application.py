@@ -138,6 +138,8 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
 def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = {} if error.retry is None else {'Retry-After': str(error.retry)}
+    if error.close:
+        headers['Connection'] = 'close'
     if error.status == 401:
         headers['WWW-Authenticate'] = 'Bearer'
     return _json({'error': one_line(error.message)}, error.status, headers)
@@ -182,11 +184,14 @@ async def _tag(service: Service, request: Request) -> Response:
     accepted = request.headers.get('accept', '')
     kind = HTML if 'text/html' in accepted and 'application/json' not in accepted else JSON
     service.ready()
+    if len(service.connections) > service.limits.connections:
+        raise Refused(503, 'expected fewer connections, got too many; try again', 1, True)
     question = asked(await _body(request, service.limits), service.limits)
     model = service.ready()
-    model.check(question.confidence, question.nbest)
-    found = await _cut(service, model, question)
-    results = await model.tag(found, kind)
+    with model.used():
+        model.check(question.confidence, question.nbest)
+        found = await _cut(service, model, question)
+        results = await model.tag(found, kind)
     body = _joined(results, found, kind).encode('utf-8', 'backslashreplace')
     media_type = 'application/json' if kind == JSON else 'text/html; charset=utf-8'
     return Response(body, headers={'MS-CRF-Model': model.mark, 'Vary': 'Accept'}, media_type=media_type)

@@ -70,8 +70,6 @@ class Queue:
         self._long: deque[Job] = deque()
         self._flying: list[list[Part]] = []
         self.tokens, self._turn = 0, False
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     async def tag(self, job: Job) -> list[str]:
         """The results of a job; raises Refused if there is no room for it, or what has befallen the tagger."""
@@ -81,16 +79,11 @@ class Queue:
             raise Refused(503, 'expected room in the queue, got none: too many requests wait; try again', 1)
         (self._short if job.tokens <= SHORT else self._long).append(job)
         self.tokens += job.tokens
-        self._idle.clear()
         self._dispatch()
         try:
             return await job.done
         finally:
             self._drop(job)                      # of a request that was given up, what is left is not tagged
-
-    async def idle(self) -> None:
-        """Waits until nothing is left."""
-        await self._idle.wait()
 
     def fail(self, error: Exception) -> None:
         """Ends all jobs, for the tagger is gone."""
@@ -102,11 +95,6 @@ class Queue:
             (self._short if job in self._short else self._long).remove(job)
             self.tokens -= job.tokens
             job.place = len(job.sentences)
-        self._settle()
-
-    def _settle(self) -> None:
-        if not (self._short or self._long or self._flying):
-            self._idle.set()
 
     def _dispatch(self) -> None:
         while (self._short or self._long) and len(self._flying) < 2 and (not self._flying or self._is_full()):
@@ -151,7 +139,6 @@ class Queue:
             for part in parts:
                 part.job.fail(error if isinstance(error, Exception) else Refused(503, 'stopped; try again', 1))
             self._dispatch()
-        self._settle()
 
     @staticmethod
     def _write(parts: list[Part], said: Iterator[Any]) -> None:

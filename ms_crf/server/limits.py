@@ -27,8 +27,9 @@ class Refused(Exception):
         status: of the answer.
         message: one line: what was expected, and what came.
         retry: seconds after which it may be tried again; None if that is no use.
+        close: whether the connection is closed.
     """
 
-    def __init__(self, status: int, message: str, retry: int | None = None) -> None:
+    def __init__(self, status: int, message: str, retry: int | None = None, close: bool = False) -> None:
         super().__init__(message)
-        self.status, self.message, self.retry = status, message, retry
+        self.status, self.message, self.retry, self.close = status, message, retry, close

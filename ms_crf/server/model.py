@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ms_crf.errors import OptionError
@@ -36,6 +36,8 @@ class Model:
         self.writers = {kind: Writer(kind[0], about.scheme, about.tags, about.of_characters, kind[1])
                         for kind in ((JSON, True), (HTML, False), (HTML, True))}
         self.page = self.writers[HTML, about.gives_confidences].page
+        self._users, self._free = 0, asyncio.Event()
+        self._free.set()
         self.loaded = time.time()
         self.mark = hashlib.sha256(f'{process.pid} {self.loaded}'.encode()).hexdigest()[:12]
 
@@ -86,7 +88,19 @@ class Model:
 
         return await self.queue.tag(Job([item.tokens for item in items], (confidence, wanted.nbest), write))
 
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Within the block the process stays, whichever model serves others by then."""
+        self._users += 1
+        self._free.clear()
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._free.set()
+
     async def close(self) -> int:
-        """Lets its process end once all that waits is tagged; returns the status of the process."""
-        await self.queue.idle()
+        """Lets its process end once nobody uses it; returns the status of the process."""
+        await self._free.wait()
         return await self.process.close()

@@ -6,7 +6,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
+from typing import Any
 
 from ms_crf.errors import OptionError, brief, one_line
 from ms_crf.server.application import Service, application
@@ -65,6 +66,7 @@ class Running:
     def __init__(self, service: Service, settings: Settings, listening: socket.socket) -> None:
         self.service, self.settings, self.listening = service, settings, listening
         self.fault: Failed | None = None         # why the first model can't be loaded
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._wish = asyncio.Event()             # for the run to be loaded again
         for name in ('uvicorn', 'asyncio'):      # what they log is said here, or of no interest
             logger = logging.getLogger(name)
@@ -72,7 +74,6 @@ class Running:
         config = uvicorn.Config(application(service), http=Protocol, ws='none', lifespan='off', log_config=None,
                                 access_log=False, server_header=False, proxy_headers=False,
                                 timeout_keep_alive=max(1, int(service.limits.slow)),
-                                limit_concurrency=service.limits.connections,
                                 timeout_graceful_shutdown=max(1, int(service.limits.drain)))
         self.server = _Server(config)
         service.connections = self.server.server_state.connections
@@ -90,9 +91,10 @@ class Running:
         try:
             await self.server.serve([self.listening])
         finally:
-            for task in tasks:
+            left = [*tasks, *self._tasks]
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
             if self.service.model is not None:
                 await self.service.model.process.close()
             self.service.cutter.shutdown(wait=False, cancel_futures=True)
@@ -142,9 +144,15 @@ class Running:
         service.model = new
         service.metrics.loads['loaded'] += 1
         service.processes.update(server=os.getpid(), tagger=new.process.pid)
-        asyncio.ensure_future(self._look_after(new))
+        self._keep(self._look_after(new))
         if old is not None:
-            asyncio.ensure_future(old.close())
+            self._keep(old.close())
+
+    def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Does something beside; a task that nobody holds may be forgotten in its midst."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _look_after(self, model: Model) -> None:
         """Waits for the end of a process; if its model is still in use, has it loaded again."""
@@ -163,6 +171,7 @@ def run(service: Service, settings: Settings, listening: socket.socket) -> None:
     async def all_of_it() -> None:
         await Running(service, settings, listening).run()
 
+    _allow_files(2 * service.limits.connections + 100)
     loop = (uvicorn.Config(lambda: None, log_config=None).get_loop_factory() or asyncio.new_event_loop)()
     try:
         asyncio.set_event_loop(loop)
@@ -170,3 +179,13 @@ def run(service: Service, settings: Settings, listening: socket.socket) -> None:
     finally:
         asyncio.set_event_loop(None)
         loop.close()
+
+
+def _allow_files(count: int) -> None:
+    """Lets this process have so many files and connections open, if the system does."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource  # which Windows does not have
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -4,6 +4,7 @@ It is a process of its own, so that answers are read and written while graphs ru
 one serves, and all memory of a model goes with it. It ends when the server does, however that ends.
 """
 
+import contextlib
 import os
 import pickle
 import signal
@@ -87,16 +88,19 @@ def _warm_up(tagger: Any, nbest: int) -> None:
     """Compiles the graphs that most requests will need."""
     if not tagger.decoder.runs_graphs:
         return
+    from ms_crf.models.base import SentenceError
     words = ['a', 'incomprehensible'] + [f'{number}' for number in range(600)]
     for length in LENGTHS:
         sentences = [words[:length]]
-        tagger.tag(sentences, False)
-        if tagger.gives_confidences:
-            tagger.tag(sentences)
-        if nbest and length <= 40:
-            tagger.tag(sentences, nbest=nbest)
+        with contextlib.suppress(SentenceError):                 # a graph may take shorter ones only
+            tagger.tag(sentences, False)
+            if tagger.gives_confidences:
+                tagger.tag(sentences)
+            if nbest and length <= 40:
+                tagger.tag(sentences, nbest=nbest)
     for many in (words, words * 3):              # short words and long ones, few and many
-        tagger.tag([many[first:first + 8] for first in range(0, len(many), 8)])
+        with contextlib.suppress(SentenceError):
+            tagger.tag([many[first:first + 8] for first in range(0, len(many), 8)])
 
 
 def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list[str]]) -> list[Any]:
@@ -105,14 +109,12 @@ def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list
     from ms_crf.models.base import SentenceError
     try:
         return [tuple(one)[1:] for one in tagger.tag(sentences, *task)]
-    except (SentenceError, MemoryError, RuntimeError) as error:
+    except Exception as error:                   # of a library, or of a model of one's own
         if len(sentences) > 1:                   # only what is wrong with one is said of it
             return [said for sentence in sentences for said in _tagged(tagger, task, [sentence])]
-        if isinstance(error, SentenceError):
-            return [(422, error.reason)]
+        if isinstance(error, (SentenceError, OptionError)):
+            return [(422, error.reason if isinstance(error, SentenceError) else str(error))]
         return [(500, f'the sentence can not be tagged: {type(error).__name__}')]
-    except OptionError as error:
-        return [(422, str(error))] * len(sentences)
 
 
 def main() -> None:

@@ -49,9 +49,27 @@ def confidence(answer):
     return answer['sentences'][0]['confidence']
 
 
+class Watched:
+    """A process that is not our own; `wait` waits for its end."""
+
+    def __init__(self, number):
+        self.descriptor = os.pidfd_open(number)
+
+    def wait(self):
+        assert select.select([self.descriptor], [], [], SECONDS)[0]
+        os.close(self.descriptor)
+
+
+def arrived(server):
+    """How many tokens of requests the server has read."""
+    metrics = server.metrics()
+    return metrics['ms_crf_tokens_total'] + metrics['ms_crf_queue_tokens']
+
+
 def test_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
     one, two, said = runs
     with serving('--run', run, *QUICK) as server:
+        former = Watched(*server.children())
         found, stop = [[] for _ in range(4)], threading.Event()
 
         def ask(answers):
@@ -75,7 +93,7 @@ def test_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
         for answers in found:                    # first the one, then the other, and nothing else
             place = answers.index((200, said[1])) if (200, said[1]) in answers else len(answers)
             assert set(answers[:place]) == {(200, said[0])} and set(answers[place:]) <= {(200, said[1])}
-        assert len(server.children()) == 1
+        former.wait()
 
 
 def test_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs, run):
@@ -120,6 +138,35 @@ def test_the_process_that_tags_is_started_again(runs, run):
         assert server.metrics()['ms_crf_loads_total{result="ended"}'] == 1
 
 
+def test_requests_beyond_the_queue_are_told_to_come_again(runs, run):
+    with serving('--run', run, *QUICK, '--max-tokens', '100', '--queue', '100') as server:
+        [number] = server.children()
+        os.kill(number, signal.SIGSTOP)          # so that it takes its time
+        clients = [server.connect() for _ in range(3)]
+        for count, client in enumerate(clients, 1):              # one with the tagger, one that waits, one too many
+            client.request('POST', '/v1/tag', json.dumps({'sentences': [TOKENS * 30]}),
+                           {'Content-Type': 'application/json'})
+            while count < 3 and arrived(server) < 90 * count:
+                pass
+        refused = clients.pop()
+        answer = refused.getresponse()
+        assert (answer.status, answer.headers['Retry-After']) == (503, '1')
+        assert 'expected room in the queue' in json.loads(answer.read())['error']
+        refused.close()
+        os.kill(number, signal.SIGCONT)
+        for client in clients:
+            answer = client.getresponse()
+            assert answer.status == 200 and len(json.loads(answer.read())['sentences'][0]['tokens']) == 90
+            client.close()
+
+
+def test_connections_beyond_their_number_are_told_to_come_again(run):
+    with serving('--run', run, *QUICK, '--connections', '2') as server, server.socket(), server.socket():
+        assert server.ask('GET', '/healthz')[0] == 200           # so they have been accepted
+        status, headers, _ = server.ask('POST', '/v1/tag', '{"tokens": []}', Content_Type='application/json')
+        assert (status, headers['Retry-After'], headers['Connection']) == (503, '1', 'close')
+
+
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_what_was_asked_before_the_end_is_answered(runs, run, number):
     """Clients whose requests have arrived get their answers, others find nobody; the status is 0."""
@@ -129,10 +176,8 @@ def test_what_was_asked_before_the_end_is_answered(runs, run, number):
         clients = [server.connect() for _ in range(4)]
         for client in clients:
             client.request('POST', '/v1/tag', body, {'Content-Type': 'application/json'})
-        arrived = 0
-        while arrived < 4 * 500 * 90:            # they have been read
-            metrics = server.metrics()
-            arrived = metrics['ms_crf_tokens_total'] + metrics['ms_crf_queue_tokens']
+        while arrived(server) < 4 * 500 * 90:    # they have been read
+            pass
         server.process.send_signal(number)
         for client in clients:
             answer = client.getresponse()
@@ -163,17 +208,14 @@ def test_half_a_request_does_not_keep_the_server_from_its_end(run):
 def test_killed_it_leaves_no_process_behind_and_others_go_on(run):
     with serving('--run', run, *QUICK) as other:
         server = Server('--run', run, *QUICK)
-        [number] = server.children()
-        connection = server.connect()
+        tagger, connection = Watched(*server.children()), server.connect()
         connection.request('POST', '/v1/tag', '{"tokens"', {'Content-Type': 'application/json',
                                                              'Content-Length': '99'})
-        watched = os.pidfd_open(number)          # which can be read once the process has ended
         server.kill()
         with pytest.raises((ConnectionError, http.client.HTTPException)):
             connection.getresponse()
         connection.close()
-        assert select.select([watched], [], [], SECONDS)[0]
-        os.close(watched)
+        tagger.wait()
         assert other.tag({'tokens': TOKENS})[0] == 200
 
 

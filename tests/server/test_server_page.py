@@ -1,6 +1,7 @@
 """The page of the server in Chromium: by mouse, by keyboard, on a phone, with a token, without its script."""
 
 import re
+import signal
 
 from ms_crf import Tagger, train
 
@@ -88,3 +89,16 @@ def test_faults_are_said_on_the_page(browser, corpora, tmp_path):
         page.get_by_label('Text').fill('a b c d e f')
         page.keyboard.press('Control+Enter')
         page.get_by_text('expected sentences of at most 5 tokens, got 6 in sentence 0').wait_for()
+
+
+def test_a_page_of_an_earlier_model_says_so(browser, corpora, tmp_path):
+    """Its colours are those of other types."""
+    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
+    with serving('--run', tmp_path / 'run', '--splitter', 'blanks') as server, opened(browser, server.address) as page:
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for('is loaded again')
+        page.get_by_label('Text').fill('to Xan')
+        page.get_by_role('button', name='Tag').click()
+        page.get_by_text('Another model is served by now: load this page again.').wait_for()
+        page.reload()
+        tag(page, 'to Xan')
