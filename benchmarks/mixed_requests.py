@@ -176,6 +176,7 @@ def mixed(make_server, arguments):
     try:
         counts, sizes = asyncio.run(send(server, known, arguments.mixed, arguments.seed))
     except AssertionError as error:
+        server.stop()
         sys.exit(f'a wrong answer: {str(error)[:1000]}')
     seconds = time.perf_counter() - began
     print(f'{processor()}, {os.cpu_count()} cores; {arguments.mixed:,} requests in {seconds:,.0f} s, no wrong answer')

@@ -121,6 +121,7 @@ def rates(arguments):
             rate, _, failed = load(server, bodies_of(sentences, size), 256 if size == 1 else 64, arguments.seconds)
             found[size].append(rate * size)
             if failed:
+                server.stop()
                 sys.exit(f'{size} sentences a request: {failed}')
     print(f'{processor()}, {os.cpu_count()} cores; {len(sentences)} sentences, {arguments.rounds} rounds of '
           f'{arguments.seconds} s\n')
