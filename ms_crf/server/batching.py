@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ms_crf.server.limits import Refused
 
-WORDS, TOKENS, ROWS = 5000, 8000, 512  # distinct words, tokens and sentences of a batch: some 30 ms of an LSTM
+WORDS, TOKENS, ROWS = 4000, 8000, 512  # distinct words, tokens and sentences of a batch: some 30 ms of an LSTM
 NBEST_WORDS = 2000                     # distinct words of a batch with alternatives
 ENOUGH = 4000                          # tokens that are worth a batch while another one is tagged
 SHORT = 200                            # tokens of a request that does not wait behind longer ones

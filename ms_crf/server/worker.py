@@ -89,7 +89,7 @@ def _warm_up(tagger: Any, nbest: int) -> None:
     if not tagger.decoder.runs_graphs:
         return
     from ms_crf.models.base import SentenceError
-    words = ['a', 'incomprehensible'] + [f'{number}' for number in range(600)]
+    words = ['a', 'incomprehensible'] + [f'{number}' for number in range(2500)]
     for length in LENGTHS:
         sentences = [words[:length]]
         with contextlib.suppress(SentenceError):                 # a graph may take shorter ones only
@@ -98,9 +98,9 @@ def _warm_up(tagger: Any, nbest: int) -> None:
                 tagger.tag(sentences)
             if nbest and length <= 40:
                 tagger.tag(sentences, nbest=nbest)
-    for many in (words, words * 3):              # short words and long ones, few and many
-        with contextlib.suppress(SentenceError):
-            tagger.tag([many[first:first + 8] for first in range(0, len(many), 8)])
+    for length, many in ((8, words[:600]), *((length, words) for length in LENGTHS if length <= 40)):
+        with contextlib.suppress(SentenceError):                 # many words are read by other graphs than a few
+            tagger.tag([many[first:first + length] for first in range(0, len(many), length)])
 
 
 def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list[str]]) -> list[Any]:
