@@ -8,7 +8,7 @@ import asyncio
 import json
 from typing import Any
 
-from ms_crf.server.limits import Limits
+from ms_crf.server.limits import MEGABYTE, Limits
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -18,12 +18,19 @@ _PAUSE = .5                            # seconds between two looks at all connec
 
 
 class Protocol(HttpToolsProtocol):
-    """A connection."""
+    """A connection; `of_limits` gives the class of those under some limits."""
+
+    most = 1 << 30                               # bytes of a request, with all that is around its body
+
+    @classmethod
+    def of_limits(cls, limits: Limits) -> 'type[Protocol]':
+        # A body in chunks of one byte is six times as long; whoever sends more has been refused by its size.
+        return type('Connection', (cls,), {'most': HEAD + 8 * max(limits.max_body, MEGABYTE)})
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.since = self.loop.time()            # when the request began that is being read
-        self.reading, self.in_head, self.head = True, True, 0
+        self.reading, self.in_head, self.head, self.received = True, True, 0, 0
         self.unread, self.unread_since = 0, 0.0
         self.refused: float | None = None        # when the connection was given up
         self.running: Any = None
@@ -44,14 +51,18 @@ class Protocol(HttpToolsProtocol):
         if not self.reading:
             self.reading, self.since = True, self.loop.time()
         super().data_received(data)
-        if self.in_head and self.reading and not self.transport.is_closing():
-            self.head += len(data)               # of a head that goes on
-            if self.head > HEAD:
-                self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
+        if not self.reading or self.refused is not None or self.transport.is_closing():
+            return
+        self.received += len(data)               # of a request that goes on
+        self.head += len(data) if self.in_head else 0
+        if self.head > HEAD:
+            self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
+        elif self.received > self.most:
+            self._refuse(413, f'expected a request of at most {self.most:,} bytes, got more')
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.in_head, self.head = True, 0
+        self.in_head, self.head, self.received = True, 0, 0
         if not self.reading:                     # behind another request in the same data
             self.reading, self.since = True, self.loop.time()
 

@@ -71,8 +71,8 @@ class Running:
         for name in ('uvicorn', 'asyncio'):      # what they log is said here, or of no interest
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [logging.NullHandler()], False
-        config = uvicorn.Config(application(service), http=Protocol, ws='none', lifespan='off', log_config=None,
-                                access_log=False, server_header=False, proxy_headers=False,
+        config = uvicorn.Config(application(service), http=Protocol.of_limits(service.limits), ws='none',
+                                lifespan='off', log_config=None, access_log=False, server_header=False, proxy_headers=False,
                                 timeout_keep_alive=max(1, int(service.limits.slow)),
                                 timeout_graceful_shutdown=max(1, int(service.limits.drain)))
         self.server = _Server(config)

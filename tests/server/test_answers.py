@@ -183,6 +183,8 @@ HOSTILE = {
                                    b'\r\n{"text": "', b'413'),
     'chunks without end': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Transfer-Encoding: chunked\r\n\r\n'
                            + (b'1000\r\n' + b' ' * 4096 + b'\r\n') * 8, b'413'),
+    'headers behind the body without end': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Transfer-Encoding: '
+                                            b'chunked\r\n\r\n2\r\n{}\r\n0\r\n' + b'A: a\r\n' * 1_500_000, b'413'),
 }
 
 
