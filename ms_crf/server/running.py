@@ -72,8 +72,8 @@ class Running:
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [logging.NullHandler()], False
         config = uvicorn.Config(application(service), http=Protocol.of_limits(service.limits), ws='none',
-                                lifespan='off', log_config=None, access_log=False, server_header=False, proxy_headers=False,
-                                timeout_keep_alive=max(1, int(service.limits.slow)),
+                                lifespan='off', log_config=None, access_log=False, server_header=False,
+                                proxy_headers=False, timeout_keep_alive=max(1, int(service.limits.slow)),
                                 timeout_graceful_shutdown=max(1, int(service.limits.drain)))
         self.server = _Server(config)
         service.connections = self.server.server_state.connections
