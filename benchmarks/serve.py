@@ -109,6 +109,7 @@ def bodies_of(sentences, size):
 
 def rates(arguments):
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
+    arguments.sizes = sorted({1, *arguments.sizes})
     bulk = start('bulk', '--run', arguments.run, '--input', arguments.input)
     bulk.stdout.readline()
     server = Server(arguments.run)
@@ -151,7 +152,8 @@ def main():
     parser.add_argument('--input', required=True, help='sentences, columns or JSON lines')
     parser.add_argument('--rounds', type=int, default=5)
     parser.add_argument('--seconds', type=int, default=10, help='of each load (default: %(default)s)')
-    parser.add_argument('--sizes', type=int, nargs='+', default=[1, 8, 32, 128], help='sentences of a request')
+    parser.add_argument('--sizes', type=int, nargs='+', default=[8, 32, 128],
+                        help='sentences of a request, beside single ones (default: 8 32 128)')
     parser.add_argument('--mixed', type=int, metavar='N', help='send so many requests of all kinds, and check answers')
     parser.add_argument('--seed', type=int, default=0, help='of these')
     parser.add_argument('--contestant', help=argparse.SUPPRESS)
