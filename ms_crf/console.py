@@ -20,7 +20,8 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'evaluate': ('ms_crf.evaluate', 'scores a model on tagged sentences'),
          'report': ('ms_crf.report', 'writes a page about runs: scores, pictures, errors'),
          'convert': ('ms_crf.convert', 'writes annotated text in another format'),
-         'serve': ('ms_crf.serve', 'tags over HTTP, and shows a page to paste text into')}
+         'serve': ('ms_crf.serve', 'tags over HTTP, and shows a page to paste text into'),
+         'tag-many': ('ms_crf.tag_many', 'tags many files with several processes or machines')}
 _program = None                                # the name that messages of this process begin with
 
 
@@ -51,7 +52,7 @@ def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None
     """
     begin(program or VERBS[verb][0])
     import importlib
-    status = importlib.import_module(f'ms_crf.{verb}').main(arguments)
+    status = importlib.import_module(f'ms_crf.{verb.replace("-", "_")}').main(arguments)
     _let_go()
     # All is done, so signals are ignored from here on. MindSpore, while it ends, turns Ctrl-C into SIGTERM once more.
     for signal_number in SIGNALS:

@@ -57,6 +57,12 @@ def prepare(device: str | None = None) -> None:
         os.environ.pop(_BLOCKING, None)
 
 
+def given() -> dict[str, str]:
+    """What the user has set for MindSpore and for this package, to be passed on to processes on other machines."""
+    names = [name for name in os.environ if name.startswith(('MS_', 'GLOG_'))]
+    return {name: os.environ[name] for name in names if name != _BLOCKING or _given_blocking}
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keeps MindSpore from logging what it raises: from C++ on standard error, from Python by its logger."""

@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 
-VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert', 'serve']
+VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert', 'serve', 'tag-many']
 
 
 def start(*arguments):
@@ -49,7 +49,8 @@ def test_no_such_command(arguments, message):
 def test_one_command_by_each_of_its_names(verb):
     own = console.VERBS[verb][0]
     by_itself = [own] if own.endswith('.py') else ['-m', own]
-    for way, name in ((by_itself, own), (['-m', f'ms_crf.{verb}'], own), (['-m', 'ms_crf', verb], f'ms-crf {verb}')):
+    module = f'ms_crf.{verb}'.replace('-', '_')
+    for way, name in ((by_itself, own), (['-m', module], own), (['-m', 'ms_crf', verb], f'ms-crf {verb}')):
         result = start(*way, '--hepl')
         assert (result.returncode, result.stdout) == (2, '')
         assert result.stderr == f'{name}: unrecognized arguments: --hepl; did you mean --help?\n'

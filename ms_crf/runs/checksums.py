@@ -57,7 +57,7 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
         for key, moved in (('options', _MOVED), ('encoder', ['folder'])):
             if isinstance(record.get(key), dict):
                 record[key] = {name: value for name, value in record[key].items() if name not in moved}
-    return _digest(record)
+    return digest(record)
 
 
 def read_config_json(path: PathLike) -> Any:
@@ -65,7 +65,8 @@ def read_config_json(path: PathLike) -> Any:
     return files.read_json(path, 'train.py', NO_RUN)
 
 
-def _digest(record: Any) -> str:
+def digest(record: Any) -> str:
+    """SHA-256 of what JSON can say."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
 
 
@@ -77,7 +78,7 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
     says = files.read_json(path, 'train.py')
     with contextlib.suppress(ValueError):
         record = load_record(Checksums, says)
-        if record.sha256 == _digest(record.files):
+        if record.sha256 == digest(record.files):
             return record.files
     raise CorpusError(path, None, f'expected the checksums that train.py wrote, "format": {FORMAT}, got edited or '
                                   'damaged ones; restore the run, or delete this file to use the others as they are')
@@ -85,7 +86,7 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
 
 def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
     """Replaces the record by one that lists these digests by file, as `read` returns them."""
-    record = {'format': FORMAT, 'files': listed, 'sha256': _digest(listed)}
+    record = {'format': FORMAT, 'files': listed, 'sha256': digest(listed)}
     path = Path(folder) / RECORD
     files.write_text(path, json.dumps(record, indent=1) + '\n', path.with_name(f'.{RECORD}'))
 

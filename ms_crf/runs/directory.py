@@ -257,13 +257,15 @@ class Lock:
 
     Args:
         folder: the run directory.
+        name: of the file.
+        holder: what holds the lock otherwise, for the message.
 
     Raises:
         CorpusError: another training holds it, or no file can be written there.
     """
 
-    def __init__(self, folder: PathLike) -> None:
-        path = Path(folder) / LOCK
+    def __init__(self, folder: PathLike, name: str = LOCK, holder: str = 'a training') -> None:
+        path = Path(folder) / name
         self._descriptor: int | None = None
         while self._descriptor is None:
             with faults_named(folder, ''):
@@ -272,9 +274,9 @@ class Lock:
                 _lock(self._descriptor)
             except OSError as error:
                 if error.errno in _HELD:
-                    holder = os.read(self._descriptor, 20).decode('ascii', 'replace').strip()
+                    process = os.read(self._descriptor, 20).decode('ascii', 'replace').strip()
                     self.release()
-                    raise CorpusError(folder, None, f'a training is running there already (process {holder or "?"}); '
+                    raise CorpusError(folder, None, f'{holder} is running there already (process {process or "?"}); '
                                                     'wait for its end or stop it') from None
             if not _is_still(path, self._descriptor):            # another training has replaced the run
                 self.release()

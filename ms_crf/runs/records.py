@@ -60,6 +60,14 @@ def read_json(path: PathLike) -> Any:
     return files.parse_json(path, data, 'train.py')
 
 
+def model_digest(folder: PathLike) -> str:
+    """What tells the model of a run from others: a digest of its configuration, vocabulary and weights."""
+    folder = Path(folder)
+    listed = checksums.read(folder) or {}
+    names = [name for name in (CONFIG, VOCABULARY, TABLES, WEIGHTS) if name in listed or (folder / name).exists()]
+    return checksums.digest({name: (listed.get(name) or [checksums.digest_of(folder / name)])[-1] for name in names})
+
+
 def newest(folder: PathLike) -> Path:
     """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
     weights = [path for name in (WEIGHTS, TABLES) for path in Path(folder).glob(f'*/{name}')

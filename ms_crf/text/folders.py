@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ms_crf.errors import CorpusError, OptionError
@@ -37,20 +37,44 @@ def jobs(name: str, output: PathLike | None, kind: str) -> list[Job]:
         CorpusError: there is no file of that name.
         OptionError: the outputs can't be told from each other or from the inputs.
     """
+    base, found = files_of(name)
+    if output is None:
+        return [Job(path, None) for path in found]
+    return placed({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in found},
+                  output)
+
+
+def files_of(name: str) -> tuple[str, list[str]]:
+    """The folder that a name stands for, or in which its pattern begins, and the files, by their names.
+
+    Raises:
+        CorpusError: there is no file of that name.
+    """
     base = name if os.path.isdir(name) else _fixed_part(name)
     found = sorted(_below(name) if os.path.isdir(name) else
                    (path for path in glob.glob(name, recursive=True) if os.path.isfile(path)))
     if not found:
         what = 'folder' if os.path.isdir(name) else 'pattern'
         raise CorpusError(name, None, f'expected a {what} of files to tag, got one without any')
-    if output is None:
-        return [Job(path, None) for path in found]
+    return base, found
+
+
+def placed(names: Mapping[str, str], output: PathLike) -> list[Job]:
+    """The files to read, each with the one to write.
+
+    Args:
+        names: for each file to read the path of the one to write, within the folder of the output.
+        output: this folder; it need not be there.
+
+    Raises:
+        OptionError: the outputs can't be told from each other or from the inputs.
+    """
     if os.path.lexists(output) and not os.path.isdir(output):
         raise OptionError(f'the output must be a folder where the input is many files, got the file {output}')
-    sources = {os.path.realpath(path) for path in found}
+    sources = {os.path.realpath(path) for path in names}
     made: dict[str, str] = {}
-    for path in found:
-        target = os.path.join(output, os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind))
+    for path, within in names.items():
+        target = os.path.join(output, within)
         if os.path.realpath(target) in sources:
             raise OptionError(f'the output must be in another folder than the input, got {output}, where {path} would '
                               'be overwritten')

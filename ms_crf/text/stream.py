@@ -208,10 +208,15 @@ def _of_json(name: str, line_number: int, text: str, characters: bool) -> Item:
 
 
 def _of_record(line_number: int, tokens: list[str], gold: list[str] | None, record: dict[str, Any]) -> Item:
-    written = record.get('text')
-    if isinstance(written, str) and (starts := find_tokens(tokens, written)) is not None:
-        return Item(line_number, written, tokens, starts, gold=gold, record=record)
-    return _joined(line_number, tokens, gold=gold, record=record)
+    return item_of_tokens(line_number, tokens, record.get('text'), gold=gold, record=record)
+
+
+def item_of_tokens(line_number: int, tokens: list[str], text: object = None, **others: Any) -> Item:
+    """The item of a list of tokens: in the text that was given with them, if that holds them one after the other, and
+    otherwise joined by blanks."""
+    if isinstance(text, str) and (starts := find_tokens(tokens, text)) is not None:
+        return Item(line_number, text, tokens, starts, **others)
+    return _joined(line_number, tokens, **others)
 
 
 def _with_gold(name: str, lines: Iterable[tuple[int, str] | None], splitter: Splitter,

@@ -228,12 +228,16 @@ class Writer:
         return ''.join(lines)
 
     def _json(self, item: Item, tagged: Tagged) -> str:
+        if item.offset is not None and not item.tokens:
+            return ''                            # blanks between paragraphs
+        return json.dumps(self.record(item, tagged), ensure_ascii=False) + '\n'
+
+    def record(self, item: Item, tagged: Tagged) -> dict[str, Any]:
+        """A sentence as an object of JSON: what the input said of it, text, tokens, tags, entities, confidences."""
         record = dict(item.record or {})
         if 'tags' in record:
             record['gold'] = record['tags']
         if item.offset is not None:
-            if not item.tokens:
-                return ''                        # blanks between paragraphs
             places = [(item.offset + start, item.offset + start + len(token))
                       for token, start in zip(item.tokens, item.starts)]
             record.update(start=places[0][0], end=places[-1][1], offsets=places)
@@ -246,7 +250,7 @@ class Writer:
         if tagged.alternatives:
             record['alternatives'] = [{'tags': other.tags, 'confidence': _rounded(other.confidence)}
                                       for other in tagged.alternatives]
-        return json.dumps(record, ensure_ascii=False) + '\n'
+        return record
 
     def _html(self, item: Item, tagged: Tagged) -> str:
         if item.offset is not None:

@@ -1,0 +1,250 @@
+"""Workers on Ray: an instance on this machine or a cluster that is there, shards handed out one by one, retries."""
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from ms_crf import console, environment
+from ms_crf.bulk.folder import draft_of, remove
+from ms_crf.bulk.rows import MISSING
+from ms_crf.bulk.shards import Shard
+from ms_crf.bulk.worker import Began, Done, Order, Worker
+from ms_crf.errors import OptionError
+
+ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
+PATIENCE = 10.0                # seconds that workers get to end
+_STORE = 80 << 20              # bytes of shared memory; only names and counts are passed on
+_LONGEST = 40                  # characters of a folder for sockets, whose names must not exceed 107
+_DEVICES: dict[str, dict[str, Any]] = {'GPU': {'num_gpus': 1}, 'Ascend': {'resources': {'NPU': 1}}}
+
+
+class Tally:
+    """What has happened so far: counts of retries and workers, the most memory a worker has had."""
+
+    def __init__(self) -> None:
+        self.retries = 0
+        self.peaks: dict[str, int] = {}          # bytes by worker
+        self.lines_by: dict[str, int] = {}       # lines by worker
+
+
+class _Task(NamedTuple):
+    """What a worker is doing: loading the model if there is no shard."""
+
+    worker: Any
+    shard: Shard | None = None
+    draft: str = ''
+
+
+def _engine() -> Any:
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')         # otherwise it warns of a change to come
+    try:
+        import ray
+    except ImportError:
+        raise OptionError(MISSING.format(what='tag-many', name='Ray')) from None
+    return ray
+
+
+@contextlib.contextmanager
+def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
+    """Ray, connected to a cluster, or to an instance on this machine that ends with the block.
+
+    Signals raise KeyboardInterrupt within the block.
+
+    Args:
+        address: of the cluster, HOST:PORT or 'auto' for the one on this machine; None for an instance of its own.
+        workers: how many the instance must have a place for.
+        device: what workers compute on.
+
+    Raises:
+        OptionError: Ray is not installed, or there is no such cluster.
+    """
+    ray = _engine()
+    options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL'}
+    folder = None
+    if address is None:
+        base = tempfile.gettempdir()
+        folder = tempfile.mkdtemp(prefix='ms-crf-', dir=base if len(base) <= _LONGEST else '/tmp')
+        options |= {'address': 'local', 'num_cpus': workers, 'include_dashboard': False, '_temp_dir': folder,
+                    'object_store_memory': _STORE, '_node_ip_address': '127.0.0.1'}
+    else:
+        _check_address(address)
+        options['address'] = address
+    try:
+        with console.handling(console.interrupt):
+            try:
+                with environment.quiet():
+                    ray.init(**options)
+            except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+                where = f'--address {address}' if address else 'Ray'
+                raise OptionError(f'{where} can not be used: {_first_line(error)}') from None
+            with console.handling(console.interrupt):            # Ray has set handlers of its own
+                _check_device(ray, device)
+                yield ray
+    finally:
+        with console.handling(_not_now), environment.quiet():
+            ray.shutdown()
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _not_now(*_: object) -> None:
+    """The handler of signals while the instance ends, which takes a second."""
+
+
+def _check_address(address: str) -> None:
+    """Raises OptionError unless somebody listens there; Ray itself would try for a minute."""
+    if address == 'auto':
+        return
+    host, colon, port = address.removeprefix('ray://').rpartition(':')
+    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise OptionError(f'--address must be HOST:PORT or auto, got {address}')
+    try:
+        socket.create_connection((host.strip('[]'), int(port)), 10).close()
+    except OSError as error:
+        raise OptionError(f'--address {address} does not answer: {error.strerror or error}; start a cluster with: ray '
+                          'start --head') from None
+
+
+def _check_device(ray: Any, device: str) -> None:
+    there = ray.cluster_resources()
+    name = {'GPU': 'GPU', 'Ascend': 'NPU'}.get(device)
+    if name is not None and not there.get(name):
+        raise OptionError(f'--device {device} needs a cluster in which Ray sees one, got one without')
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+class Pool:
+    """Workers, and the shards that are handed out to them: one at a time to each, the largest first.
+
+    Args:
+        ray: what `running` gave.
+        order: what the workers are to do.
+        count: how many workers, at most.
+        model: the digest that the model must have for each of them.
+        say: is called with what the user should know.
+    """
+
+    def __init__(self, ray: Any, order: Order, count: int, model: str, say: Callable[[str], object]) -> None:
+        self.ray, self.order, self.model, self.say = ray, order, model, say
+        self.tally = Tally()
+        self._tasks: dict[Any, _Task] = {}       # by what Ray calls their results
+        self._deaths = 0                         # of workers that were loading, one after the other
+        self._attempts: dict[str, int] = {}      # by target
+        self._count = count
+        given = {'num_cpus': 1, 'max_restarts': 0, **_DEVICES.get(order.device, {})}
+        self._kind = ray.remote(Worker).options(**given, runtime_env={'env_vars': environment.given()})
+
+    def tag(self, shards: Iterable[Shard]) -> Iterator[tuple[Shard, Done] | None]:
+        """Tags shards; yields each as it is done or given up, and None now and then while none is.
+
+        Raises:
+            OptionError, CorpusError: the workers can't do it.
+        """
+        waiting = deque(sorted(shards, key=lambda shard: -shard.size))
+        count = min(self._count, len(waiting))
+        room = int(self.ray.available_resources().get('CPU', 0))
+        if room < count:
+            self.say(f'the cluster has room for {room} of {count} workers now; others start as it gets free')
+        try:
+            for _ in range(count):
+                self._start()
+            while waiting or any(task.shard for task in self._tasks.values()):
+                ready, _ = self.ray.wait(list(self._tasks), num_returns=1, timeout=0.5)
+                for reference in ready:
+                    yield from self._settled(self._tasks.pop(reference), reference, waiting)
+                if not ready:
+                    yield None
+        finally:
+            self._stop()
+
+    def _start(self) -> None:
+        worker = self._kind.remote(self.order)
+        self._tasks[worker.begin.remote()] = _Task(worker)
+
+    def _settled(self, task: _Task, reference: Any, waiting: deque[Shard]) -> Iterator[tuple[Shard, Done]]:
+        """What comes of a task that has ended."""
+        try:
+            said = self.ray.get(reference)
+        except self.ray.exceptions.RayTaskError as error:        # what the worker does not expect
+            reason = f'{type(error.cause).__name__}: {_first_line(error.cause)}'
+            if task.shard is None:
+                raise OptionError(f'a worker could not load the model: {reason}') from None
+            remove(task.draft)
+            said = Done(f'{task.shard.shown}: {reason}')
+        except self.ray.exceptions.RayError as error:            # the worker or its machine is gone
+            yield from self._died(task, waiting, error)
+            return
+        if isinstance(said, Began):
+            self._deaths = 0
+            self._check(said)
+        else:
+            assert task.shard is not None
+            self._count_in(said)
+            yield task.shard, said
+        if waiting:
+            self._give(task.worker, waiting.popleft())
+        else:
+            self.ray.kill(task.worker)
+
+    def _count_in(self, done: Done) -> None:
+        if done.worker:
+            self.tally.peaks[done.worker] = max(done.peak, self.tally.peaks.get(done.worker, 0))
+            self.tally.lines_by[done.worker] = done.lines + self.tally.lines_by.get(done.worker, 0)
+
+    def _give(self, worker: Any, shard: Shard) -> None:
+        draft = draft_of(shard, uuid.uuid4().hex[:12])
+        self._tasks[worker.tag.remote(shard, draft)] = _Task(worker, shard, draft)
+
+    def _check(self, began: Began) -> None:
+        if began.fault is not None:
+            raise OptionError(began.fault)
+        if began.version != environment.VERSION:
+            raise OptionError(f'workers must have ms_crf {environment.VERSION}, as this command has, got '
+                              f'{began.version}; install the same on all machines')
+        if began.model != self.model:
+            raise OptionError(f'workers must find the same model in {self.order.run}, got another; give it a place '
+                              'that all machines share')
+
+    def _died(self, task: _Task, waiting: deque[Shard], error: Exception) -> Iterator[tuple[Shard, Done]]:
+        """Puts the shard of a worker that died back, and starts another worker."""
+        with contextlib.suppress(self.ray.exceptions.RayError, ValueError):
+            self.ray.kill(task.worker)           # if it is only out of reach
+        if task.shard is None:
+            self._deaths += 1
+            if self._deaths >= ATTEMPTS:
+                raise OptionError(f'workers die while they load the model, {ATTEMPTS} times now: {_first_line(error)}')
+        else:
+            remove(task.draft)
+            tried = self._attempts[task.shard.target] = self._attempts.get(task.shard.target, 0) + 1
+            if tried >= ATTEMPTS:
+                yield task.shard, Done(f'{task.shard.shown}: its worker died {tried} times, as it does where memory '
+                                       'runs out; use fewer workers, or cut it up')
+            else:
+                self.tally.retries += 1
+                waiting.appendleft(task.shard)
+        loading = sum(other.shard is None for other in self._tasks.values())
+        if len(waiting) > loading:
+            self._start()
+
+    def _stop(self) -> None:
+        """Ends all workers, and removes what they have not finished."""
+        for task in self._tasks.values():
+            with contextlib.suppress(self.ray.exceptions.RayError, ValueError):
+                self.ray.kill(task.worker)
+        if self._tasks:
+            with contextlib.suppress(self.ray.exceptions.RayError):          # one that writes might make its draft anew
+                self.ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=PATIENCE)
+        for task in self._tasks.values():
+            if task.draft:
+                remove(task.draft)
+        self._tasks.clear()

@@ -1,0 +1,183 @@
+"""Reads the rows of a shard one after the other: an id and a text or its tokens, from JSON lines, Parquet or text."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ms_crf.bulk.shards import JSONL, PARQUET, Shard
+from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.text.readers import BLANKS, byte_lines, cut, decode, json_object, unreadable
+from ms_crf.text.splitting import Splitter
+from ms_crf.text.stream import Item, item_of_text, item_of_tokens
+
+ID = 'id'
+BATCH = 1024                   # rows of Parquet that are read at once
+MISSING = ("{what} needs {name}, which is not installed: pip install 'ms_crf[bulk]', or pip install -r "
+           'requirements-bulk.txt')
+
+
+class Fields(NamedTuple):
+    """What to read of a row.
+
+    Attributes:
+        id: the name of the field, or None for "id" where a row has it and otherwise file and line.
+        text, tokens: names of the fields; tokens are taken where a row has both.
+    """
+
+    id: str | None = None
+    text: str = 'text'
+    tokens: str = 'tokens'
+
+
+class Row(NamedTuple):
+    """A row of a shard."""
+
+    line: int                  # its number, from 1
+    id: str | int
+    text: str
+    items: list[Item]          # its sentences: a single one, or those that were found in raw text
+
+
+def arrow(what: str) -> Any:
+    """The library that reads Parquet and zstd; raises OptionError, which begins with what needs it, without it."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise OptionError(MISSING.format(what=what, name='pyarrow')) from None
+    return pyarrow
+
+
+def rows(shard: Shard, fields: Fields, characters: bool = False, splitter: Splitter | None = None) -> Iterator[Row]:
+    """The rows of a shard, in their order; blank lines of JSON lines are no rows.
+
+    Args:
+        shard: which is read piece by piece.
+        fields: their names.
+        characters: whether each character of a text is a token; otherwise each word is one.
+        splitter: finds sentences and tokens in texts; None where blanks separate the tokens of a single sentence.
+
+    Raises:
+        CorpusError: the shard can't be read, or a row is no such row.
+    """
+    make = _Maker(shard, fields, characters, splitter)
+    if shard.kind == PARQUET:
+        for number, record in enumerate(_of_parquet(shard.source, fields), 1):
+            yield make.row(number, record)
+        return
+    for number, line in enumerate(_lines(shard.source), 1):
+        text = decode(shard.source, number, line)
+        if shard.kind != JSONL:
+            yield make.row(number, {fields.text: text}, True)
+        elif text.strip(BLANKS):
+            yield make.row(number, json_object(shard.source, number, text))
+
+
+class _Maker:
+    """Makes rows of records; the arguments are those of `rows`."""
+
+    def __init__(self, shard: Shard, fields: Fields, characters: bool, splitter: Splitter | None) -> None:
+        self.shard, self.fields, self.characters, self.splitter = shard, fields, characters, splitter
+
+    def row(self, line: int, record: Mapping[str, Any], by_place: bool = False) -> Row:
+        """The row of a record; `by_place` if its id is file and line."""
+        text, tokens = record.get(self.fields.text), record.get(self.fields.tokens)
+        name = f'{self.shard.name}:{line}' if by_place else self._id(line, record)
+        if text is not None and not isinstance(text, str):
+            raise self._fault(line, f'expected "{self.fields.text}" to be text, got {brief(text)}')
+        if self.splitter is not None:
+            if text is None:
+                raise self._fault(line, f'expected "{self.fields.text}", a string, got none')
+            return Row(line, name, text, list(_sentences(line, text, self.splitter)))
+        if tokens is not None:
+            if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
+                raise self._fault(line, f'expected "{self.fields.tokens}" to be a list of strings that are not empty, '
+                                        f'got {_json(tokens)}')
+            item = item_of_tokens(line, tokens, text)
+        elif text is not None:
+            item = item_of_text(line, text, self.characters)
+        else:
+            raise self._fault(line, f'expected "{self.fields.tokens}", a list of strings, or "{self.fields.text}", '
+                                    'a string, got neither')
+        return Row(line, name, item.text, [item])
+
+    def _id(self, line: int, record: Mapping[str, Any]) -> str | int:
+        field = self.fields.id or ID
+        if field not in record and self.fields.id is None:
+            return f'{self.shard.name}:{line}'
+        value = record.get(field)
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise self._fault(line, f'expected "{field}", the id, to be text or a whole number, got '
+                                    f'{_json(value) if field in record else "none"}')
+        return value
+
+    def _fault(self, line: int, message: str) -> CorpusError:
+        return CorpusError(self.shard.source, line, message)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=repr)[:40]
+
+
+def _sentences(line: int, text: str, splitter: Splitter) -> Iterator[Item]:
+    """The sentences of a raw text, each with its place in it."""
+    for sentence in splitter.split(text):
+        yield Item(line, text[sentence.start:sentence.end], [text[start:end] for start, end in sentence.tokens],
+                   [start - sentence.start for start, _ in sentence.tokens], offset=sentence.start)
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """The lines of a text file, also compressed."""
+    if not path.endswith('.zst'):
+        yield from byte_lines(path)
+        return
+    import io
+    try:
+        with arrow(path).input_stream(path, compression='zstd') as file:
+            for line in io.BufferedReader(file):
+                yield from cut(line)
+    except OSError as error:
+        if error.errno is not None:
+            raise unreadable(path, error) from None
+        raise CorpusError(path, None, 'expected a zstd file, got a damaged one; fetch it again') from None
+
+
+def _of_parquet(path: str, fields: Fields) -> Iterator[dict[str, Any]]:
+    """The rows of a Parquet file as dicts of the columns that count."""
+    library = arrow(path)
+    try:
+        with library.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
+            wanted = {fields.id or ID, fields.text, fields.tokens}
+            columns = [name for name in file.schema_arrow.names if name in wanted]
+            for batch in file.iter_batches(BATCH, columns=columns, use_threads=False):
+                yield from _dicts(columns, batch)
+    except OSError as error:
+        if error.errno is not None:
+            raise unreadable(path, error) from None
+        raise _damaged(path, error) from None
+    except library.ArrowException as error:
+        raise _damaged(path, error) from None
+
+
+def _dicts(columns: Iterable[str], batch: Any) -> Iterator[dict[str, Any]]:
+    values = {name: batch.column(name).to_pylist() for name in columns}
+    for index in range(batch.num_rows):
+        yield {name: column[index] for name, column in values.items()}
+
+
+def _damaged(path: str, error: Exception) -> CorpusError:
+    return CorpusError(path, None, f'expected a Parquet file, got another or a damaged one: {error}')
+
+
+def id_type(shard: Shard, fields: Fields) -> Any:
+    """The type that ids have in Parquet: that of a column of whole numbers, otherwise text."""
+    library = arrow(shard.source)
+    if shard.kind == PARQUET:
+        try:
+            schema = library.parquet.read_schema(shard.source)
+        except (OSError, library.ArrowException) as error:
+            raise _damaged(shard.source, error) from None
+        name = fields.id or ID
+        if name in schema.names and library.types.is_integer(schema.field(name).type):
+            return schema.field(name).type
+    return library.string()

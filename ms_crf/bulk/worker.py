@@ -1,0 +1,134 @@
+"""What a worker does: it loads the model once, and tags one shard after the other, piece by piece."""
+
+import itertools
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ms_crf.arguments import PLUGIN, load_plugin
+from ms_crf.bulk import records, rows
+from ms_crf.bulk.rows import Fields, Row
+from ms_crf.bulk.shards import PARQUET, Shard
+from ms_crf.environment import VERSION, choose_device
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.models.base import SentenceError, read_run
+from ms_crf.runs.records import model_digest
+from ms_crf.tagger import Tagger, chunks
+from ms_crf.text.splitting import splitter_named
+from ms_crf.text.stream import JSON
+from ms_crf.text.tagged import Writer
+
+
+class Order(NamedTuple):
+    """What all workers are to do; paths are absolute.
+
+    Attributes:
+        splitter: the name of what finds sentences in raw text; None for that of the model.
+    """
+
+    run: str
+    fields: Fields
+    kind: str
+    raw: bool = False
+    confidence: bool = False
+    splitter: str | None = None
+    device: str = 'auto'
+    plugin: str | None = None
+
+
+class Began(NamedTuple):
+    """What a worker says once it has its model: what is wrong, or None; and what it has."""
+
+    fault: str | None
+    version: str
+    model: str
+
+
+class Done(NamedTuple):
+    """What a worker says of a shard: what is wrong with it, or None; and what it has cost."""
+
+    fault: str | None
+    lines: int = 0
+    entities: int = 0
+    worker: str = ''           # its machine and process
+    peak: int = 0              # bytes of memory that the worker has had at most so far; 0 if the system does not say
+
+
+class Worker:
+    """Tags shards; lives in a process of its own.
+
+    Args:
+        order: what is to be done.
+    """
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+
+    def begin(self) -> Began:
+        """Loads the model."""
+        order = self.order
+        try:
+            if order.plugin:
+                load_plugin([PLUGIN, order.plugin])
+            if read_run(order.run)[0].uses_mindspore:
+                choose_device(order.device)
+            self.tagger = Tagger.load(order.run)
+            self.tagger.check(order.confidence, 0)
+            self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None
+            self.writer = Writer(JSON, self.tagger.scheme, self.tagger.tags)
+            return Began(None, VERSION, model_digest(order.run))
+        except (CorpusError, OptionError) as error:
+            return Began(str(error), VERSION, '')
+
+    def tag(self, shard: Shard, draft: str) -> Done:
+        """Tags a shard, whose file is there afterwards unless something is wrong.
+
+        Args:
+            shard: which.
+            draft: the name of the file until it is whole.
+        """
+        lines = entities = 0
+        fault = None
+        try:
+            for written, found in self._written(shard, draft):
+                lines, entities = lines + written, entities + found
+        except (CorpusError, OptionError) as error:
+            message = str(error)
+            if message.startswith(shard.source):         # as the user has named it
+                message = shard.shown + message.removeprefix(shard.source)
+            fault = message
+        except MemoryError:
+            fault = f'{shard.shown}: not enough memory; use fewer workers or a smaller model'
+        return Done(fault, lines, entities, f'{socket.gethostname()}:{os.getpid()}', _peak())
+
+    def _written(self, shard: Shard, draft: str) -> Iterator[tuple[int, int]]:
+        """Tags and writes a shard; yields numbers of lines and entities."""
+        order = self.order
+        id_type = rows.id_type(shard, order.fields) if order.kind == PARQUET else None
+        made = records.Made(order.raw, order.confidence)
+        found = rows.rows(shard, order.fields, self.tagger.of_characters, self.splitter)
+        with records.writing(shard.target, draft, order.kind, made, id_type) as write:
+            for chunk in chunks(found, lambda row: sum(len(item.tokens) for item in row.items)):
+                tagged = self._tagged(shard, chunk)
+                write(tagged)
+                yield len(tagged), sum(len(record['entities']) for record in tagged)
+
+    def _tagged(self, shard: Shard, chunk: list[Row]) -> list[records.Record]:
+        """The records of some rows, whose sentences are tagged together."""
+        items = [item for row in chunk for item in row.items]
+        try:
+            tagged = iter(self.tagger.tag([item.tokens for item in items], self.order.confidence))
+        except SentenceError as error:
+            raise CorpusError(shard.source, items[error.index].line, error.reason) from None
+        return [records.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.order.raw)
+                for row in chunk]
+
+
+def _peak() -> int:
+    try:
+        import resource
+    except ImportError:          # Windows
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == 'darwin' else 1024)
