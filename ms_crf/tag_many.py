@@ -127,8 +127,8 @@ class _Command:
             if waiting:
                 self._tag(waiting)
         except KeyboardInterrupt:
-            console.say(f'{console.program(VERB)}: stopped; {self.skipped + self.tagged} of {len(self.shards)} shards '
-                        'are done; the same command goes on')
+            there = sum(os.path.lexists(shard.target) for shard in self.shards)
+            _report(f'stopped; {there:,} of {len(self.shards):,} shards are done; the same command goes on')
             return console.INTERRUPTED
         finally:
             folder.release()

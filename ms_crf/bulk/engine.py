@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import tempfile
@@ -21,6 +22,11 @@ ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if
 PATIENCE = 10.0                # seconds that workers get to end
 _STORE = 80 << 20              # bytes of shared memory; only names and counts are passed on
 _LONGEST = 40                  # characters of a folder for sockets, whose names must not exceed 107
+#: what Ray reads when it is imported: it reports nothing to its makers, and prints nothing of its own
+_QUIET = {'RAY_USAGE_STATS_ENABLED': '0', 'RAY_DEDUP_LOGS_SKIP_REGEX': '.', 'RAY_SCHEDULER_EVENTS': '0',
+          'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0'}
+#: keeps an instance of its own to the loopback; the name is of the time when Ray had clusters on Linux only
+_LOOPBACK = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0', 'RAY_AUTH_MODE': 'token'}
 _DEVICES: dict[str, dict[str, Any]] = {'GPU': {'num_gpus': 1}, 'Ascend': {'resources': {'NPU': 1}}}
 
 
@@ -41,9 +47,10 @@ class _Task(NamedTuple):
     draft: str = ''
 
 
-def _engine() -> Any:
-    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
-    os.environ.setdefault('RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO', '0')         # otherwise it warns of a change to come
+def _engine(alone: bool) -> Any:
+    os.environ.update(_QUIET)
+    if alone:                    # others on this machine, who can reach the loopback, do not know the token
+        os.environ.update(_LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
     try:
         import ray
     except ImportError:
@@ -65,14 +72,14 @@ def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
     Raises:
         OptionError: Ray is not installed, or there is no such cluster.
     """
-    ray = _engine()
+    ray = _engine(address is None)
     options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL'}
-    folder = None
+    folder, started = None, set()
     if address is None:
         base = tempfile.gettempdir()
         folder = tempfile.mkdtemp(prefix='ms-crf-', dir=base if len(base) <= _LONGEST else '/tmp')
         options |= {'address': 'local', 'num_cpus': workers, 'include_dashboard': False, '_temp_dir': folder,
-                    'object_store_memory': _STORE, '_node_ip_address': '127.0.0.1'}
+                    'object_store_memory': _STORE}
     else:
         _check_address(address)
         options['address'] = address
@@ -81,17 +88,46 @@ def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
             try:
                 with environment.quiet():
                     ray.init(**options)
-            except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
-                where = f'--address {address}' if address else 'Ray'
-                raise OptionError(f'{where} can not be used: {_first_line(error)}') from None
+            except Exception as error:           # Ray raises many kinds, and bare ones of this class
+                reason = _first_line(error)
+                if address is None:
+                    raise OptionError(f'Ray does not start: {reason}') from None
+                raise OptionError(f'--address {address} can not be used: {reason}; if the cluster asks for a token, set '
+                                  'RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its machines have '
+                                  'them') from None
             with console.handling(console.interrupt):            # Ray has set handlers of its own
+                if folder is not None:
+                    started |= _children()
                 _check_device(ray, device)
-                yield ray
+                try:
+                    yield ray
+                except ray.exceptions.RayError as error:
+                    raise OptionError(f'Ray does not answer any more: {_first_line(error)}; the same command goes '
+                                      'on') from None
     finally:
         with console.handling(_not_now), environment.quiet():
+            if folder is not None:
+                started |= _children()
             ray.shutdown()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+            _end(started)
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _children() -> set[Any]:
+    """The processes that this one and its children have started; Ray brings psutil with it."""
+    import psutil
+    return set(psutil.Process().children(recursive=True))
+
+
+def _end(processes: Iterable[Any]) -> None:
+    """Waits for the ends of processes of the instance, and ends those that are left behind."""
+    import psutil
+    _, left = psutil.wait_procs(processes, timeout=2)
+    for process in left:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(left, timeout=2)
 
 
 def _not_now(*_: object) -> None:
@@ -163,6 +199,7 @@ class Pool:
                 for reference in ready:
                     yield from self._settled(self._tasks.pop(reference), reference, waiting)
                 if not ready:
+                    self._check_machines()
                     yield None
         finally:
             self._stop()
@@ -235,6 +272,12 @@ class Pool:
         loading = sum(other.shard is None for other in self._tasks.values())
         if len(waiting) > loading:
             self._start()
+
+    def _check_machines(self) -> None:
+        """Raises OptionError if there is no machine any more on which a worker could start."""
+        if not any(task.shard for task in self._tasks.values()) and not any(
+                node['Alive'] for node in self.ray.nodes()):
+            raise OptionError('Ray has ended on all machines; start it again, and the same command goes on')
 
     def _stop(self) -> None:
         """Ends all workers, and removes what they have not finished."""
