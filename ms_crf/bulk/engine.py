@@ -92,9 +92,9 @@ def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
                 reason = _first_line(error)
                 if address is None:
                     raise OptionError(f'Ray does not start: {reason}') from None
-                raise OptionError(f'--address {address} can not be used: {reason}; if the cluster asks for a token, set '
-                                  'RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as its machines have '
-                                  'them') from None
+                raise OptionError(f'--address {address} can not be used: {reason}; if the cluster asks for a token, '
+                                  'set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
+                                  'machines') from None
             with console.handling(console.interrupt):            # Ray has set handlers of its own
                 if folder is not None:
                     started |= _children()

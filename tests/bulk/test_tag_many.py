@@ -1,0 +1,291 @@
+"""`ms-crf tag-many` with Ray's processes: every id once, whatever dies, here and on a cluster of two nodes."""
+
+import glob
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+from ms_crf import Tagger, tag_many, train
+
+import pytest
+from test_tagger import make_run
+
+from conftest import ROOT, files
+
+pytest.importorskip('ray', reason='Ray is not installed')
+psutil = pytest.importorskip('psutil')
+pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='Ray has clusters on Linux')
+TEXTS = ['to Xan Yan of in', 'on Xel Yel by', 'Xor Yor', 'at in of Xan Yor', 'by the way , Zoe']
+SECONDS = 100                  # that a command gets at most
+
+
+@pytest.fixture(scope='module')
+def run(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('counted') / 'run'
+    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
+    return str(folder)
+
+
+def environment(**others):
+    return {**os.environ, 'PYTHONPATH': str(ROOT), 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '1', **others}
+
+
+@pytest.fixture(scope='module')
+def cluster():
+    """Two nodes that Ray's own command has started on this machine: the address, and what the nodes know of it."""
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        address = f'127.0.0.1:{free.getsockname()[1]}'
+    folder = tempfile.mkdtemp(prefix='nodes-', dir='/tmp')       # the names of sockets must be short
+    known = environment(RAY_AUTH_MODE='token', RAY_AUTH_TOKEN=secrets.token_hex(16))
+    nodes = []
+    try:
+        for place in (['--head', f'--port={address.split(":")[1]}', f'--temp-dir={folder}',
+                       '--include-dashboard=false'], [f'--address={address}']):
+            node = subprocess.Popen([os.path.join(os.path.dirname(sys.executable), 'ray'), 'start', '--block', *place,
+                                     '--num-cpus=1', '--object-store-memory=80000000', '--disable-usage-stats'],
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=known, cwd='/')
+            nodes.append(node)
+            said = ''
+            for line in node.stdout:
+                said += line
+                if 'runtime started' in line:
+                    break
+            else:
+                pytest.fail(said)
+        yield address, known
+    finally:
+        for node in reversed(nodes):
+            processes = psutil.Process(node.pid).children(recursive=True) if node.poll() is None else []
+            node.terminate()
+            node.communicate()
+            for process in psutil.wait_procs(processes, 5)[1]:
+                process.kill()
+        subprocess.run(['rm', '-rf', folder], check=True)
+
+
+def write_shards(folder, count, lines):
+    """Shards of JSON lines; the ids are numbers from 0."""
+    folder.mkdir()
+    for shard in range(count):
+        rows = [{'id': shard * lines + line, 'text': TEXTS[(shard + line) % len(TEXTS)]} for line in range(lines)]
+        (folder / f'{shard}.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    return folder
+
+
+def check(run, source, output):
+    """Each shard has its ids in their order, with the tags that a tagger gives."""
+    expected = {text: sentence.tags for text, sentence in
+                zip(TEXTS, Tagger.load(run).tag([text.split() for text in TEXTS]))}
+    assert sorted(os.listdir(output)) == sorted(['.tag-many.json', *os.listdir(source)])
+    for name in os.listdir(source):
+        given, found = ([json.loads(line) for line in (folder / name).read_text().splitlines()]
+                        for folder in (source, output))
+        assert [(row['id'], row['text'], row['tags']) for row in found] == [
+            (row['id'], row['text'], expected[row['text']]) for row in given], name
+
+
+def command(*arguments):
+    return [sys.executable, '-m', 'ms_crf', 'tag-many', *map(str, arguments)]
+
+
+def call(*arguments, known=None, cwd=None):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=SECONDS,
+                          env=known or environment(), cwd=cwd)
+
+
+def test_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
+    address, known = cluster
+    source = write_shards(tmp_path / 'in', 6, 1000)
+    arguments = ['--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 2, '--address', address,
+                 '--json', tmp_path / 'summary.json']
+    result = call(*arguments, known=known)
+    assert (result.returncode, result.stderr) == (0, '')
+    summary = json.loads((tmp_path / 'summary.json').read_text())
+    assert [summary[name] for name in ('shards', 'lines', 'skipped', 'faults', 'retries')] == [6, 6000, 0, [], 0]
+    assert sum(worker['lines'] for worker in summary['workers']) == 6000 and len(summary['workers']) == 2
+    assert result.stdout.startswith(f'6 shards with 6,000 lines and {summary["entities"]:,} entities tagged; 0 shards ')
+    check(run, source, tmp_path / 'out')
+
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / 'out').glob('*.jsonl')}
+    (tmp_path / 'out' / '3.jsonl').unlink()
+    result = call(*arguments, known=known)
+    assert (result.returncode, result.stderr) == (0, '')
+    summary = json.loads((tmp_path / 'summary.json').read_text())
+    assert [summary[name] for name in ('shards', 'lines', 'skipped', 'faults', 'retries')] == [1, 1000, 5, [], 0]
+    check(run, source, tmp_path / 'out')
+    changed = [path.name for path, written in before.items() if path.stat().st_mtime_ns != written]
+    assert changed == ['3.jsonl']
+
+
+def test_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run, cluster, tmp_path):
+    address, known = cluster
+    source = write_shards(tmp_path / 'in', 4, 10)
+    (source / '2.jsonl').write_text('{"id": 1, "text": "to"}\n{"id": 2, "text"\n')
+    result = call('--run', run, '--input', 'in/*.jsonl', '--output', 'out', '--workers', 1, '--address', address,
+                  known=known, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith('ms-crf tag-many: in/2.jsonl:2: expected a JSON object: ')
+    assert result.stderr.count('\n') == 1 and '3 shards with 30 lines' in result.stdout
+    (source / '2.jsonl').unlink()
+    check(run, source, tmp_path / 'out')
+
+
+def workers_of(process):
+    """The processes of the workers that a command has, which tag."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        try:
+            if child.name().startswith('ray::Worker.tag'):
+                found.append(child)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def started(*arguments):
+    return subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(), start_new_session=True)
+
+
+def in_the_middle(process, output, other_than=()):
+    """A worker of a command that is writing a shard."""
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        workers = [worker for worker in workers_of(process) if worker not in other_than]
+        if workers and glob.glob(f'{output}/.*.draft'):
+            return workers[0]
+    pytest.fail(f'no worker tags: {process.communicate() if process.poll() is not None else "it takes too long"}')
+
+
+@pytest.mark.slow
+def test_a_worker_killed_twice_loses_and_doubles_nothing(run, tmp_path):
+    source = write_shards(tmp_path / 'in', 3, 12_000)
+    process = started('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 2, '--json',
+                      tmp_path / 'summary.json')
+    killed = []
+    for _ in range(2):
+        worker = in_the_middle(process, tmp_path / 'out', killed)
+        worker.kill()
+        psutil.wait_procs([worker])
+        killed.append(worker)
+    shown, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, errors) == (0, '') and len(shown.splitlines()) == 1
+    summary = json.loads((tmp_path / 'summary.json').read_text())
+    assert [summary[name] for name in ('shards', 'lines', 'skipped', 'faults', 'retries')] == [3, 36_000, 0, [], 2]
+    check(run, source, tmp_path / 'out')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_whole_shards_and_no_process_and_the_same_command_goes_on(run, tmp_path, number):
+    source = write_shards(tmp_path / 'in', 3, 6_000)
+    arguments = ['--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1]
+    process = started(*arguments)
+    in_the_middle(process, tmp_path / 'out')
+    children = psutil.Process(process.pid).children(recursive=True)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)           # as a terminal does
+    else:
+        process.send_signal(number)
+    shown, errors = process.communicate(timeout=SECONDS)
+    there = len(glob.glob(f'{tmp_path}/out/*.jsonl'))
+    assert (process.returncode, shown) == (130, '')
+    assert errors == f'ms-crf tag-many: stopped; {there} of 3 shards are done; the same command goes on\n'
+    assert not psutil.wait_procs(children, 5)[1]
+    assert not glob.glob(f'{tmp_path}/out/.*.draft') and there < 3
+
+    result = call(*arguments)
+    assert (result.returncode, result.stderr) == (0, '')
+    assert f'{there} shards skipped' in result.stdout
+    check(run, source, tmp_path / 'out')
+
+
+@pytest.mark.slow
+def test_a_network_tags_as_it_does_in_one_process(cluster, tmp_path):
+    address, known = cluster
+    run = str(make_run(tmp_path / 'run'))
+    source = write_shards(tmp_path / 'in', 2, 10)
+    result = call('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1, '--address', address,
+                  '--device', 'CPU', known=known)
+    assert (result.returncode, result.stderr) == (0, '')
+    check(run, source, tmp_path / 'out')
+
+
+KILLS = """
+import os, signal, sys
+if os.path.basename(sys.argv[0]) == 'default_worker.py':
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_that_die_while_they_load_are_not_started_for_ever(run, cluster, tmp_path):
+    address, known = cluster
+    (tmp_path / 'plugin.py').write_text(KILLS)
+    source = write_shards(tmp_path / 'in', 1, 1)
+    result = call('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1, '--address', address,
+                  '--plugin', tmp_path / 'plugin.py', known=known)
+    assert (result.returncode, result.stdout) == (2, '')
+    assert result.stderr.startswith('ms-crf tag-many: workers die while they load the model, 5 times now: ')
+    assert result.stderr.count('\n') == 1 and os.listdir(tmp_path / 'out') == ['.tag-many.json']
+
+
+# What is refused before a worker starts
+
+@pytest.fixture
+def main(run, tmp_path, capfd):
+    """The command in this process: its status, output and errors; one shard of one line is in `in`."""
+    write_shards(tmp_path / 'in', 1, 1)
+
+    def call_main(*arguments, output='out'):
+        capfd.readouterr()
+        status = tag_many.main(['--run', run, '--input', str(tmp_path / 'in'), '--output', str(tmp_path / output),
+                                *map(str, arguments)])
+        return status, *capfd.readouterr()
+    return call_main
+
+
+@pytest.mark.parametrize('arguments,message', [
+    (['--workers', '0'], '--workers must be from 1 to 10,000, got 0'),
+    (['--splitter', 'blanks'], '--splitter means nothing without --raw; leave it away'),
+    (['--engine', 'spark'], "argument --engine: invalid choice: 'spark' (choose from ray); see --help"),
+    (['--input', 's3://bucket/a'], "--input must be files that all machines see by their names, got 's3://bucket/a'"),
+    (['--address', 'localhost'], '--address must be HOST:PORT or auto, got localhost'),
+    (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
+def test_options_that_can_not_be(main, arguments, message):
+    assert main(*arguments) == (2, '', f'ms_crf.tag_many: {message}\n')
+
+
+def test_a_cluster_that_is_not_there(main):
+    with socket.socket() as unheard:
+        unheard.bind(('127.0.0.1', 0))           # and nobody listens
+        address = f'127.0.0.1:{unheard.getsockname()[1]}'
+        assert main('--address', address) == (2, '', f'ms_crf.tag_many: --address {address} does not answer: '
+                                                     'Connection refused; start a cluster with: ray start --head\n')
+
+
+def test_without_ray_the_extra_is_named(main, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'ray', None)
+    assert main() == (2, '', "ms_crf.tag_many: tag-many needs Ray, which is not installed: pip install 'ms_crf[bulk]', "
+                             'or pip install -r requirements-bulk.txt\n')
+
+
+def test_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
+    (tmp_path / 'out').mkdir()
+    done = tmp_path / 'out' / '0.jsonl'
+    done.write_text('')
+    status, shown, errors = main()
+    assert (status, errors) == (0, '') and ' 1 shards skipped that were there, ' in shown
+    assert main('--confidence') == (2, '', f'ms_crf.tag_many: --output {tmp_path}/out was begun with confidence False, '
+                                           'not True; name another folder\n')
+    record = json.loads((tmp_path / 'out' / '.tag-many.json').read_text())
+    (tmp_path / 'out' / '.tag-many.json').write_text(json.dumps({**record, 'model': 'other'}))
+    assert main() == (2, '', f'ms_crf.tag_many: --output {tmp_path}/out was begun with another model; name another '
+                             'folder\n')
+    assert done.read_text() == ''
