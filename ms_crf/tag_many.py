@@ -138,9 +138,10 @@ class _Command:
     def _tag(self, waiting: list[Shard]) -> None:
         parsed = self.parsed
         count = min(parsed.workers, len(waiting))
+        stop = engine.Stop()
         with (tqdm(total=len(waiting), unit='shards', leave=False, delay=2, disable=None, dynamic_ncols=True) as bar,
-              engine.running(parsed.address, count, parsed.device) as ray):
-            pool = engine.Pool(ray, self.order(), count, self.model, _report)
+              engine.running(stop, parsed.address, count, parsed.device) as ray):
+            pool = engine.Pool(ray, stop, self.order(), count, self.model, _report)
             self.tally = pool.tally
             for settled in pool.tag(waiting):
                 if settled is None:

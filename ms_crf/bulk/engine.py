@@ -39,6 +39,21 @@ class Tally:
         self.lines_by: dict[str, int] = {}       # lines by worker
 
 
+class Stop:
+    """A handler of signals that takes note of them. An exception from within Ray's calls can crash the process."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, *_: object) -> None:
+        self.asked = True
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt if a signal has come."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+
 class _Task(NamedTuple):
     """What a worker is doing: loading the model if there is no shard."""
 
@@ -59,12 +74,11 @@ def _engine(alone: bool) -> Any:
 
 
 @contextlib.contextmanager
-def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
+def running(stop: Stop, address: str | None, workers: int, device: str) -> Iterator[Any]:
     """Ray, connected to a cluster, or to an instance on this machine that ends with the block.
 
-    Signals raise KeyboardInterrupt within the block.
-
     Args:
+        stop: the handler of signals within the block.
         address: of the cluster, HOST:PORT or 'auto' for the one on this machine; None for an instance of its own.
         workers: how many the instance must have a place for.
         device: what workers compute on.
@@ -84,10 +98,12 @@ def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
         _check_address(address)
         options['address'] = address
     try:
-        with console.handling(console.interrupt):
+        with console.handling(stop):
             try:
                 with environment.quiet():
                     ray.init(**options)
+            except SystemExit:                   # Ray's own answer to SIGTERM
+                raise KeyboardInterrupt from None
             except Exception as error:           # Ray raises many kinds, and bare ones of this class
                 reason = _first_line(error)
                 if address is None:
@@ -95,9 +111,10 @@ def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
                 raise OptionError(f'--address {address} can not be used: {reason}; if the cluster asks for a token, '
                                   'set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
                                   'machines') from None
-            with console.handling(console.interrupt):            # Ray has set handlers of its own
+            with console.handling(stop):         # Ray has set handlers of its own
                 if folder is not None:
                     started |= _children()
+                stop.check()
                 _check_device(ray, device)
                 try:
                     yield ray
@@ -105,7 +122,7 @@ def running(address: str | None, workers: int, device: str) -> Iterator[Any]:
                     raise OptionError(f'Ray does not answer any more: {_first_line(error)}; the same command goes '
                                       'on') from None
     finally:
-        with console.handling(_not_now), environment.quiet():
+        with console.handling(stop), environment.quiet():
             if folder is not None:
                 started |= _children()
             ray.shutdown()
@@ -128,10 +145,6 @@ def _end(processes: Iterable[Any]) -> None:
         with contextlib.suppress(psutil.Error):
             process.kill()
     psutil.wait_procs(left, timeout=2)
-
-
-def _not_now(*_: object) -> None:
-    """The handler of signals while the instance ends, which takes a second."""
 
 
 def _check_address(address: str) -> None:
@@ -164,14 +177,16 @@ class Pool:
 
     Args:
         ray: what `running` gave.
+        stop: that of `running`.
         order: what the workers are to do.
         count: how many workers, at most.
         model: the digest that the model must have for each of them.
         say: is called with what the user should know.
     """
 
-    def __init__(self, ray: Any, order: Order, count: int, model: str, say: Callable[[str], object]) -> None:
-        self.ray, self.order, self.model, self.say = ray, order, model, say
+    def __init__(self, ray: Any, stop: Stop, order: Order, count: int, model: str,
+                 say: Callable[[str], object]) -> None:
+        self.ray, self.stop, self.order, self.model, self.say = ray, stop, order, model, say
         self.tally = Tally()
         self._tasks: dict[Any, _Task] = {}       # by what Ray calls their results
         self._deaths = 0                         # of workers that were loading, one after the other
@@ -184,7 +199,8 @@ class Pool:
         """Tags shards; yields each as it is done or given up, and None now and then while none is.
 
         Raises:
-            OptionError, CorpusError: the workers can't do it.
+            OptionError: the workers can't do it.
+            KeyboardInterrupt: a signal has come.
         """
         waiting = deque(sorted(shards, key=lambda shard: -shard.size))
         count = min(self._count, len(waiting))
@@ -196,6 +212,7 @@ class Pool:
                 self._start()
             while waiting or any(task.shard for task in self._tasks.values()):
                 ready, _ = self.ray.wait(list(self._tasks), num_returns=1, timeout=0.5)
+                self.stop.check()
                 for reference in ready:
                     yield from self._settled(self._tasks.pop(reference), reference, waiting)
                 if not ready:
