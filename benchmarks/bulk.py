@@ -1,0 +1,167 @@
+"""Times bulk tagging beside one process: python benchmarks/bulk.py --run DIR --input FILE
+
+Lines, which are the sentences of a file of tagged sentences over and over, are tagged by a `Tagger` in one process and
+by `ms-crf tag-many`, of which a worker is killed by signal 9 as often as --kill says. It is checked that each id is
+there exactly once, and with the same tags. Seconds are those of whole processes, loading and compiling included.
+Memory is sampled: the largest that a worker had in the first third of its time, and in all of it.
+
+"""
+
+import argparse
+import collections
+import contextlib
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ms_crf.text.readers import read_corpus  # noqa: E402
+
+import psutil  # noqa: E402
+from contestants import processor  # noqa: E402
+
+PAUSE = 0.2                    # seconds between looks at the workers
+
+
+def write_shards(folder, texts, lines, shards):
+    """Files of JSON lines with the numbers from 0 as ids."""
+    folder.mkdir()
+    for shard in range(shards):
+        with open(folder / f'{shard:05d}.jsonl', 'w', encoding='utf-8') as file:
+            for number in range(shard * lines // shards, (shard + 1) * lines // shards):
+                file.write(json.dumps({'id': number, 'text': texts[number % len(texts)]}) + '\n')
+
+
+def one_process(arguments):
+    """What the first contestant is: it writes the tags of all lines, a line each, and says its peak memory."""
+    from ms_crf import Tagger
+
+    tagger = Tagger.load(arguments.run)
+    paths = sorted(Path(arguments.one).glob('*.jsonl'))
+    with contextlib.ExitStack() as files:
+        opened = [files.enter_context(open(path, encoding='utf-8')) for path in paths]
+        tag_in_turn(tagger, opened, arguments)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def tag_in_turn(tagger, opened, arguments):
+    texts = (json.loads(line)['text'].split() for file in opened for line in file)
+    with open(arguments.tags, 'w', encoding='utf-8') as file:
+        for sentence in tagger.stream(texts, arguments.confidence):
+            file.write(' '.join(sentence.tags) + '\n')
+
+
+def workers_of(process):
+    """The processes of workers that tag."""
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        try:
+            if child.name().startswith('ray::Worker.tag'):
+                found.append((child, child.memory_info().rss / 2 ** 20))
+        except psutil.Error:
+            continue
+    return found
+
+
+def watch(process, output, shards, kills):
+    """Samples the memory of the workers, and kills one of them now and then; samples by process, and how many died."""
+    samples, killed = collections.defaultdict(list), 0
+    while process.poll() is None:
+        try:
+            found = workers_of(process)
+        except psutil.NoSuchProcess:
+            break
+        for worker, size in found:
+            samples[worker.pid].append(size)
+        done = len(list(Path(output).glob('*.jsonl')))
+        if found and killed < kills and done >= (killed + 1) * shards // (kills + 2):
+            worker, _ = found[killed % len(found)]
+            worker.kill()
+            psutil.wait_procs([worker])
+            killed += 1
+        time.sleep(PAUSE)
+    return samples, killed
+
+
+def compare(source, output, tags):
+    """(lines, ids that are missing or there again, lines with other tags) of the tagged shards."""
+    seen, lines, other, wrong = set(), 0, 0, 0
+    with open(tags, encoding='utf-8') as expected:
+        for path in sorted(source.glob('*.jsonl')):
+            with open(path, encoding='utf-8') as given, open(output / path.name, encoding='utf-8') as found:
+                for one, row, text in itertools.zip_longest(expected_of(expected, path), found, given):
+                    lines += 1
+                    if row is None or text is None or json.loads(row)['id'] != json.loads(text)['id']:
+                        wrong += 1
+                        continue
+                    record = json.loads(row)
+                    wrong += record['id'] in seen
+                    seen.add(record['id'])
+                    other += ' '.join(record['tags']) != one.rstrip('\n')
+    return lines, wrong, other
+
+
+def expected_of(file, path):
+    """The next lines of a file, as many as another one has."""
+    with open(path, 'rb') as other:
+        return list(itertools.islice(file, sum(1 for _ in other)))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--run', required=True)
+    parser.add_argument('--input', help='tagged sentences')
+    parser.add_argument('--lines', type=int, default=1_000_000, help='(default: %(default)s)')
+    parser.add_argument('--shards', type=int, default=50, help='(default: %(default)s)')
+    parser.add_argument('--workers', type=int, default=2, help='(default: %(default)s)')
+    parser.add_argument('--kill', type=int, default=2, metavar='N', help='workers to kill (default: %(default)s)')
+    parser.add_argument('--confidence', action='store_true')
+    for hidden in ('one', 'tags'):
+        parser.add_argument(f'--{hidden}', help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        one_process(arguments)
+        return
+    options = ['--confidence'] if arguments.confidence else []
+    texts = [' '.join(sentence.tokens) for sentence in read_corpus(arguments.input)]
+    print(f'{processor()}, {os.cpu_count()} cores; {arguments.lines:,} lines in {arguments.shards:,} shards\n')
+    print('| | seconds | lines/s | peak memory MB |\n|---|---|---|---|')
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source, output, tags = folder / 'in', folder / 'out', folder / 'tags'
+        write_shards(source, texts, arguments.lines, arguments.shards)
+        began = time.perf_counter()
+        one = subprocess.run([sys.executable, __file__, '--run', arguments.run, '--one', source, '--tags', tags,
+                              *options], check=True, capture_output=True, text=True)
+        seconds = time.perf_counter() - began
+        print(f'| one process | {seconds:.1f} | {arguments.lines / seconds:,.0f} | {float(one.stdout):.0f} |',
+              flush=True)
+        began = time.perf_counter()
+        many = subprocess.Popen([sys.executable, '-m', 'ms_crf', 'tag-many', '--run', arguments.run, '--input', source,
+                                 '--output', output, '--workers', str(arguments.workers), '--json',
+                                 folder / 'summary.json', *options], cwd=folder, stdout=subprocess.PIPE, text=True,
+                                env={**os.environ, 'PYTHONPATH': str(ROOT)})
+        samples, killed = watch(many, output, arguments.shards, arguments.kill)
+        if many.wait():
+            sys.exit('tag-many failed')
+        seconds = time.perf_counter() - began
+        peaks = [(max(sizes[:max(1, len(sizes) // 3)]), max(sizes)) for sizes in samples.values()]
+        shown = ', '.join(f'{first:.0f} → {most:.0f}' for first, most in peaks)
+        print(f'| {arguments.workers} workers, {killed} killed | {seconds:.1f} | {arguments.lines / seconds:,.0f} '
+              f'| {shown} |')
+        summary = json.loads((folder / 'summary.json').read_text())
+        lines, wrong, other = compare(source, output, tags)
+        print(f'\n{lines:,} lines, {wrong:,} ids missing or there again, {other:,} lines with other tags; '
+              f'{summary["retries"]} shards retried')
+
+
+if __name__ == '__main__':
+    main()
