@@ -57,10 +57,14 @@ def prepare(device: str | None = None) -> None:
         os.environ.pop(_BLOCKING, None)
 
 
-def given() -> dict[str, str]:
-    """What the user has set for MindSpore and for this package, to be passed on to processes on other machines."""
-    names = [name for name in os.environ if name.startswith(('MS_', 'GLOG_'))]
-    return {name: os.environ[name] for name in names if name != _BLOCKING or _given_blocking}
+def for_others() -> dict[str, str]:
+    """What processes that this one starts, also on other machines, are to have of its environment for MindSpore.
+
+    What `prepare` has set for the device of this machine is not among it, and taken back: others prepare themselves.
+    """
+    if not _given_blocking:
+        os.environ.pop(_BLOCKING, None)
+    return {name: value for name, value in os.environ.items() if name.startswith(('MS_', 'GLOG_'))}
 
 
 @contextlib.contextmanager

@@ -121,13 +121,13 @@ class _Command:
         """Tags what is not there yet; returns the exit status."""
         folder = Folder(self.parsed.output, self.made_with())
         try:
-            waiting = [shard for shard in self.shards if not os.path.lexists(shard.target)]
+            waiting = [shard for shard in self.shards if not os.path.isfile(shard.target)]
             self.skipped = len(self.shards) - len(waiting)
             folder.prepare(self.shards)
             if waiting:
                 self._tag(waiting)
         except KeyboardInterrupt:
-            there = sum(os.path.lexists(shard.target) for shard in self.shards)
+            there = sum(os.path.isfile(shard.target) for shard in self.shards)
             _report(f'stopped; {there:,} of {len(self.shards):,} shards are done; the same command goes on')
             return console.INTERRUPTED
         finally:

@@ -96,7 +96,8 @@ QUICK = {f'crf/test_crf.py::test_agrees_with_all_paths[graph-{name}]'
 
 #: Files that take longest, the longest first: what two processes do at the end should be short.
 FIRST = """
-    training/test_train.py crf/test_crf.py models/test_encoder_runs.py crf/test_forbidden.py test_tagger.py
+    training/test_train.py crf/test_crf.py models/test_encoder_runs.py bulk/test_tag_many.py crf/test_forbidden.py
+    test_tagger.py
     crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py test_sharing.py
     crf/test_second_derivatives.py crf/test_values.py test_console.py test_compare.py test_infer.py test_docs.py
     crf/test_nan.py models/test_graph_files.py test_fuzz.py test_examples.py test_wheel.py

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -88,6 +89,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     """
     ray = _engine(address is None)
     options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL'}
+    variables = environment.for_others()
     folder, started = None, set()
     if address is None:
         base = tempfile.gettempdir()
@@ -96,7 +98,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                     'object_store_memory': _STORE}
     else:
         _check_address(address)
-        options['address'] = address
+        options |= {'address': address, 'runtime_env': {'env_vars': variables}}
     try:
         with console.handling(stop):
             try:
@@ -151,8 +153,8 @@ def _check_address(address: str) -> None:
     """Raises OptionError unless somebody listens there; Ray itself would try for a minute."""
     if address == 'auto':
         return
-    host, colon, port = address.removeprefix('ray://').rpartition(':')
-    if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
+    host, colon, port = address.rpartition(':')
+    if not colon or '://' in address or not port.isdecimal() or not 0 < int(port) < 65536:
         raise OptionError(f'--address must be HOST:PORT or auto, got {address}')
     try:
         socket.create_connection((host.strip('[]'), int(port)), 10).close()
@@ -170,6 +172,12 @@ def _check_device(ray: Any, device: str) -> None:
 
 def _first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _reason(error: BaseException) -> str:
+    """The line of a long message that names an exception, if there is one; otherwise the first."""
+    named = [line.strip() for line in str(error).splitlines() if re.match(r'\s*[\w.]+Error: ', line)]
+    return named[-1] if named else _first_line(error)
 
 
 class Pool:
@@ -193,7 +201,7 @@ class Pool:
         self._attempts: dict[str, int] = {}      # by target
         self._count = count
         given = {'num_cpus': 1, 'max_restarts': 0, **_DEVICES.get(order.device, {})}
-        self._kind = ray.remote(Worker).options(**given, runtime_env={'env_vars': environment.given()})
+        self._kind = ray.remote(Worker).options(**given)
 
     def tag(self, shards: Iterable[Shard]) -> Iterator[tuple[Shard, Done] | None]:
         """Tags shards; yields each as it is done or given up, and None now and then while none is.
@@ -276,7 +284,7 @@ class Pool:
         if task.shard is None:
             self._deaths += 1
             if self._deaths >= ATTEMPTS:
-                raise OptionError(f'workers die while they load the model, {ATTEMPTS} times now: {_first_line(error)}')
+                raise OptionError(f'workers die while they load the model, {ATTEMPTS} times now: {_reason(error)}')
         else:
             remove(task.draft)
             tried = self._attempts[task.shard.target] = self._attempts.get(task.shard.target, 0) + 1

@@ -137,30 +137,29 @@ def test_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run, cluster,
     check(run, source, tmp_path / 'out')
 
 
-def workers_of(process):
-    """The processes of the workers that a command has, which tag."""
-    found = []
+def worker_of(process, other_than):
+    """The process of a worker of a command which tags a shard, None if there is none but those."""
     for child in psutil.Process(process.pid).children(recursive=True):
         try:
-            if child.name().startswith('ray::Worker.tag'):
-                found.append(child)
+            if child.name().startswith('ray::Worker.tag') and child not in other_than:
+                return child
         except psutil.NoSuchProcess:
             continue
-    return found
+    return None
 
 
-def started(*arguments):
+def started(*arguments, known=None):
     return subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=environment(), start_new_session=True)
+                            env=known or environment(), start_new_session=True)
 
 
-def in_the_middle(process, output, other_than=()):
-    """A worker of a command that is writing a shard."""
+def in_the_middle(process, output, find=bool):
+    """Waits until a command is writing shards and, called with their drafts, `find` finds something, and returns it."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        workers = [worker for worker in workers_of(process) if worker not in other_than]
-        if workers and glob.glob(f'{output}/.*.draft'):
-            return workers[0]
+        drafts = glob.glob(f'{output}/.*.draft')
+        if drafts and (found := find(drafts)):
+            return found
     pytest.fail(f'no worker tags: {process.communicate() if process.poll() is not None else "it takes too long"}')
 
 
@@ -171,7 +170,7 @@ def test_a_worker_killed_twice_loses_and_doubles_nothing(run, tmp_path):
                       tmp_path / 'summary.json')
     killed = []
     for _ in range(2):
-        worker = in_the_middle(process, tmp_path / 'out', killed)
+        worker = in_the_middle(process, tmp_path / 'out', lambda _: worker_of(process, killed))
         worker.kill()
         psutil.wait_procs([worker])
         killed.append(worker)
@@ -182,28 +181,42 @@ def test_a_worker_killed_twice_loses_and_doubles_nothing(run, tmp_path):
     check(run, source, tmp_path / 'out')
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_whole_shards_and_no_process_and_the_same_command_goes_on(run, tmp_path, number):
-    source = write_shards(tmp_path / 'in', 3, 6_000)
-    arguments = ['--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1]
-    process = started(*arguments)
-    in_the_middle(process, tmp_path / 'out')
-    children = psutil.Process(process.pid).children(recursive=True)
-    if number == signal.SIGINT:
-        os.killpg(process.pid, number)           # as a terminal does
-    else:
-        process.send_signal(number)
+def stopped(process, output, stop):
+    """How many shards are there after a signal in mid-run, which leaves nothing else."""
+    in_the_middle(process, output)
+    stop()
     shown, errors = process.communicate(timeout=SECONDS)
-    there = len(glob.glob(f'{tmp_path}/out/*.jsonl'))
-    assert (process.returncode, shown) == (130, '')
+    there = len(glob.glob(f'{output}/*.jsonl'))
+    assert (process.returncode, shown) == (130, '') and there < 3
     assert errors == f'ms-crf tag-many: stopped; {there} of 3 shards are done; the same command goes on\n'
-    assert not psutil.wait_procs(children, 5)[1]
-    assert not glob.glob(f'{tmp_path}/out/.*.draft') and there < 3
+    assert len(os.listdir(output)) == there + 1                  # and the record of the folder
+    return there
 
-    result = call(*arguments)
+
+@pytest.mark.slow
+def test_ctrl_c_leaves_whole_shards_and_no_process(run, tmp_path):
+    source = write_shards(tmp_path / 'in', 3, 6_000)
+    process = started('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1)
+    children = set()
+
+    def ctrl_c():
+        children.update(psutil.Process(process.pid).children(recursive=True))
+        os.killpg(process.pid, signal.SIGINT)    # as a terminal does
+
+    stopped(process, tmp_path / 'out', ctrl_c)
+    assert children and not psutil.wait_procs(children, 5)[1]
+
+
+@pytest.mark.slow
+def test_a_command_that_was_stopped_goes_on_where_it_was(run, cluster, tmp_path):
+    address, known = cluster
+    source = write_shards(tmp_path / 'in', 3, 6_000)
+    arguments = ['--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1, '--address', address]
+    process = started(*arguments, known=known)
+    there = stopped(process, tmp_path / 'out', lambda: process.send_signal(signal.SIGTERM))
+    result = call(*arguments, known=known)
     assert (result.returncode, result.stderr) == (0, '')
-    assert f'{there} shards skipped' in result.stdout
+    assert f'; {there} shards skipped that were there' in result.stdout
     check(run, source, tmp_path / 'out')
 
 
@@ -257,6 +270,7 @@ def main(run, tmp_path, capfd):
     (['--engine', 'spark'], "argument --engine: invalid choice: 'spark' (choose from ray); see --help"),
     (['--input', 's3://bucket/a'], "--input must be files that all machines see by their names, got 's3://bucket/a'"),
     (['--address', 'localhost'], '--address must be HOST:PORT or auto, got localhost'),
+    (['--address', 'ray://a:1'], '--address must be HOST:PORT or auto, got ray://a:1'),
     (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
 def test_options_that_can_not_be(main, arguments, message):
     assert main(*arguments) == (2, '', f'ms_crf.tag_many: {message}\n')
