@@ -28,6 +28,7 @@ _QUIET = {'RAY_USAGE_STATS_ENABLED': '0', 'RAY_DEDUP_LOGS_SKIP_REGEX': '.', 'RAY
           'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0'}
 #: keeps an instance of its own to the loopback; the name is of the time when Ray had clusters on Linux only
 _LOOPBACK = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0', 'RAY_AUTH_MODE': 'token'}
+_PLACE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _DEVICES: dict[str, dict[str, Any]] = {'GPU': {'num_gpus': 1}, 'Ascend': {'resources': {'NPU': 1}}}
 
 
@@ -67,6 +68,9 @@ def _engine(alone: bool) -> Any:
     os.environ.update(_QUIET)
     if alone:                    # others on this machine, who can reach the loopback, do not know the token
         os.environ.update(_LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
+        # This package may have been found where Ray does not look.
+        path = os.environ.get('PYTHONPATH')
+        os.environ['PYTHONPATH'] = _PLACE + (os.pathsep + path if path else '')
     try:
         import ray
     except ImportError:
