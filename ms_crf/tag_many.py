@@ -104,6 +104,7 @@ class _Command:
         self.faults: list[str] = []
         self.tagged = self.lines = self.entities = 0
         self.tally = engine.Tally()
+        self.bar: tqdm | None = None
 
     def made_with(self) -> dict[str, Any]:
         """What decides what is in the files that are written."""
@@ -141,8 +142,8 @@ class _Command:
         stop = engine.Stop()
         with (tqdm(total=len(waiting), unit='shards', leave=False, delay=2, disable=None, dynamic_ncols=True) as bar,
               engine.running(stop, parsed.address, count, parsed.device) as ray):
-            pool = engine.Pool(ray, stop, self.order(), count, self.model, _report)
-            self.tally = pool.tally
+            pool = engine.Pool(ray, stop, self.order(), count, self.model, self._report)
+            self.tally, self.bar = pool.tally, bar
             for settled in pool.tag(waiting):
                 if settled is None:
                     bar.refresh()
@@ -160,7 +161,12 @@ class _Command:
         self.faults.append(done.fault)
         if len(self.faults) >= MOST_FAULTS:
             raise OptionError(f'{done.fault}; this is the {MOST_FAULTS}th shard with a fault, the others are left')
-        _report(done.fault)
+        self._report(done.fault)
+
+    def _report(self, message: str) -> None:
+        if self.bar is not None:
+            self.bar.clear()                     # a line of its own
+        _report(message)
 
     def _summarize(self) -> None:
         seconds = time.monotonic() - self.began
