@@ -103,6 +103,7 @@ def call(*arguments, known=None, cwd=None):
                           env=known or environment(), cwd=cwd)
 
 
+@pytest.mark.slow
 def test_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
     address, known = cluster
     source = write_shards(tmp_path / 'in', 6, 1000)
@@ -127,6 +128,7 @@ def test_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
     assert changed == ['3.jsonl']
 
 
+@pytest.mark.slow
 def test_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run, cluster, tmp_path):
     address, known = cluster
     source = write_shards(tmp_path / 'in', 4, 10)
@@ -244,6 +246,7 @@ if os.path.basename(sys.argv[0]) == 'default_worker.py':
 """
 
 
+@pytest.mark.slow
 def test_workers_that_die_while_they_load_are_not_started_for_ever(run, cluster, tmp_path):
     address, known = cluster
     (tmp_path / 'plugin.py').write_text(KILLS)
@@ -253,6 +256,33 @@ def test_workers_that_die_while_they_load_are_not_started_for_ever(run, cluster,
     assert (result.returncode, result.stdout) == (2, '')
     assert result.stderr.startswith('ms-crf tag-many: workers die while they load the model, 5 times now: ')
     assert result.stderr.count('\n') == 1 and os.listdir(tmp_path / 'out') == ['.tag-many.json']
+
+
+KILLS_LATER = """
+import glob, os, signal, sys, threading
+
+def watch():
+    while not glob.glob(os.path.join(os.path.dirname(__file__), 'out', '.*.draft')):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if os.path.basename(sys.argv[0]) == 'default_worker.py':
+    threading.Thread(target=watch, daemon=True).start()
+"""
+
+
+@pytest.mark.slow
+def test_a_shard_that_kills_its_workers_is_given_up(run, cluster, tmp_path):
+    address, known = cluster
+    (tmp_path / 'plugin.py').write_text(KILLS_LATER)
+    write_shards(tmp_path / 'in', 1, 20_000)
+    result = call('--run', run, '--input', 'in', '--output', 'out', '--workers', 1, '--address', address, '--plugin',
+                  'plugin.py', known=known, cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (
+        2, 'ms-crf tag-many: in/0.jsonl: its worker died 5 times, as it does where memory runs out; use fewer workers, '
+           'or cut it up\n')
+    assert ' 1 left out for faults, 4 retried; ' in result.stdout
+    assert os.listdir(tmp_path / 'out') == ['.tag-many.json']
 
 
 # What is refused before a worker starts
