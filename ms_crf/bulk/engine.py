@@ -1,6 +1,7 @@
 """Workers on Ray: an instance on this machine or a cluster that is there, shards handed out one by one, retries."""
 
 import contextlib
+import importlib.util
 import os
 import re
 import secrets
@@ -65,16 +66,16 @@ class _Task(NamedTuple):
 
 
 def _engine(alone: bool) -> Any:
+    """The library, which has found its settings; `alone` for an instance of this machine."""
+    if importlib.util.find_spec('ray') is None:
+        raise OptionError(MISSING.format(what='tag-many', name='Ray'))
     os.environ.update(_QUIET)
     if alone:                    # others on this machine, who can reach the loopback, do not know the token
         os.environ.update(_LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
         # This package may have been found where Ray does not look.
         path = os.environ.get('PYTHONPATH')
         os.environ['PYTHONPATH'] = _PLACE + (os.pathsep + path if path else '')
-    try:
-        import ray
-    except ImportError:
-        raise OptionError(MISSING.format(what='tag-many', name='Ray')) from None
+    import ray
     return ray
 
 
@@ -91,6 +92,8 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     Raises:
         OptionError: Ray is not installed, or there is no such cluster.
     """
+    if address is not None:
+        _check_address(address)
     ray = _engine(address is None)
     options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL'}
     variables = environment.for_others()
@@ -101,7 +104,6 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
         options |= {'address': 'local', 'num_cpus': workers, 'include_dashboard': False, '_temp_dir': folder,
                     'object_store_memory': _STORE}
     else:
-        _check_address(address)
         options |= {'address': address, 'runtime_env': {'env_vars': variables}}
     try:
         with console.handling(stop):
