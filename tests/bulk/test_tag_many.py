@@ -113,7 +113,8 @@ def test_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
     assert (result.returncode, result.stderr) == (0, '')
     summary = json.loads((tmp_path / 'summary.json').read_text())
     assert [summary[name] for name in ('shards', 'lines', 'skipped', 'faults', 'retries')] == [6, 6000, 0, [], 0]
-    assert sum(worker['lines'] for worker in summary['workers']) == 6000 and len(summary['workers']) == 2
+    # The first worker may have tagged all of them before the second one has started.
+    assert sum(worker['lines'] for worker in summary['workers']) == 6000 and len(summary['workers']) in (1, 2)
     assert result.stdout.startswith(f'6 shards with 6,000 lines and {summary["entities"]:,} entities tagged; 0 shards ')
     check(run, source, tmp_path / 'out')
 
