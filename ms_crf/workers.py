@@ -177,10 +177,9 @@ def _watch(msrun: subprocess.Popen, workers: Sequence[_Worker], program: str, re
     while True:
         ended = msrun.poll() is not None
         dead = next((worker for worker in workers if worker.has_died()), None)
-        _show(workers[0], program)
         statuses = [worker.status for worker in workers]
+        _show(workers[0], program)               # only now: what it said stands there before its status does
         if None not in statuses:
-            _show(workers[0], program)
             wrong = [worker for worker, status in zip(workers, statuses) if status != workers[0].status]
             for line in wrong[0].new_lines()[-1:] if wrong else ():
                 console.say(line)

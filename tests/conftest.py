@@ -308,6 +308,14 @@ def browser():
         started.close()
 
 
+@pytest.fixture(scope='module')
+def run(corpora, tmp_path_factory):
+    """A hidden Markov model, for all tests of a file that do not have a run of their own."""
+    folder = tmp_path_factory.mktemp('counted') / 'run'
+    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
+    return folder
+
+
 @pytest.fixture
 def hmm(tmp_path, corpora):
     """A run that is made within a hundredth of a second: a hidden Markov model."""

@@ -17,7 +17,7 @@ from ms_crf.runs import records
 
 import pytest
 
-from conftest import ROOT, files
+from conftest import ROOT
 
 WORDS = 'on\tO\nXan\tB{0}\nYan\tI{0}\nof\tO\n\nof\tO\nXel\tB{0}\n\n' * 3
 SPACES = 'on\u00a0Xan Yan\u3000of\t\u2028x \x0b\n'               # of Unicode; tabs and blanks alone separate
@@ -31,13 +31,6 @@ def count(folder, text):
     run = folder / 'run'
     assert train.main(['--train', str(path), '--dev', str(path), '--model', 'hmm', '--save', str(run)]) == 0
     return run
-
-
-@pytest.fixture(scope='module')
-def run(corpora, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('counted') / 'run'
-    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
-    return folder
 
 
 @pytest.fixture

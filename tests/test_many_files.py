@@ -6,21 +6,14 @@ import signal
 import subprocess
 import sys
 
-from ms_crf import infer, train
+from ms_crf import infer
 
 import pytest
 
-from conftest import ROOT, files
+from conftest import ROOT
 
 TEXTS = {'a.txt': 'to Xan Yan\nof\n', 'b/c.txt': 'of Xel Yel\n', 'b/d.tsv': 'to\nXor\nYor\n\nof\n\n',
          'e.jsonl': '{"text": "of Xan Yor"}\n'}
-
-
-@pytest.fixture(scope='module')
-def run(corpora, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('counted') / 'run'
-    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
-    return folder
 
 
 @pytest.fixture

@@ -21,13 +21,6 @@ TEXT = ('\ufeff  to Xan Yan of. in on Xel\u00a0Yel!\r\nby by\tXor Yor (to) \U000
 BRACKETS = re.compile(r'\[([^\]]*) PER\]')
 
 
-@pytest.fixture(scope='module')
-def run(corpora, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('counted') / 'run'
-    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
-    return folder
-
-
 @pytest.fixture
 def text_file(tmp_path):
     path = tmp_path / 'text.txt'

@@ -54,7 +54,8 @@ def make_step(network: Any, optimizer: Optimizer, loss_scale: bool = False, work
     network.set_train()                                          # for what is fast in one graph and not in the other
     finish = _finish(optimizer, loss_scale)
     by_rows, rows_move, kept = optimizer.table is not None, optimizer.row_rate > 0, len(network.widths)
-    together, add_up = workers.count > 1, Sum()
+    together = workers.count > 1
+    add_up: Any = Sum() if together else None         # which may need that processes have met
 
     def scaled(rows, batch, keep, now):
         loss = network(rows, *batch, keep) if by_rows else network(*batch, keep)

@@ -17,7 +17,6 @@ from mindspore import nn, ops
 _slice = ops.Slice()
 
 
-
 @dataclass(frozen=True)
 class Workers:
     """This process among those that train together."""
