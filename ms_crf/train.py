@@ -20,12 +20,12 @@ from ms_crf.arguments import Parser, add_common, parse, read_option_file
 from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
+from ms_crf.launcher import check_count, said_to_launcher, started_by_msrun
+from ms_crf.launcher import run as run_workers
 from ms_crf.models.base import Kind, kind_of, read_run
 from ms_crf.options import Options, dashed
 from ms_crf.text.dataset import Corpora
 from ms_crf.training.begin import NotFinite, Stopped
-from ms_crf.workers import check_count, said_to_launcher, started_by_msrun
-from ms_crf.workers import run as run_workers
 
 from tqdm import tqdm
 
