@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -138,6 +139,9 @@ class Running:
         except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
             raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
         if old is None:
+            # What is there now stays: a collection of garbage that went through it would hold all requests up.
+            gc.collect()
+            gc.freeze()
             service.say(f'{service.name} is served at {url_of(self.listening)}')
         else:
             service.say(f'{service.name} is loaded again')
