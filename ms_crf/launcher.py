@@ -174,11 +174,12 @@ def _stop(leader: _Worker, msrun: subprocess.Popen) -> None:
 
 def _watch(msrun: subprocess.Popen, workers: Sequence[_Worker], program: str, resumed: str) -> int:
     """Shows what the first worker says until all have ended; returns the exit status."""
+    shown: set[str] = set()
     while True:
         ended = msrun.poll() is not None
         dead = next((worker for worker in workers if worker.has_died()), None)
         statuses = [worker.status for worker in workers]
-        _show(workers[0], program)               # only now: what it said stands there before its status does
+        shown.update(_show(workers[0], program))           # only now: what it said stands there before its status does
         if None not in statuses:
             wrong = [worker for worker, status in zip(workers, statuses) if status != workers[0].status]
             for line in wrong[0].new_lines()[-1:] if wrong else ():
@@ -190,16 +191,20 @@ def _watch(msrun: subprocess.Popen, workers: Sequence[_Worker], program: str, re
                 what = f'worker {dead.rank} of {len(workers)} (process {dead.process}) has died' if dead else (
                     'msrun has ended before the workers were there')
                 console.say(f'{program}: {what}; all are ended, what was saved stays; go on with: {resumed}')
-            elif fault.rank:                     # what the first one said has been shown
+            elif fault.rank:                     # what the first one said has been shown: often the same
                 for line in fault.new_lines()[-1:]:
-                    console.say(line)
+                    if line not in shown:
+                        console.say(line)
             return console.FAULT
         time.sleep(_SECONDS)
 
 
-def _show(leader: _Worker, program: str) -> None:
-    for line in leader.new_lines():
+def _show(leader: _Worker, program: str) -> list[str]:
+    """Shows what the first worker has said since, and returns it."""
+    lines = leader.new_lines()
+    for line in lines:
         if line.startswith(f'{program}: '):
             console.say(line)
         else:
             print(line, flush=True)
+    return lines

@@ -243,8 +243,14 @@ def _train_together(parsed: argparse.Namespace, options: Options, arguments: Seq
         raise OptionError(f'--workers: a model of kind {name} is learned at once, by one process; leave it away')
     if started_by_msrun():
         raise OptionError('--workers means nothing under msrun, which says how many there are; leave it away')
-    resumed = f'{console.call("train")} --resume {parsed.resume or options.save} --workers {parsed.workers}'
+    resumed = f'{_resuming(parsed, parsed.resume or options.save)} --workers {parsed.workers}'
     return run_workers(parsed.workers, [*arguments, '--workers', '1'], resumed)
+
+
+def _resuming(parsed: argparse.Namespace, folder: PathLike) -> str:
+    """The command by which a training in a folder goes on."""
+    plugin = '' if parsed.plugin is None else f' --plugin {parsed.plugin}'
+    return f'{console.call("train")}{plugin} --resume {folder}'
 
 
 def _schedule() -> int:
@@ -298,7 +304,7 @@ def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, worke
         watcher.close()
         kept = run.directory.earlier
         earlier = f'; {kept} is the earlier run still' if kept is not None else ''
-        watcher.say(f'stopped and saved{earlier}; go on with: {console.call("train")} --resume {run.folder}')
+        watcher.say(f'stopped and saved{earlier}; go on with: {_resuming(parsed, run.folder)}')
         return console.INTERRUPTED
     except NotFinite as error:
         watcher.close()

@@ -93,6 +93,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme,
                   'splitter': _splitter(options, corpora)}
+        _check_together(workers, learner)
         if isinstance(directory, RunDirectory):
             directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher, workers) if kind.in_steps
@@ -130,6 +131,7 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
         corpora = _read(options, watcher)
         learner = kind.learner(options, corpora, watcher, (directory.folder, config))
         check_input(directory.folder, config, options, learner)
+        _check_together(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
         if leads:
             keep_options(run.folder, options)
@@ -150,6 +152,12 @@ def _read(options: Options, watcher: Watcher) -> Corpora:
     corpora = load(paths, options.scheme, options.column_pair(), options.splitter)
     watcher.corpora(corpora)
     return corpora
+
+
+def _check_together(workers: Any, learner: Any) -> None:
+    if workers is not None:
+        from ms_crf.training.workers import check_together
+        check_together(workers, learner)
 
 
 def _training(options: Options, directory: Any, corpora: Corpora, learner: Any, watcher: Watcher, workers: Any) -> Run:

@@ -230,7 +230,7 @@ class Training:
                           options.dropout_kind == 'locked')
         own: list[float] = []
         if workers != ALONE:
-            factors = [np.ascontiguousarray(factor[:, workers.rows]) for factor in factors]
+            factors = [workers.own(factor) for factor in factors]
             own = [workers.share(len(indices)), float(self.watcher.stopping())]
         count = self.steps + 1
         rate = self._rate(time_in_epochs)

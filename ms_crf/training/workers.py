@@ -5,10 +5,14 @@ share of the sentences of each; the gradients are added up over all of them, so 
 """
 
 import functools
+import json
 import math
 import os
+import zlib
 from dataclasses import dataclass
 from typing import Any
+
+from ms_crf.errors import OptionError
 
 import mindspore as ms
 import numpy as np
@@ -33,6 +37,15 @@ class Workers:
     def rows(self) -> slice:
         """The rows of a batch that this one takes."""
         return slice(self.rank, None, self.count)
+
+    def rows_of(self, rows: int) -> slice:
+        """The rows of a batch of so many that this one takes; where none is left for it the first, which does not
+        count: its `share` is 0."""
+        return self.rows if self.rank < rows else slice(1)
+
+    def own(self, array: np.ndarray) -> np.ndarray:
+        """What this one takes of an array (length, rows, ...)."""
+        return np.ascontiguousarray(array[:, self.rows_of(array.shape[1])])
 
     def share(self, sentences: int) -> float:
         """Of so many sentences in a batch the part that this one takes."""
@@ -76,10 +89,39 @@ class Sum(nn.Cell):
 
 def tell(workers: Workers, number: float = 0.0) -> float:
     """A number of the worker that leads, for all of them; none goes on before all have come here."""
+    return _added_up(workers, number if workers.leads else 0.0)
+
+
+def _added_up(workers: Workers, number: float) -> float:
+    """The sum of the numbers of all workers."""
     if workers == ALONE:
         return number
-    [told] = _compiled_sum()(ms.Tensor([float(number) if workers.leads else 0.0], ms.float32))
-    return float(told.asnumpy()[0])
+    [added] = _compiled_sum()(ms.Tensor([float(number)], ms.float32))
+    return float(added.asnumpy()[0])
+
+
+def check_together(workers: Workers, learner: Any) -> None:
+    """Raises OptionError in all workers unless they can train together what each `StepLearner` has made of the files.
+
+    None goes on before all have come here.
+    """
+    if workers == ALONE:
+        return
+    check_mean(learner.network().head)
+    made = json.dumps([learner.record(), learner.vocabulary.to_json()], sort_keys=True)
+    mark = zlib.crc32(made.encode()) >> 8                        # 24 bits, which a float32 holds
+    differs = tell(workers, mark) != mark
+    if _added_up(workers, differs):
+        raise OptionError('the workers have made different vocabularies of the files, or read different '
+                          'files; what a model knows must not depend on the order of a set')
+
+
+def check_mean(head: Any) -> None:
+    """Raises OptionError if a head's loss is no mean of the sentences, which those of the workers would add up to."""
+    reduction = getattr(head, 'reduction', 'mean')
+    if reduction != 'mean':
+        raise OptionError("several workers need a loss that is the mean of the sentences, reduction='mean' of the "
+                          f'head, got reduction={reduction!r}')
 
 
 @functools.cache
@@ -104,8 +146,8 @@ def share_of_batch(learner: Any, shape: Any, indices: np.ndarray, workers: Worke
     if workers == ALONE:
         return tuple(learner.batch(shape, indices))
     if hasattr(learner, 'share'):
-        return tuple(learner.share(shape, indices, workers.rows))
+        return tuple(learner.share(shape, indices, workers.rows_of(shape.rows)))
     own = indices[workers.rows]
     if not len(own):                             # what it computes in place of nothing does not count, see `share`
         own = indices[:1]
-    return tuple(learner.batch(shape._replace(rows=len(range(shape.rows)[workers.rows]) or 1), own))
+    return tuple(learner.batch(shape._replace(rows=len(range(shape.rows)[workers.rows_of(shape.rows)])), own))

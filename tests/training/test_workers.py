@@ -2,19 +2,22 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 
-from ms_crf import train
+from ms_crf import CRF, train
+from ms_crf.errors import OptionError
 from ms_crf.runs import records
 from ms_crf.text.dataset import load
-from ms_crf.training.workers import ALONE, Workers, share_of_batch
+from ms_crf.training.workers import ALONE, Workers, check_mean, share_of_batch
 
 import numpy as np
 import pytest
 
 from conftest import ROOT, SMALL, files, options_of
+from encoders import arguments as encoder_arguments
 
 slow = pytest.mark.slow
 
@@ -25,9 +28,22 @@ def train_py(*arguments):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+def state_of(folder):
+    """Weights, and what the optimizer knows of them, but for the biases of an encoder's keys.
+
+    These add the same to all scores of a query, which a softmax takes out again: their gradients are rounding alone,
+    of which Adam makes steps of some size.
+    """
+    state = records.read_tensors(folder / records.STATE)
+    for name, array in state.items():
+        if name.endswith('.attention.inputs.bias'):
+            state[name] = np.delete(array.reshape(3, -1), 1, 0)              # of queries, keys and values
+    return state
+
+
 def close_to(folder, other, steps):
     """Weights, and what the optimizer knows of them, after so many steps."""
-    one, two = (records.read_tensors(path / records.STATE) for path in (folder, other))
+    one, two = map(state_of, (folder, other))
     assert one['position'].tolist() == two['position'].tolist() and one['position'][2] == steps
     assert one.keys() == two.keys()
     for name, array in one.items():
@@ -35,23 +51,85 @@ def close_to(folder, other, steps):
     assert max(np.abs(two[name] - array).max() for name, array in one.items() if 'table' not in name) < 1e-4
 
 
+def said(training):
+    """What a training that ends well has said."""
+    output, errors = training.communicate(timeout=200)
+    assert (training.returncode, errors) == (0, '')
+    return output
+
+
+def epochs_in(text):
+    """The lines of epochs, without how long they took."""
+    return [line.split(' s  ')[0].rpartition('  ')[0] for line in text.splitlines() if line.startswith('epoch')]
+
+
 @slow
 def test_three_workers_learn_what_one_learns(corpora, undisturbed, tmp_path):
     """Batches of 4 are shared by three; the last of an epoch has one sentence, so that two of them have none."""
     folder, alone = undisturbed
-    shared = train_py(*files(corpora), *SMALL, '--workers', 3, '--save', tmp_path / 'run')
-    output, errors = shared.communicate(timeout=200)
-    assert (shared.returncode, errors) == (0, '')
-
-    def shown(text):
-        return [line.split(' s  ')[0].rpartition('  ')[0] for line in text.splitlines() if line.startswith('epoch')]
-
-    assert shown(output) == shown(alone.stdout) and 'WARNING' not in output
+    output = said(train_py(*files(corpora), *SMALL, '--workers', 3, '--save', tmp_path / 'run'))
+    assert epochs_in(output) == epochs_in(alone.stdout) and 'WARNING' not in output
     steps = int(records.read_tensors(folder / records.STATE)['position'][2])
     close_to(folder, tmp_path / 'run', steps)
     scores = [json.loads((path / records.SCORES).read_text()) for path in (folder, tmp_path / 'run')]
     assert scores[0]['test']['f1'] == pytest.approx(scores[1]['test']['f1'])
     assert not list(tmp_path.parent.glob('*.log')) and not (ROOT / 'worker_0.log').exists()
+
+
+OWN = ['--plugin', 'examples/own_model.py', '--model', 'mine', '--word-dim', '6', '--hidden', '8', '--epochs', '2',
+       '--learning-rate', '0.05', '--device', 'CPU']
+
+
+@slow
+@pytest.mark.parametrize('model,count,steps', [('tuned encoder', 2, 12), ('own kind', 3, 22)])
+def test_workers_learn_other_kinds_as_one_learns_them(corpora, encoder, tmp_path, model, count, steps):
+    """A tuned encoder in batches of 4; a kind of one's own in batches of 2, of which the third has nothing."""
+    scores, shown = [], []
+    for name, workers in (('alone', 1), ('together', count)):
+        options = encoder_arguments(corpora, encoder, tmp_path / name, '--encoder-lr', '1e-4')
+        if model == 'own kind':
+            options = [*files(corpora), *OWN, '--batch-size', 2, '--save', tmp_path / name]
+        shown.append(epochs_in(said(train_py(*options, '--workers', workers))))
+        scores.append(json.loads((tmp_path / name / records.SCORES).read_text()))
+    assert shown[0] == shown[1] and len(shown[0]) == 2
+    assert scores[0] == scores[1]
+    close_to(tmp_path / 'alone', tmp_path / 'together', steps)
+
+
+@slow
+def test_workers_that_made_something_else_of_the_files_are_refused(corpora, tmp_path):
+    """Such as words numbered in the order of a set, which is another one in each process."""
+    (tmp_path / 'mine.py').write_text('import os, sys\nsys.path.insert(0, "examples")\nimport own_model\n'
+                                      'own_model.Mine.known = classmethod(lambda *_: {"a": os.getpid()})\n')
+    training = train_py(*files(corpora), '--plugin', tmp_path / 'mine.py', *OWN[2:], '--workers', 2, '--save',
+                        tmp_path / 'run')
+    output, errors = training.communicate(timeout=100)
+    assert training.returncode == 2 and 'epoch   1' not in output and not (tmp_path / 'run').exists()
+    assert errors == ('train.py: the workers have made different vocabularies of the files, or read '
+                      'different files; what a model knows must not depend on the order of a set\n')
+
+
+@slow
+def test_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora, tmp_path):
+    training = train_py(*files(corpora), *OWN, '--epochs', 5000, '--patience', 0, '--save', tmp_path / 'run')
+    for line in training.stdout:
+        if line.startswith('epoch   1'):
+            break
+    training.send_signal(signal.SIGINT)
+    output, errors = training.communicate(timeout=60)
+    assert (training.returncode, errors) == (130, '')
+    again = f'python train.py --plugin examples/own_model.py --resume {tmp_path}/run'
+    assert output.splitlines()[-1] == f'stopped and saved; go on with: {again}'
+
+
+@pytest.mark.parametrize('reduction', ['sum', 'token_mean'])
+def test_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
+    """Its parts could not be weighed by the sentences of each worker."""
+    with pytest.raises(OptionError, match=re.escape(
+            "several workers need a loss that is the mean of the sentences, reduction='mean' of the head, got "
+            f"reduction={reduction!r}")):
+        check_mean(CRF(3, reduction=reduction))
+    check_mean(CRF(3, reduction='mean'))
 
 
 @slow
@@ -133,8 +211,11 @@ def test_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
     for rank, part in enumerate(parts):
         for array, own in zip((words, form_words, long, short), part):
             assert (array == own).all()
+        rows = list(range(shape.rows))[rank::count] or [0]                   # the first, which does not count then
         for array, own in zip((places.T, lengths, tags.T), (part[4].T, part[5], part[6].T)):
-            assert (array[rank::count] == own).all() and own.flags.c_contiguous or own.ndim == 2
+            assert array[rows].tolist() == own.tolist() and part[4].flags.c_contiguous
+        assert Workers(rank, count).own(places).tolist() == part[4].tolist()
     shares = [Workers(rank, count).share(len(indices)) for rank in range(count)]
     assert sum(shares) == pytest.approx(1)
-    assert [round(share * len(indices)) for share in shares] == [(part[5] > 0).sum() for part in parts]
+    assert [round(share * len(indices)) for share in shares] == [
+        (part[5] > 0).sum() if rank < shape.rows else 0 for rank, part in enumerate(parts)]
