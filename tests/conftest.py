@@ -43,6 +43,7 @@ SLOW = """
     models/test_graph_files.py::test_interrupted_while_the_graph_is_compiled
     models/test_graph_files.py::test_links_and_modes_are_kept
     models/test_own_model.py
+    server/test_kinds_served.py
     server/test_network_served.py
     server/test_server_page.py
     test_compare.py::test_a_comparison
@@ -101,8 +102,9 @@ FIRST = """
     crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py test_sharing.py
     crf/test_second_derivatives.py crf/test_values.py test_console.py test_compare.py test_infer.py test_docs.py
     crf/test_nan.py models/test_graph_files.py test_fuzz.py test_examples.py test_wheel.py
-    browser/test_highlighted_page.py server/test_answers.py server/test_network_served.py server/test_server_page.py
-    server/test_life.py training/test_loss_scale.py training/test_course.py crf/test_any_length.py crf/test_nbest.py
+    browser/test_highlighted_page.py server/test_answers.py server/test_network_served.py server/test_kinds_served.py
+    server/test_server_page.py server/test_life.py training/test_loss_scale.py training/test_course.py
+    crf/test_any_length.py crf/test_nbest.py
     crf/test_constraints.py crf/test_tutorial.py crf/test_transformations.py training/test_options_at_work.py
     nn/test_network.py
 """.split()

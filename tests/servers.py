@@ -103,6 +103,27 @@ class Server:
         self.process.stderr.close()
 
 
+def said_by(tagger, request):
+    """What a tagger says to a request: of each sentence tokens, tags, those of other taggings, and all confidences."""
+    said = []
+    for tagged in tagger.tag(request['sentences'], request.get('confidence'), request.get('nbest', 0)):
+        numbers = [] if tagged.confidence is None else [
+            *tagged.confidences, tagged.confidence, *(span.confidence for span in tagged.spans)]
+        said.append([tagged.tokens, tagged.tags, [other.tags for other in tagged.alternatives],
+                     [*numbers, *(other.confidence for other in tagged.alternatives)]])
+    return said
+
+
+def check_answer(answer, said):
+    """What a server answers is what `said_by` gave; its confidences have six digits."""
+    for record, (tokens, tags, alternatives, confidences) in zip(answer['sentences'], said, strict=True):
+        others = record.get('alternatives', [])
+        numbers = [] if 'confidence' not in record else [
+            *record['confidences'], record['confidence'], *(entity['confidence'] for entity in record['entities'])]
+        assert (record['tokens'], record['tags'], [other['tags'] for other in others]) == (tokens, tags, alternatives)
+        assert [*numbers, *(other['confidence'] for other in others)] == pytest.approx(confidences, abs=2e-6)
+
+
 def rest_of(connection):
     """What comes from a connection up to its end."""
     return b''.join(iter(lambda: connection.recv(1 << 16), b''))
