@@ -59,12 +59,7 @@ def _is(kind: Any, value: Any) -> bool:
 
 
 def distinct_strings(items: list[str]) -> Fault | None:
-    """What is wrong with strings that are to have ids: none may be empty or there twice, and each can be written."""
-    for item in items:
-        try:
-            item.encode()
-        except UnicodeEncodeError as error:
-            return 'Unicode', f'half of a pair of surrogates, {item[error.start]!a}'
+    """What is wrong with strings that are to have ids: none may be empty or there twice."""
     if '' in items:
         return 'strings that are not empty', "''"
     if len(set(items)) < len(items):

@@ -5,12 +5,15 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from ms_crf.fields import Fault, checked, distinct_strings, load_record
+from ms_crf.text.readers import half_of_pair
 
 T = TypeVar('T', bound='Tags')
 
 
 def tag_names(tags: list[str]) -> Fault | None:
     """What is wrong with the tags of a record, or None."""
+    if (odd := half_of_pair(tags)) is not None:
+        return 'Unicode', f'half of a pair of surrogates in {odd!a}'
     return distinct_strings(tags) if tags else ('a list of at least one', 'none')
 
 

@@ -70,9 +70,9 @@ class Saving:
             raise CorpusError(self.folder / name, None, f'can not be written: {reason}; {_KEPT}') from None
 
     def text(self, name: str, text: str) -> None:
-        """Writes a text file."""
+        """Writes a text file; halves of surrogate pairs, which strings of JSON may hold, as escapes."""
         with self.file(name) as draft:
-            draft.write_text(text, encoding='utf-8')
+            draft.write_text(text, encoding='utf-8', errors='backslashreplace')
 
     def json(self, name: str, record: Any) -> None:
         """Writes a JSON file."""

@@ -269,6 +269,24 @@ def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
     return record
 
 
+def half_of_pair(texts: Iterable[str]) -> str | None:
+    """The first of some texts that UTF-8 can't hold, as half of a surrogate pair stands in it; None if all can be."""
+    for text in texts:
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                return text
+    return None
+
+
+def check_tags(path: object, line_number: int, tags: Iterable[str]) -> None:
+    """Raises CorpusError if tags of JSON can't stand in tables and columns."""
+    if (odd := half_of_pair(tags)) is not None:
+        raise CorpusError(path, line_number, 'expected tags that UTF-8 can hold, got half of a pair of surrogates in '
+                                             f'{odd!a}')
+
+
 def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The lists "tokens" and "tags" of an object, checked."""
     for name in ('tokens', 'tags'):

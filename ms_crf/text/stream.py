@@ -17,6 +17,7 @@ from ms_crf.text.readers import (
     blocks,
     byte_lines,
     cells_of,
+    check_tags,
     columns_of,
     cut,
     decode,
@@ -232,7 +233,9 @@ def _with_gold(name: str, lines: Iterable[tuple[int, str] | None], splitter: Spl
             document = json_records.document_of(name, line_number, record, report)
             yield from items_of([document] if document else [], splitter, report)
         else:
-            yield _of_record(line_number, *tokens_and_tags(name, line_number, record), record)
+            tokens, tags = tokens_and_tags(name, line_number, record)
+            check_tags(name, line_number, tags)
+            yield _of_record(line_number, tokens, tags, record)
 
 
 def items_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Item]:

@@ -19,7 +19,7 @@ from ms_crf.text.formats.document import (
     joined,
     places_in,
 )
-from ms_crf.text.readers import BLANKS, json_object, numbered_lines, tokens_and_tags
+from ms_crf.text.readers import BLANKS, check_tags, json_object, numbered_lines, tokens_and_tags
 from ms_crf.text.splitting import Offsets
 
 SPANS = ('entities', 'spans', 'label', 'labels')       # names under which records have their spans
@@ -186,6 +186,7 @@ def _quoted(name: str) -> str:
 def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
     """A sentence of tokens and tags, in its text if the record has one that holds them."""
     tokens, tags = tokens_and_tags(path, line, record)
+    check_tags(path, line, tags)
     text = record.get('text')
     places = places_in(tokens, text) if isinstance(text, str) else None
     has_text = places is not None
@@ -218,6 +219,7 @@ def _parts(document: Document, item: Any) -> list[_Part]:
     if type(start) is not int or type(end) is not int or not all(isinstance(label, str) for label in labels):
         raise CorpusError(document.path, document.line, 'expected a span as [start, end, type] or as an object with '
                                                         f'"start", "end" and "label", got {brief(item)}')
+    check_tags(document.path, document.line, labels)
     return [_Part(start, end, label, text) for label in labels]
 
 
