@@ -56,3 +56,16 @@ class OptionError(ValueError):
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
+
+
+def not_installed(what: str, library: str, extra: str, otherwise: str = '') -> OptionError:
+    """The error of a library that is optional and missing, with the two ways to install it.
+
+    Args:
+        what: needs it.
+        library: its name.
+        extra: of this package, which brings it; there is a requirements file of that name.
+        otherwise: what else can be done.
+    """
+    return OptionError(f"{what} needs {library}, which is not installed: pip install 'ms_crf[{extra}]', or pip install "
+                       f'-r requirements-{extra}.txt{otherwise}')

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ms_crf import files
 from ms_crf.arguments import Parser, add_common, parse
-from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.errors import CorpusError, OptionError, brief, not_installed
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.runs.records import newest
 from ms_crf.server.limits import Limits
@@ -24,7 +24,6 @@ from ms_crf.server.worker import Settings
 from ms_crf.text.splitting import CHOICES, check_name
 
 TOKEN = 'MS_CRF_TOKEN'                 # the variable of the environment
-REQUIREMENT = "pip install 'ms_crf[serve]'"
 _MOST = {'max_body': 1 << 30, 'max_sentences': 10 ** 6, 'max_tokens': 10 ** 7, 'max_length': 100_000,
          'max_nbest': MOST_NBEST, 'queue': 10 ** 9, 'connections': 10 ** 6, 'slow': 3600, 'drain': 3600}
 
@@ -84,8 +83,7 @@ def _serve(arguments: Sequence[str]) -> int:
         from ms_crf.server import running
         from ms_crf.server.application import Service
     except ImportError as error:
-        raise OptionError(f'serving needs Starlette and uvicorn, and {error.name} is not installed: {REQUIREMENT}; or: '
-                          'pip install -r requirements-serve.txt') from None
+        raise not_installed('the server', str(error.name), 'serve') from None
     from ms_crf.server.process import Failed
     path = os.path.abspath(parsed.mindir or parsed.run or newest('runs'))
     listening = running.bound(parsed.host, parsed.port)

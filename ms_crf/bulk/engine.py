@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 
 from ms_crf import console, environment
 from ms_crf.bulk.folder import draft_of, remove
-from ms_crf.bulk.rows import MISSING
 from ms_crf.bulk.shards import Shard
 from ms_crf.bulk.worker import Began, Done, Order, Worker
-from ms_crf.errors import OptionError
+from ms_crf.errors import OptionError, not_installed
 
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
 PATIENCE = 10.0                # seconds that workers get to end
@@ -68,7 +67,7 @@ class _Task(NamedTuple):
 def _engine(alone: bool) -> Any:
     """The library, which has found its settings; `alone` for an instance of this machine."""
     if importlib.util.find_spec('ray') is None:
-        raise OptionError(MISSING.format(what='tag-many', name='Ray'))
+        raise not_installed('tag-many', 'Ray', 'bulk')
     os.environ.update(_QUIET)
     if alone:                    # others on this machine, who can reach the loopback, do not know the token
         os.environ.update(_LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))

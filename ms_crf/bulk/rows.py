@@ -5,15 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.bulk.shards import JSONL, PARQUET, Shard
-from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.errors import CorpusError, brief, not_installed
 from ms_crf.text.readers import BLANKS, byte_lines, cut, decode, json_object, unreadable
 from ms_crf.text.splitting import Splitter
 from ms_crf.text.stream import Item, item_of_text, item_of_tokens
 
 ID = 'id'
 BATCH = 1024                   # rows of Parquet that are read at once
-MISSING = ("{what} needs {name}, which is not installed: pip install 'ms_crf[bulk]', or pip install -r "
-           'requirements-bulk.txt')
 
 
 class Fields(NamedTuple):
@@ -44,7 +42,7 @@ def arrow(what: str) -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise OptionError(MISSING.format(what=what, name='pyarrow')) from None
+        raise not_installed(what, 'pyarrow', 'bulk') from None
     return pyarrow
 
 

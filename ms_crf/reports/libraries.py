@@ -5,7 +5,7 @@ import logging
 import os
 from typing import Any
 
-from ms_crf.errors import OptionError
+from ms_crf.errors import not_installed
 
 NAMES = ('jinja2', 'matplotlib')
 _BACKEND = 'MPLBACKEND'        # a name in it that matplotlib does not know would be an error of the import
@@ -19,8 +19,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise OptionError(f'{name.partition(".")[0]}, which reports need, is not installed; do: '
-                          'pip install -r requirements-report.txt') from None
+        raise not_installed('a report', name.partition('.')[0], 'report') from None
     finally:
         if before is not None:
             os.environ[_BACKEND] = before

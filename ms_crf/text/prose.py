@@ -10,10 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ms_crf.errors import OptionError
+from ms_crf.errors import OptionError, not_installed
 from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, is_blank, of_tokens
 
-REQUIREMENT = 'pip install -r requirements-text.txt'
 MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew
 LONGEST = 200_000                      # characters of a paragraph that are split at once
 _PARAGRAPHS = re.compile(r'(?:\r\n|\r|\n)[ \t]*(?:\r\n|\r|\n)\s*')
@@ -54,8 +53,7 @@ class Prose:
         try:
             import spacy
         except ImportError:
-            raise OptionError(f'the splitter {self.name} needs spaCy, which is not installed: {REQUIREMENT}; or name '
-                              'another splitter') from None
+            raise not_installed(f'the splitter {self.name}', 'spaCy', 'text', '; or name another splitter') from None
         try:
             library = spacy.blank(self._language)
         except ImportError as error:

@@ -126,5 +126,5 @@ def test_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):
 
 def test_libraries_that_are_not_there(corpora, encoder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, 'tokenizers', None)
-    check_fault(corpora, tmp_path, capsys, encoder, 'tokenizers: this library, which encoders need, is not installed; '
-                'do: pip install -r requirements-encoder.txt')
+    check_fault(corpora, tmp_path, capsys, encoder, "a pretrained encoder needs tokenizers, which is not "
+                "installed: pip install 'ms_crf[encoder]', or pip install -r requirements-encoder.txt")

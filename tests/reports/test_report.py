@@ -373,8 +373,8 @@ def test_epochs_that_are_no_figures(refused, hmm):
 
 def test_a_library_that_is_missing(refused, hmm, monkeypatch):
     monkeypatch.setitem(sys.modules, 'jinja2', None)
-    assert refused(hmm) == ('jinja2, which reports need, is not installed; do: pip install -r '
-                            'requirements-report.txt')
+    assert refused(hmm) == ("a report needs jinja2, which is not installed: pip install 'ms_crf[report]', or pip "
+                            'install -r requirements-report.txt')
     assert set(libraries.NAMES) == {re.match(r'[\w-]+', line).group() for line in (
         ROOT / 'requirements-report.txt').read_text().splitlines() if not line.startswith('#')}
 

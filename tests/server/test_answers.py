@@ -287,6 +287,6 @@ def test_without_its_libraries_the_command_says_what_to_install(run, tmp_path):
     (tmp_path / 'uvicorn.py').write_text("raise ModuleNotFoundError('none', name='uvicorn')")
     process = start('--run', run, '--port', '0', env={'PYTHONPATH': str(tmp_path)})
     assert process.communicate(timeout=60) == (
-        '', "ms-crf serve: serving needs Starlette and uvicorn, and uvicorn is not installed: pip install "
-            "'ms_crf[serve]'; or: pip install -r requirements-serve.txt\n")
+        '', "ms-crf serve: the server needs uvicorn, which is not installed: pip install 'ms_crf[serve]', or pip "
+            'install -r requirements-serve.txt\n')
     assert process.returncode == 2

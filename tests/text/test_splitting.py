@@ -134,8 +134,8 @@ def test_one_line_without_the_library():
                'try: splitter_named("spacy-en")\n'
                'except ValueError as error: print(error)')
     shown = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True)
-    assert shown.stdout == ('the splitter spacy-en needs spaCy, which is not installed: pip install -r '
-                            'requirements-text.txt; or name another splitter\n') and not shown.stderr
+    assert shown.stdout == ("the splitter spacy-en needs spaCy, which is not installed: pip install 'ms_crf[text]', or "
+                            'pip install -r requirements-text.txt; or name another splitter\n') and not shown.stderr
 
 
 def test_threads_share_a_splitter():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.errors import CorpusError, brief
+from ms_crf.errors import CorpusError, brief, not_installed
 from ms_crf.fields import Fault, checked, found_in, load_record, wrong
 from ms_crf.files import json_of, read_json
 from ms_crf.models.encoder.windows import specials_of
@@ -191,8 +191,7 @@ def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise CorpusError(name, None, 'this library, which encoders need, is not installed; do: '
-                                      'pip install -r requirements-encoder.txt') from None
+        raise not_installed('a pretrained encoder', name.partition('.')[0], 'encoder') from None
 
 
 @dataclass
