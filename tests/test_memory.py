@@ -62,16 +62,20 @@ def test_figures():
             ] == ['0.3 GB', '4.7 GB', '23 GB', '1,000,000 GB', f'{10 ** 31:,} GB', '4.1e-06 GB']
 
 
-@pytest.mark.parametrize('changes', [{}, {'char': 'lstm', 'layers': 3}, {'char': 'none', 'head': 'softmax'},
+@pytest.mark.parametrize('changes', [{}, {'bigrams': True}, {'char': 'lstm', 'layers': 3},
+                                     {'char': 'none', 'head': 'softmax'},
                                      {'hidden': 10, 'char_width': 4, 'constraints': False}])
 def test_weights_are_counted_as_they_are(changes):
-    options = Options(**{'hidden': 8, 'char_dim': 3, 'char_width': 6, **changes})
-    vocabulary = Vocabulary(['on', 'to'], list('ont'), ['O', 'B-X', 'I-X'], 16)
+    options = Options(**{'hidden': 8, 'char_dim': 3, 'char_width': 6, **changes}).settled(False)
+    bigrams = ['on to', ' on'] if changes.get('bigrams') else []
+    vocabulary = Vocabulary(['on', 'to'], list('ont'), ['O', 'B-X', 'I-X'], 16, bigrams)
     network = build_network(options, vocabulary, 5, 'BIO')
     read = options.char != 'none'
-    layers = sizes.layer_weights(5 + options.char_width * read, options.hidden, options.layers, 3, options.head)
+    width = (15 if bigrams else 5) + options.char_width * read
+    layers = sizes.layer_weights(width, options.hidden, options.layers, 3, options.head)
     found = sum(parameter.size for parameter in network.trainable_params())
-    assert found == vocabulary.num_words * 5 + layers + (
+    words = 2 + 2 + 3 * bool(bigrams)                            # padding, unknown; those of bigrams, and unknown
+    assert found == words * 5 + layers + (
         character_weights(options, vocabulary.num_characters) if read else 0)
 
 

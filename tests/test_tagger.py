@@ -35,8 +35,10 @@ SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['in', 'Abracadabra', 
 def make_run(folder, scheme='BIO', **options):
     """A run directory with random weights, large enough that the tags differ."""
     options = Options(**{'save': str(folder), 'word_dim': 6, 'hidden': 6, 'char_dim': 3, 'char_width': 4, **options})
+    options = options.settled(False)
     letters = sorted(set(''.join(WORDS)))
-    vocabulary = Vocabulary(WORDS, letters, TAGS[scheme], options.char_length)
+    bigrams = [f'{one} {other}' for one in WORDS for other in WORDS] if options.bigrams else []
+    vocabulary = Vocabulary(WORDS, letters, TAGS[scheme], options.char_length, bigrams)
     config = {'format': 1, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': 6, 'scheme': scheme,
               'found_scheme': scheme}
     records.create(folder, config, vocabulary.to_json())
@@ -84,7 +86,9 @@ def rows_of(run, scheme, temperature=1.0):
             continue
         encoded = EncodedWords([tokens], vocabulary)
         forms, places = np.unique(encoded.tokens[0], return_inverse=True)
-        ids = [encoded.word_of[forms], [*range(len(forms)), 0], encoded.spelling_of[forms],
+        of_forms, _ = encoded.arrays(forms, len(forms))
+        indices = np.arange(of_forms.size).reshape(of_forms.shape)
+        ids = [of_forms.reshape(-1), np.concatenate((indices, indices[:1])), encoded.spelling_of[forms],
                encoded.spelling_of[forms[:1]], places[:, None], [len(tokens)]]
         words, *others = (ms.Tensor(np.asarray(array, np.int32)) for array in ids)
         emissions = network.emissions(network.rows(words), *others)[:, 0]
@@ -106,7 +110,7 @@ def check_beside_enumeration(tagged, row, names):
 
 
 @pytest.mark.parametrize('scheme,options', [
-    ('BIO', {}), ('BIOES', {'char': 'none'}), ('BMES', {}), ('plain', {'char': 'lstm'})])
+    ('BIO', {}), ('BIOES', {'char': 'none', 'bigrams': True}), ('BMES', {}), ('plain', {'char': 'lstm'})])
 def test_confidences_are_posteriors(run_of, scheme, options):
     run = run_of(scheme, **options)
     tagger = Tagger.load(run)

@@ -102,7 +102,7 @@ class RunFigures:
     @property
     def command(self) -> str:
         """The command that makes such a run."""
-        return command_of(self.options)
+        return command_of(self.options, self.of_characters)
 
 
 def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Input:
@@ -227,9 +227,9 @@ def _parts(tagger: Tagger, evaluation: Evaluation, options: Options) -> dict[str
     return found
 
 
-def command_of(options: Options) -> str:
-    """The command of a training with these options; those at their defaults are left away."""
-    defaults, words = Options(), ['ms-crf', 'train']
+def command_of(options: Options, of_characters: bool) -> str:
+    """The command of a training with these options on such text; those at their defaults are left away."""
+    defaults, words = Options().settled(of_characters), ['ms-crf', 'train']
     for name, value in options.to_json().items():
         # The default of test is no file, unless train is at its own.
         if name not in ('train', 'dev', 'test', 'save') and (value == getattr(defaults, name) or options.idle(name)):

@@ -131,14 +131,17 @@ def read_config(folder: PathLike) -> dict[str, Any]:
 
 
 def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> Options:
-    """The `Options` in what `read_config` gave, with others in place of some."""
+    """The `Options` in what `read_config` gave, with others in place of some.
+
+    Runs of before options followed from the text lack some of them, and are read as they were made.
+    """
     path = Path(folder) / CONFIG
     try:
         values = Options.read(config['options'], path)
         Options(**values).check()
     except OptionError as error:
         raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None
-    options = Options(**{**values, **others})
+    options = Options(**{**values, **others}).settled(False)
     options.check()
     return options
 

@@ -20,7 +20,7 @@ from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.saving import saving, settle
 from ms_crf.text.dataset import Corpora, load, score_in
 from ms_crf.text.metrics import Score, as_record, table
-from ms_crf.text.splitting import AUTO, suited
+from ms_crf.text.splitting import AUTO, mostly_characters, suited
 
 
 class Watcher(LearnerWatcher, Protocol):
@@ -88,11 +88,13 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
         directory: Any = RunDirectory.new(options.save, overwrite) if leads else Onlooker(options.save, False)
         fault.callback(directory.release)
         corpora, began = _read(options, watcher), time.perf_counter()
+        words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
+        options = options.settled(mostly_characters(words))
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme,
-                  'splitter': _splitter(options, corpora)}
+                  'splitter': _splitter(options, corpora, words)}
         _check_together(workers, learner)
         if isinstance(directory, RunDirectory):
             directory.create(config, learner.vocabulary.to_json(), learner.fill)
@@ -139,11 +141,11 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
     return run
 
 
-def _splitter(options: Options, corpora: Corpora) -> str:
+def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
     """The name of what cuts raw text for this model as its training text was cut."""
     if options.splitter != AUTO:
         return options.splitter
-    return corpora.splitter or suited({token for sentence in corpora.parts['train'] for token in sentence.tokens})
+    return corpora.splitter or suited(words)
 
 
 def _read(options: Options, watcher: Watcher) -> Corpora:

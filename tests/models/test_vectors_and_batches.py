@@ -71,9 +71,28 @@ def test_vocabulary():
     assert again.to_json() == vocabulary.to_json() and again.word_id('xyz') == 3
 
 
+def test_bigrams_of_a_vocabulary():
+    """Known are those that occur at least twice in training; their ids follow those of words, behind one for others."""
+    training = [['a', 'b', 'a', 'b'], ['a', 'b'], ['c']]
+    vocabulary = Vocabulary.of(training, [['b', 'c', 'b', 'c']], ['O'], {}, 4, bigrams=True)
+    assert vocabulary.words == ['a', 'b', 'c'] and vocabulary.bigrams == [' a', 'a b', 'b ']
+    assert (vocabulary.num_words, vocabulary.num_rows) == (5, 9)
+    encoded = EncodedWords([['a', 'b'], ['b', 'z']], vocabulary)
+    words, _ = encoded.arrays(np.concatenate(encoded.tokens), 5)
+    others = 5
+    assert words.tolist() == [[2, 6, 7], [3, 7, 8], [3, others, others], [UNKNOWN, others, others], [0, 0, 0]]
+    assert vocabulary.initial_rows({}, 3, np.random.default_rng(0)).shape == (9, 3)
+    record = vocabulary.to_json()
+    assert Vocabulary.from_json(record).to_json() == record
+    before = {name: value for name, value in record.items() if name != 'bigrams'}      # as runs without them have it
+    assert Vocabulary.from_json(before).to_json() == before
+
+
 @pytest.mark.parametrize('change,message', [
-    ({'words': 'x'}, '"words" to be a list of strings'), ({'tags': ['O', 'O']}, '"tags" to be distinct'),
-    ({'char_length': 0}, '"char_length" to be at least 1, got 0'), ({'more': 1}, 'the keys words, characters, tags')])
+    ({'words': 'x'}, '"words" to be a list of strings'), ({'bigrams': ['a', 'a']}, '"bigrams" to be distinct'),
+    ({'tags': ['O', 'O']}, '"tags" to be distinct'),
+    ({'char_length': 0}, '"char_length" to be at least 1, got 0'),
+    ({'more': 1}, 'the keys words, characters, bigrams')])
 def test_faults_of_vocabularies(change, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary.from_json({'words': [], 'characters': [], 'tags': ['O'], 'char_length': 4, **change})
@@ -125,11 +144,11 @@ def random_corpus(generator, count, longest):
     return tokens, [generator.choice(['O', 'B', 'I'], len(sentence)).tolist() for sentence in tokens]
 
 
-@pytest.mark.parametrize('shuffled', [False, True])
-def test_every_sentence_comes_back_from_its_batch(shuffled):
+@pytest.mark.parametrize('shuffled,bigrams', [(False, False), (True, False), (True, True)])
+def test_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
     generator = np.random.default_rng(0)
     tokens, tags = random_corpus(generator, 200, 30)
-    vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8)
+    vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8, bigrams)
     batcher = Batcher(EncodedWords(tokens[:150], vocabulary), 16)
     tokens[7] = tokens[7] * 100                                  # far longer than what the shapes were made for
     tags[7] = tags[7] * 100
@@ -143,7 +162,9 @@ def test_every_sentence_comes_back_from_its_batch(shuffled):
     for shape, numbers in plan(batcher.shapes_for(encoded), encoded.lengths, cut, generator if shuffled else None):
         batch = word_batch(encoded, (shape.length, shape.rows), numbers, codes)
         words, form_words, long_spellings, short_spellings, places, lengths, ids = step_arrays(encoded, shape, batch)
-        assert words.shape == form_words.shape == (shape.forms,)
+        columns = 3 if bigrams else 1
+        assert words.shape == (shape.forms * columns,)
+        assert form_words.shape == ((shape.forms, 3) if bigrams else (shape.forms,))
         assert len(long_spellings) == shape.long_forms and len(short_spellings) == shape.short_forms
         real = words[words != 0]
         assert len(set(real.tolist())) == len(real)              # rows of the word table are written once
@@ -157,7 +178,12 @@ def test_every_sentence_comes_back_from_its_batch(shuffled):
             for position, token in enumerate(tokens[number]):
                 form = places[position, row]
                 word = UNKNOWN if unknown and unknown[number][position] else vocabulary.word_id(token)
-                assert words[form_words[form]] == word
+                of_form = words[form_words[form]].tolist() if bigrams else [words[form_words[form]]]
+                assert of_form[0] == word
+                around = ['', *tokens[number], ''][position:position + 3]
+                for found, pair in zip(of_form[1:], (f'{around[0]} {token}', f'{token} {around[2]}')):
+                    known = pair in vocabulary.bigrams
+                    assert found == vocabulary.num_words + (1 + vocabulary.bigrams.index(pair) if known else 0)
                 in_long = form < shape.long_forms
                 spelling = long_spellings[form] if in_long else short_spellings[form - shape.long_forms]
                 read = token if len(token) <= 8 else token[:4] + token[-4:]

@@ -82,6 +82,30 @@ def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
     assert run.course.warmup == 1.5
 
 
+def test_text_of_characters_is_learned_with_bigrams(tmp_path):
+    """Such text is read by bigrams and not by the characters of words, unless told otherwise; the run keeps that."""
+    rows = {'中': 'B', '国': 'E', '人': 'S', '好': 'S'}
+    texts = ['中国人好', '人中国', '好中国人', '中国好人']
+    text = '\n'.join(''.join(f'{one}\t{rows[one]}\n' for one in sentence) for sentence in texts)
+    file = tmp_path / 'all.tsv'
+    file.write_text(text, encoding='utf-8')
+    of_parts = [text for part in ('train', 'dev') for text in (f'--{part}', str(file))]
+
+    def learned(name, *named):
+        save = tmp_path / name
+        size = ['--word-dim', '4', '--hidden', '4', '--batch-size', '4', '--epochs', '1', '--device', 'CPU']
+        run = begin.start(options_of([*of_parts, *size, *named, '--save', str(save)]), StopAt(1))
+        run.directory.release()
+        options, vocabulary = records.read_config(save)['options'], records.read_json(save / 'vocab.json')
+        return (options['char'], options['bigrams']), vocabulary.get('bigrams'), run.network.word_table.shape
+
+    often = [' 中', '中 国', '国 人', '人 ']                          # that occur at least twice
+    chosen, bigrams, shape = learned('auto')
+    assert chosen == ('none', True) and sorted(bigrams) == sorted(often) and shape == (2 + 4 + 1 + len(often), 4)
+    assert learned('without', '--no-bigrams', '--char', 'cnn', '--char-dim', '2', '--char-width', '2') == (
+        ('cnn', False), None, (2 + 4, 4))
+
+
 def shown(command):
     """The names of the options in the help of a command, for each option all of them."""
     return [action.option_strings for action in command.parser()._actions

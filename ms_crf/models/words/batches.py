@@ -1,11 +1,14 @@
-"""Words as ids and in batches, for training, tagging and exported graphs; a form is a word with its spelling."""
+"""Words as ids and in batches, for training, tagging and exported graphs.
+
+A form is a word with its spelling, and with its bigrams if the vocabulary has any.
+"""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ms_crf.models.bucketing import ROOM, TokenBatch, bucket_lengths, token_batch
-from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary
+from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary, bigrams_of
 
 import numpy as np
 
@@ -38,17 +41,23 @@ class EncodedWords:
 
     def __init__(self, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
                  tags: Sequence[list] | None = None) -> None:
-        together = list(chain.from_iterable(sentences))
+        together: list[Any] = list(chain.from_iterable(sentences))
+        if vocabulary.bigrams:
+            bigrams = [bigrams_of(tokens) for tokens in sentences]
+            together = list(zip(together, chain.from_iterable(pairs[:-1] for pairs in bigrams),
+                                chain.from_iterable(pairs[1:] for pairs in bigrams)))
         forms = dict.fromkeys(together)
         self.num_forms = len(forms)
         code_of = dict(zip(forms, range(self.num_forms)))
         codes = np.fromiter(map(code_of.__getitem__, together), np.int64, len(together))
         self.lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         self.tokens = np.split(codes, np.cumsum(self.lengths[:-1]))
-        words = list(forms)
+        words, self.bigrams_of = list(forms), None
+        if vocabulary.bigrams:
+            words, self.bigrams_of = [form[0] for form in forms], vocabulary.bigram_ids([form[1:] for form in forms])
         self.word_of, self.spelling_of = vocabulary.word_ids(words), vocabulary.spellings(words)
         self.half = (vocabulary.char_length + 1) // 2
-        is_long = [len(form) > self.half for form in forms]
+        is_long = [len(word) > self.half for word in words]
         self.is_long = np.array(is_long + is_long)       # by code, see `codes`
         self.tags = None if tags is None else [np.array(vocabulary.tag_ids(names), np.int32) for names in tags]
 
@@ -70,6 +79,8 @@ class EncodedWords:
     def arrays(self, forms: np.ndarray, room: int, characters: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the words of some forms (room,) and of their characters (room, characters), PADDING as filler.
 
+        With bigrams the first are (room, 3): of the word, and of the bigrams that it ends and begins.
+
         Args:
             forms: their codes.
             room: for so many.
@@ -79,7 +90,11 @@ class EncodedWords:
         known = self.spelling_of[forms, :characters]
         words, spellings = np.full(room, PADDING, np.int32), np.full((room, known.shape[1]), PADDING, np.int32)
         words[:len(forms)], spellings[:len(forms)] = np.where(replaced, UNKNOWN, self.word_of[forms]), known
-        return words, spellings
+        if self.bigrams_of is None:
+            return words, spellings
+        both = np.full((room, 2), PADDING, np.int32)
+        both[:len(forms)] = self.bigrams_of[forms]
+        return np.column_stack((words, both)), spellings
 
 
 class Batcher:
@@ -186,15 +201,15 @@ def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch,
         part: the rows to make arrays of; words, forms and spellings are those of all rows.
 
     Returns:
-        words (forms,), distinct ids, PADDING as filler; form_words (forms,), index of each form's word there;
-        spellings of long forms (long_forms, characters) and of short ones (short_forms, characters / 2), places,
-        lengths and tags.
+        words (forms,), distinct ids, PADDING as filler; form_words (forms,), index of each form's word there; with
+        bigrams (3 * forms,) and (forms, 3); spellings of long forms (long_forms, characters) and of short ones
+        (short_forms, characters / 2), places, lengths and tags.
     """
     forms, places = distinct_forms(encoded, batch.values)
     of_forms, spellings = encoded.arrays(forms, shape.forms)
     distinct, indices = np.unique(of_forms[:len(forms)], return_inverse=True)
-    words, form_words = np.full(shape.forms, PADDING, np.int32), np.zeros(shape.forms, np.int32)
-    words[:len(distinct)], form_words[:len(forms)] = distinct, indices
+    words, form_words = np.full(of_forms.size, PADDING, np.int32), np.zeros(of_forms.shape, np.int32)
+    words[:len(distinct)], form_words[:len(forms)] = distinct, indices.reshape(of_forms[:len(forms)].shape)
     short_spellings = np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half])
     of_rows = places[:, part], batch.lengths[part], batch.tags[:, part]
     return words, form_words, spellings[:shape.long_forms], short_spellings, *map(np.ascontiguousarray, of_rows)

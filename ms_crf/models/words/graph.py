@@ -27,7 +27,8 @@ class ServedWords(Served):
         """Tags sentences.
 
         Args:
-            words: (words,) int32 ids of the distinct words of the batch; more than once does no harm.
+            words: (words,) int32 ids of the distinct words of the batch, more than once does no harm; with bigrams
+                (words, 3), ids of a word and of the bigrams that it ends and begins.
             spellings: (words, characters) int32 ids of their characters, 0 behind a word's end.
             places: (batch, length) int32, index of the word that stands there.
             lengths: (batch,) int32.
@@ -69,15 +70,15 @@ class WordGraphInput:
         batch, length = static or (None, None)
         words = static[0] * static[1] if static else None
         inputs: dict[str, tuple] = {
-            'words': (words,), 'spellings': (words, self.vocabulary.char_length), 'places': (batch, length),
-            'lengths': (batch,)}
+            'words': (words, 3) if self.vocabulary.bigrams else (words,),
+            'spellings': (words, self.vocabulary.char_length), 'places': (batch, length), 'lengths': (batch,)}
         if not self.with_characters:
             del inputs['spellings']
         return inputs
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
         """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly)."""
-        tables = [('.word_table', 'ids of words', self.vocabulary.num_words, True)]
+        tables = [('.word_table', 'ids of words', self.vocabulary.num_rows, True)]
         if self.with_characters:
             tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
         return tables

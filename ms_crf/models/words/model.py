@@ -55,7 +55,7 @@ class WordLearner:
             watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} distinct words are known '
                         f'({len(ways) / len(distinct):.1%}): {counts}')
         self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], corpora.tags, vectors,
-                                        options.char_length)
+                                        options.char_length, bool(options.bigrams))
         self.encoded = {
             part: EncodedWords(tokens[part], self.vocabulary,
                                [sentence.tags for sentence in sentences] if part == 'train' else None)
@@ -200,9 +200,9 @@ class WordDecoder(GraphDecoder):
 
 def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, scheme: str) -> TaggerNetwork:
     """The network of a run over words; its weights are random until they are loaded."""
-    network = TaggerNetwork(vocabulary.num_words, word_dim, len(vocabulary.tags), options.hidden, options.layers,
+    network = TaggerNetwork(vocabulary.num_rows, word_dim, len(vocabulary.tags), options.hidden, options.layers,
                             options.char, vocabulary.num_characters, options.char_dim, options.char_width,
-                            options.head, constraints_of(options, scheme, vocabulary.tags))
+                            options.head, constraints_of(options, scheme, vocabulary.tags), vocabulary.columns)
     if options.precision == 'mixed':
         for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
             cell.to_float(ms.float16)
@@ -277,7 +277,7 @@ def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes:
 
     def count(changed: Options) -> int:
         dim, share = word_dim if options.embeddings else changed.word_dim, changed.batch_size / options.batch_size
-        weights, step, width = vocabulary.num_words * dim, 0, dim
+        weights, step, width = vocabulary.num_rows * dim, 0, vocabulary.columns * dim
         if changed.char != 'none':
             weights += character_weights(changed, vocabulary.num_characters)
             half, width = (changed.char_length + 1) // 2, width + changed.char_width

@@ -18,7 +18,7 @@ class TaggerNetwork(Layers):
     """Scores of tags for sentences, length first.
 
     Args:
-        num_words: number of word ids.
+        num_words: number of word ids, those of bigrams among them.
         word_dim: width of a word's vector.
         num_tags: number of tags.
         hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
@@ -29,11 +29,12 @@ class TaggerNetwork(Layers):
         char_width: width of what the characters of a word become.
         head: 'crf' or 'softmax'.
         constraints: what `allowed_transitions` returns; for the CRF.
+        columns: how many of these ids a form has: 1, or 3 with bigrams.
     """
 
     def __init__(self, num_words: int, word_dim: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1,
                  char: str = 'cnn', num_characters: int = 1, char_dim: int = 30, char_width: int = 50,
-                 head: str = 'crf', constraints: Any = None) -> None:
+                 head: str = 'crf', constraints: Any = None, columns: int = 1) -> None:
         super().__init__()
         self.word_table = Parameter(initializer(Uniform((3 / word_dim) ** 0.5), (num_words, word_dim)),
                                     name='word_table')
@@ -41,7 +42,8 @@ class TaggerNetwork(Layers):
         if self.with_characters:
             reader: Any = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
             self.characters = reader(num_characters, char_dim, char_width)
-        self.add_layers(word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
+        self.columns = columns
+        self.add_layers(columns * word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
                         constraints)
 
     @property
@@ -53,12 +55,17 @@ class TaggerNetwork(Layers):
         """(words,) ids to their vectors (words, word_dim)."""
         return ops.gather(self.word_table, words, 0)
 
+    def _of_forms(self, rows):
+        """The vectors of the ids of each form side by side."""
+        return rows if self.columns == 1 else rows.reshape(rows.shape[0], -1)
+
     def emissions(self, rows, form_words, long_spellings, short_spellings, places, seq_length, keep=None):
         """Scores of each tag at each position.
 
         Args:
             rows: (words, word_dim), the vectors of the batch's distinct words.
-            form_words: (forms,), which of the words each form has; a form is a word with its spelling.
+            form_words: (forms,), which of the words each form has, or (forms, columns) with bigrams; a form is a word
+                with its spelling and its bigrams.
             long_spellings, short_spellings: (some forms, characters) and (the other forms, fewer characters) ids,
                 0 after a word's end; in two parts because few words are long.
             places: (length, batch), index of the form that stands there.
@@ -69,15 +76,20 @@ class TaggerNetwork(Layers):
         Returns:
             (length, batch, num_tags).
         """
-        vectors = ops.gather(rows, form_words, 0)                                   # (forms, word_dim)
+        vectors = self._of_forms(ops.gather(rows, form_words, 0))                   # (forms, columns * word_dim)
         if self.with_characters:
             read = ops.concat((self.characters(long_spellings), self.characters(short_spellings)), 0)
             vectors = ops.concat((vectors, read.astype(ms.float32)), 1)
         return self.emissions_of(ops.gather(vectors, places, 0), seq_length, keep)
 
     def form_vectors(self, words, spellings=None):
-        """What is known of forms by themselves: (forms,) ids and (forms, characters) ids to (forms, widths[0])."""
-        vectors = self.rows(words)
+        """What is known of forms by themselves (forms, widths[0]).
+
+        Args:
+            words: (forms,) ids, or (forms, columns).
+            spellings: (forms, characters) ids; None if characters are not read.
+        """
+        vectors = self._of_forms(self.rows(words))
         if self.with_characters:
             vectors = ops.concat((vectors, self.characters(spellings).astype(ms.float32)), 1)
         return vectors

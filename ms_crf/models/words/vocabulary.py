@@ -1,4 +1,4 @@
-"""Ids of words, characters and tags."""
+"""Ids of words, bigrams, characters and tags."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,11 +16,18 @@ import numpy as np
 PADDING, UNKNOWN = 0, 1
 FIRST = 2                                                # id of the first word or character of a list
 MOST_CHARACTERS = 1000                                   # of a word that are read
+OFTEN = 2                                                # a bigram that occurs as often has an id of its own
 
 
 def _codes(text: str) -> np.ndarray:
     """The code point of each character."""
     return np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
+
+
+def bigrams_of(tokens: Iterable[str]) -> list[str]:
+    """The bigrams of a sentence: of each token and the next, of nothing and the first, of the last and nothing."""
+    around = ['', *tokens, '']
+    return [f'{one} {other}' for one, other in zip(around, around[1:])]
 
 
 def _characters(items: list[str]) -> Fault | None:
@@ -34,6 +41,7 @@ class VocabularyRecord:
 
     words: list[str] = checked(must=distinct_strings)
     characters: list[str] = checked(must=_characters)
+    bigrams: list[str] = checked((), must=distinct_strings)
     tags: list[str] = checked(must=tag_names)
     char_length: int = checked(least=1, most=MOST_CHARACTERS)
 
@@ -45,15 +53,20 @@ class Vocabulary(Tags):
         words, characters: strings, their ids counted from 2; 0 is padding, 1 what is not known.
         tags: strings, their ids counted from 0.
         char_length: how many characters of a word are read: of a longer one the first and the last half.
+        bigrams: pairs of neighbouring tokens with a blank between them, nothing standing for what is beyond the ends of
+            a sentence; empty if bigrams are not looked at. Their ids are counted on from those of the words, behind one
+            for all that are not known.
     """
 
     record: ClassVar[type] = VocabularyRecord
 
     def __init__(self, words: Iterable[str], characters: Iterable[str], tags: Iterable[str],
-                 char_length: int) -> None:
+                 char_length: int, bigrams: Iterable[str] = ()) -> None:
         self.words, self.characters, self.char_length = list(words), list(characters), char_length
+        self.bigrams = list(bigrams)
         super().__init__(tags, mostly_characters(self.words))
         self._word_ids = {word: word_id for word_id, word in enumerate(self.words, FIRST)}
+        self._bigram_ids = {bigram: bigram_id for bigram_id, bigram in enumerate(self.bigrams, self.num_words + 1)}
         codes = _codes(''.join(self.characters))
         # Of each code point up to the highest that is known the id, and UNKNOWN for all beyond.
         self._ids = np.full(int(codes.max(initial=0)) + 2, UNKNOWN, np.int32)
@@ -61,7 +74,7 @@ class Vocabulary(Tags):
 
     @classmethod
     def of(cls, training: Sequence[Iterable[str]], others: Iterable[Iterable[str]], tags: Iterable[str],
-           vectors: dict[str, np.ndarray], char_length: int) -> 'Vocabulary':
+           vectors: dict[str, np.ndarray], char_length: int, bigrams: bool = False) -> 'Vocabulary':
         """The vocabulary of corpora.
 
         Args:
@@ -70,13 +83,15 @@ class Vocabulary(Tags):
             tags: all tags.
             vectors: what forms have vectors; may be empty.
             char_length: how many characters of a word are read.
+            bigrams: whether bigrams are looked at: those that occur more than once are known.
         """
         counts = Counter(token for tokens in training for token in tokens)
         words = dict.fromkeys(form_in(vectors, word) or word for word in counts)
         words.update(dict.fromkeys(form for tokens in others for token in tokens
                                    if (form := form_in(vectors, token)) is not None))
         characters = dict.fromkeys(sorted({character for word in counts for character in word}))
-        return cls(words, characters, tags, char_length)
+        pairs = Counter(bigram for tokens in training for bigram in bigrams_of(tokens)) if bigrams else {}
+        return cls(words, characters, tags, char_length, (one for one, count in pairs.items() if count >= OFTEN))
 
     def word_id(self, word: str) -> int:
         """The id of the first form of a word that is known, UNKNOWN if none is."""
@@ -93,6 +108,11 @@ class Vocabulary(Tags):
         """What `word_id` gives for each: (words,) int32."""
         found = map(self._word_ids.get, words)       # most are known as they are
         return np.array([self.word_id(word) if known is None else known for word, known in zip(words, found)], np.int32)
+
+    def bigram_ids(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Ids of two bigrams each: (pairs, 2) int32; the first behind those of words for one that is not known."""
+        ids, unknown = self._bigram_ids, self.num_words
+        return np.array([(ids.get(one, unknown), ids.get(other, unknown)) for one, other in pairs], np.int32)
 
     def spellings(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
@@ -111,15 +131,29 @@ class Vocabulary(Tags):
         return FIRST + len(self.words)
 
     @property
+    def num_rows(self) -> int:
+        """How many ids of words and of bigrams there are."""
+        return self.num_words + (1 + len(self.bigrams) if self.bigrams else 0)
+
+    @property
+    def columns(self) -> int:
+        """How many ids of these a token has."""
+        return 3 if self.bigrams else 1
+
+    def to_json(self) -> dict:
+        """What vocab.json is to hold: of bigrams nothing where they are not looked at."""
+        return {name: value for name, value in super().to_json().items() if name != 'bigrams' or value}
+
+    @property
     def num_characters(self) -> int:
         """How many ids of characters there are."""
         return FIRST + len(self.characters)
 
     def initial_rows(self, vectors: dict[str, np.ndarray], width: int,
                      generator: np.random.Generator) -> np.ndarray:
-        """(num_words, width): vectors where there are some, random numbers of the same spread elsewhere."""
+        """(num_rows, width): vectors where there are some, random numbers of the same spread elsewhere."""
         spread: Any = np.std(list(vectors.values())) if vectors else 1 / width ** 0.5
-        rows = generator.normal(0, spread, (self.num_words, width)).astype(np.float32)
+        rows = generator.normal(0, spread, (self.num_rows, width)).astype(np.float32)
         rows[PADDING] = 0
         for word, word_id in self._word_ids.items():
             if word in vectors:
