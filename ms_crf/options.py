@@ -101,6 +101,10 @@ class Options:
 
     head: str = option('crf', 'Model', 'how tags are chosen', choices=('crf', 'softmax'))
     constraints: bool = option(True, 'Model', 'forbid what the tag scheme forbids; of crf', needs={'head': ('crf',)})
+    init: str = option('', 'Model', 'run to begin with: its words, characters and weights, and those of its tags that '
+                       'are here as well; the options that shape the network are its own', DIR)
+    freeze: str = option('', 'Model', 'parts that stay as they are in the run of --init: words, characters, lstm, '
+                         'separated by commas', 'PARTS', needs={'init': True})
 
     dropout_embedding: float = option(0.5, 'Against overfitting', 'share of the input that is dropped', 'SHARE',
                                       least=0, most=0.95)
@@ -155,6 +159,8 @@ class Options:
         named = filter(None, (self.train, self.dev, self.test))
         if name == 'columns' and all(is_json(path) or is_brat(path) for path in named):
             return 'with JSON lines' if is_json(self.train) else 'with brat'
+        if name == 'word_rate' and 'words' in self.frozen():
+            return 'with --freeze words'
         needs = _ENTRIES[name].metadata['needs']
         if 'model' in needs and self.model in _added:
             return None if name in _added[self.model] else f'with --model {self.model}'
@@ -215,6 +221,10 @@ class Options:
         except ValueError:
             return ()
         return (token, tag) if token != tag else ()
+
+    def frozen(self) -> list[str]:
+        """The names of the parts of the network that stay as they are."""
+        return list(dict.fromkeys(name.strip() for name in self.freeze.split(','))) if self.freeze else []
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -23,6 +23,7 @@ from ms_crf.files import PathLike
 from ms_crf.launcher import check_count, said_to_launcher, started_by_msrun
 from ms_crf.launcher import run as run_workers
 from ms_crf.models.base import Kind, kind_of, read_run
+from ms_crf.models.inheritance import with_base
 from ms_crf.options import Options, dashed
 from ms_crf.text.dataset import Corpora
 from ms_crf.training.begin import NotFinite, Stopped
@@ -184,7 +185,7 @@ def new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) 
         if 'dev' not in named:
             raise OptionError('--train needs a --dev beside it, tagged sentences to choose the best epoch by, got none')
         record['test'] = named.get('test', '')
-    options = Options(**record)
+    options = with_base(record, named) if record['init'] else Options(**record)
     options.check()
     options.check_given(named)
     return options

@@ -5,7 +5,7 @@ imported before it is needed, so that one without graphs does without MindSpore.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
@@ -123,7 +123,8 @@ class StepLearner(Learner, Protocol):
 
         If it has a `row_table`, a Parameter, only the rows of it that a batch names are read and updated: the first
         array of a batch holds their ids, each once but for padding, and the cell is called with the rows themselves in
-        place of the ids. If it has `pretrained_params()`, these learn at a rate of their own.
+        place of the ids. If it has `pretrained_params()`, these learn at a rate of their own. If its kind has `parts`,
+        the method `parts()` gives the Parameters of each by name.
         """
 
     def plan(self, generator: np.random.Generator) -> list:
@@ -159,6 +160,25 @@ class Kind:
             run: (folder, config) of the run that goes on, or None for a new one.
         """
         raise NotImplementedError
+
+    @classmethod
+    def shape(cls, folder: Any, config: dict, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options, by name, of a training that begins with a run of this kind: those that shape the network.
+
+        A kind that writes it takes what `options.init` names in `learner`, which then gives networks with the weights
+        of that run.
+
+        Args:
+            folder, config: the run directory, and what its config.json holds.
+            given: the options that were named for the training, and their values.
+        """
+        raise CorpusError(folder, None, f'expected a run that a training can begin with, got one of {cls.name}, whose '
+                                        'kind has no --init')
+
+    @classmethod
+    def parts(cls, options: Options) -> tuple[str, ...]:
+        """What --freeze may name: parts of the network that these options make, see `StepLearner.network`."""
+        return ()
 
     @classmethod
     def check_config(cls, config: dict) -> None:

@@ -4,6 +4,7 @@ Of a network's `row_table` only the rows of the batch are read and written: in a
 the rest of the step costs less than touching them all would.
 """
 
+from collections.abc import Container
 from typing import Any
 
 import mindspore as ms
@@ -29,14 +30,17 @@ class Optimizer(nn.Cell):
         crf_rate: multiplies the learning rate of the head's own weights.
         row_rate: multiplies the learning rate of the row table; 0 leaves it as it is, and it needs no gradient.
         encoder_rate: multiplies the learning rate of the pretrained weights.
+        kept: names of weights that stay as they are; they need no gradient, and have none in the norm.
     """
 
     def __init__(self, network: Any, kind: str = 'adam', momentum: float = 0.9, weight_decay: float = 0.0,
-                 clip: float = 5.0, crf_rate: float = 1.0, row_rate: float = 1.0, encoder_rate: float = 1.0) -> None:
+                 clip: float = 5.0, crf_rate: float = 1.0, row_rate: float = 1.0, encoder_rate: float = 1.0,
+                 kept: Container[str] = ()) -> None:
         super().__init__()
         self.kind, self.clip, self.momentum, self.weight_decay = kind, clip, momentum, weight_decay
         self.table = getattr(network, 'row_table', None)
-        weights = [parameter for parameter in network.trainable_params() if parameter is not self.table]
+        weights = [parameter for parameter in network.trainable_params()
+                   if parameter is not self.table and parameter.name not in kept]
         pretrained = {parameter.name for parameter in network.pretrained_params()} if hasattr(
             network, 'pretrained_params') else set()
         head = {parameter.name for parameter in network.head.trainable_params()}
@@ -44,7 +48,7 @@ class Optimizer(nn.Cell):
                       for parameter in weights]
         self.decays = [weight_decay if parameter.ndim > 1 and parameter.name not in head else 0.0
                        for parameter in weights]
-        self.row_rate = 0 if self.table is None else row_rate
+        self.row_rate = 0 if self.table is None or self.table.name in kept else row_rate
         self.weights = ms.ParameterTuple(weights)
         self.first = ms.ParameterTuple([_zeros_like(weight, 'first') for weight in weights])
         self.row_state: list = []

@@ -1,6 +1,6 @@
 """The compiled graphs of training: a step, and the running average of the weights."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 from ms_crf.training.optimizer import Optimizer
@@ -16,12 +16,15 @@ class Average(nn.Cell):
     Args:
         network: the network that is trained.
         average: one of the same architecture, whose weights are moved.
+        kept: names of the weights of `network` that never change, so that there is nothing to move.
     """
 
-    def __init__(self, network: nn.Cell, average: nn.Cell) -> None:
+    def __init__(self, network: nn.Cell, average: nn.Cell, kept: Container[str] = ()) -> None:
         super().__init__()
-        self.source = ms.ParameterTuple(network.trainable_params())
-        self.target = ms.ParameterTuple(average.trainable_params())
+        pairs = [(source, target) for source, target in zip(network.trainable_params(), average.trainable_params())
+                 if source.name not in kept]
+        self.source = ms.ParameterTuple([source for source, _ in pairs])
+        self.target = ms.ParameterTuple([target for _, target in pairs])
 
     def construct(self, share):
         """Moves each weight by a share, 0 to 1, of the difference; returns the share, when all have moved."""
@@ -104,9 +107,11 @@ def _finish(optimizer: Optimizer, loss_scale: bool) -> Callable:
     return update_if_finite if loss_scale else update
 
 
-def make_average(network: nn.Cell, average: nn.Cell) -> Callable:
-    """The compiled function that moves the weights of `average` by a share, 0 to 1, towards those of `network`."""
-    cell = Average(network, average)
+def make_average(network: nn.Cell, average: nn.Cell, kept: Container[str] = ()) -> Callable:
+    """The compiled function that moves the weights of `average` by a share, 0 to 1, towards those of `network`; but
+    for those of `network` whose names are kept.
+    """
+    cell = Average(network, average, kept)
 
     @ms.jit
     def follow(share):

@@ -52,16 +52,17 @@ class Training:
         ms.set_seed(options.seed)
         self.learner = learner
         self.network = self.learner.network()
+        kept = {weight.name for part in options.frozen() for weight in self.network.parts()[part]}
         self.optimizer = Optimizer(self.network, options.optimizer, options.momentum, options.weight_decay,
                                    options.clip, options.crf_rate, options.word_rate,
-                                   options.encoder_lr / options.learning_rate)
+                                   options.encoder_lr / options.learning_rate, kept)
         self.scored, self.average = self.network, None
         if options.average > 0:
             self.scored = self.learner.network()
             self.scored.update_parameters_name('average.')
             for source, target in zip(self.network.trainable_params(), self.scored.trainable_params()):
                 target.set_data(ms.Tensor(source.asnumpy()))
-            self.average = make_average(self.network, self.scored)
+            self.average = make_average(self.network, self.scored, kept)
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
@@ -70,6 +71,8 @@ class Training:
         self.scaling = LossScale() if options.precision == 'mixed' else None
         if directory.has_state():
             self._load_state()
+        elif options.init:
+            self.save()                                          # from here on it goes on without the run of --init
         tell(workers)                                            # all of them have loaded it
         if self.epoch:
             self.directory.publish()

@@ -7,13 +7,13 @@ import contextlib
 import hashlib
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from ms_crf.errors import CorpusError
-from ms_crf.fields import load_record
+from ms_crf.errors import CorpusError, OptionError
+from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes
 from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
@@ -22,6 +22,7 @@ from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import GraphDecoder, load_weights
+from ms_crf.models.inheritance import BaseRecord, put_weights, read_base, taken_over
 from ms_crf.models.labels import Tags
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.nn.transformer import Encoder
@@ -43,10 +44,13 @@ class EncoderLearner:
         corpora: its sentences, in one scheme.
         files: of the encoder.
         watcher: is told what is read.
+        base: what the training begins with; None for nothing, or where it goes on.
+        record: what config.json says of the base; None for nothing.
     """
 
-    def __init__(self, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher) -> None:
-        self.options, self.scheme, self.files = options, corpora.scheme, files
+    def __init__(self, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher,
+                 base: 'Base | None' = None, record: dict | None = None) -> None:
+        self.options, self.scheme, self.files, self._base, self._record = options, corpora.scheme, files, base, record
         self.tuned = options.encoder_lr > 0
         self._dev_digest = digest_of(corpora.parts['dev'])
         words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
@@ -63,7 +67,9 @@ class EncoderLearner:
         self._shapes = row_shapes(self.encoded['train'].sizes, options.batch_size)
         check_subwords(options, files.sizes, len(corpora.tags), self._shapes, subwords)
         self.checksum = checksum(files.paths())
-        self._weights: dict[str, np.ndarray] | None = files.weights()
+        self._weights: dict[str, np.ndarray] | None = (base and base.encoder) or files.weights()
+        if base is not None:
+            watcher.say(taken_over(options, base.tags, self.vocabulary.tags, 'the encoder'))
         self._reading = watcher.reading
         if not self.tuned:
             encoder, self._weights = build_encoder(files.sizes, self._weights), None
@@ -80,8 +86,9 @@ class EncoderLearner:
         text, encoded = hashlib.sha256(), self.encoded['train']
         for array in (encoded.ids, encoded.words, encoded.lengths, *(encoded.tags or ())):
             text.update(np.asarray(array, np.int32).tobytes())
+        base = {} if self._record is None else {'init': self._record}
         return {'encoder': {'folder': folder, 'sha256': self.checksum},
-                'text_sha256': text.hexdigest(), 'dev_sha256': self._dev_digest}
+                'text_sha256': text.hexdigest(), 'dev_sha256': self._dev_digest, **base}
 
     def fill(self, folder: Path) -> None:
         """Puts the encoder into a new run directory, unless it is linked to."""
@@ -91,6 +98,8 @@ class EncoderLearner:
     def network(self) -> SubwordTagger | EncodedTagger:
         """A new network with its first weights: a `SubwordTagger`, or an `EncodedTagger` if the encoder is tuned."""
         tagger = build_tagger(self.options, self.vocabulary, self.files.sizes.width, self.scheme)
+        if self._base is not None:
+            put_weights(tagger, self._base.tagger, self._base.tags, self.vocabulary.tags)
         return EncodedTagger(build_encoder(self.files.sizes, self._weights), tagger) if self.tuned else tagger
 
     def decoder(self, network: Any, compiled: Any) -> 'EncoderDecoder':
@@ -200,12 +209,33 @@ def load_network(folder: Any, config: dict) -> tuple[Tags, EncoderFiles, Encoded
     return vocabulary, files, network
 
 
+class Base(NamedTuple):
+    """The run that a training over an encoder begins with."""
+
+    tags: list[str]
+    #: weights above the encoder, by name
+    tagger: dict[str, np.ndarray]
+    #: those of the encoder, as `EncoderFiles.weights` gives them, if the run has tuned it
+    encoder: dict[str, np.ndarray] | None
+
+    @classmethod
+    def of(cls, folder: Any, config: dict) -> 'Base':
+        """From a run directory, and what its config.json holds."""
+        vocabulary, _, network = load_network(folder, config)
+        tuned = records.read_options(folder, config).encoder_lr > 0
+        encoder, tagger = ({name.removeprefix(prefix): array for name, array in records.as_arrays(
+            cell.trainable_params()).items()} for prefix, cell in (('encoder.', network.encoder),
+                                                                   ('tagger.', network.tagger)))
+        return cls(vocabulary.tags, tagger, encoder if tuned else None)
+
+
 @dataclass
 class EncoderConfig:
     """What config.json of a run over an encoder holds beside what that of every run does."""
 
     encoder: dict
     text_sha256: str
+    init: dict = checked(None)
 
 
 @dataclass
@@ -225,12 +255,37 @@ class EncoderKind(Kind):
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> EncoderLearner:
         """What a training begins with, or goes on with."""
         files = EncoderFiles(options.encoder) if run is None else read_encoder(*run)
-        return EncoderLearner(options, corpora, files, watcher)
+        base, record = None, None if run is None else run[1].get('init')
+        if options.init and run is None:
+            base = Base.of(options.init, read_base(cls, options.init))
+            record = asdict(BaseRecord(records.model_digest(options.init)))
+        return EncoderLearner(options, corpora, files, watcher, base, record)
+
+    @classmethod
+    def shape(cls, folder: Any, config: dict, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a training that begins with a run over an encoder, which may be named by another path."""
+        options, encoder = records.read_options(folder, config).to_json(), config['encoder']
+        path = str(Path(folder) / encoder['folder'])
+        if given.get('encoder') and checksum(EncoderFiles(given['encoder']).paths()) == encoder['sha256']:
+            path = given['encoder']
+        rate = given.get('encoder_lr', options['encoder_lr'])
+        if rate == 0 and options['encoder_lr'] > 0:
+            raise OptionError(f'--encoder-lr must be above 0, since --init {folder} has tuned its encoder, got 0')
+        return {**{name: options[name] for name in ('model', 'encoder_lstm', 'layers', 'head')}, 'encoder': path,
+                'encoder_lr': rate}
+
+    @classmethod
+    def parts(cls, options: Options) -> tuple[str, ...]:
+        """What --freeze may name."""
+        return ('lstm',) if options.encoder_lstm else ()
 
     @classmethod
     def check_config(cls, config: dict) -> None:
         """Raises ValueError unless config.json names the encoder, and the text by its checksum."""
-        load_record(EncoderOrigin, load_record(EncoderConfig, config).encoder)
+        record = load_record(EncoderConfig, config)
+        load_record(EncoderOrigin, record.encoder)
+        if record.init is not None:
+            load_record(BaseRecord, record.init)
 
     @classmethod
     def load(cls, folder: Any, config: dict, compiled: Any = None) -> EncoderDecoder:

@@ -26,6 +26,10 @@ class SubwordTagger(Layers):
         super().__init__()
         self.add_layers(width, num_tags, hidden_dim, num_layers, head, constraints)
 
+    def parts(self) -> dict[str, list]:
+        """What --freeze may name, and its Parameters."""
+        return {'lstm': self.layers.trainable_params()}
+
     def emissions_of(self, vectors, words, counts, keep=None):
         """Scores of each tag at each word.
 
@@ -64,6 +68,10 @@ class EncodedTagger(nn.Cell):
     def head(self) -> Head:
         """That of the tagger."""
         return self.tagger.head
+
+    def parts(self) -> dict[str, list]:
+        """Those of the tagger."""
+        return self.tagger.parts()
 
     def pretrained_params(self) -> list:
         """Those of the encoder, which learn at a rate of their own."""

@@ -1,8 +1,8 @@
 """The tagger over word vectors and characters as a kind of model: what it learns from, how it tags, its graph."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,7 +12,9 @@ from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import plan
 from ms_crf.models.graphs import GraphDecoder, load_weights
+from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
+from ms_crf.models.words.base import Base
 from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, step_arrays, word_batch
 from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, WordGraphInput
 from ms_crf.models.words.network import TaggerNetwork
@@ -30,6 +32,8 @@ import numpy as np
 GATES_BYTES = 1 << 26            # at most for what a layer says of forms before it is known where they stand;
 GATES_FORMS = (2048, 4096)       # which takes at least so many forms, and has room for a multiple of so many
 FORMS = (2048, 512)              # that are read at a time: as many as there are, and what is left of them
+#: options that a base decides, beside the width of its words
+SHAPING = ('model', 'encoder', 'bigrams', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'layers', 'head')
 
 
 class WordLearner:
@@ -39,30 +43,40 @@ class WordLearner:
         options: of the training.
         corpora: its sentences, in one scheme.
         watcher: is told what is read.
+        base: what the training begins with, or began with; None for nothing.
     """
 
-    def __init__(self, options: Options, corpora: Corpora, watcher: Watcher) -> None:
-        self.options, self.scheme = options, corpora.scheme
+    def __init__(self, options: Options, corpora: Corpora, watcher: Watcher, base: Base | None = None) -> None:
+        self.options, self.scheme, self.base = options, corpora.scheme, base
         tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
         vectors: dict[str, np.ndarray] = {}
         self.word_dim = options.word_dim
         others = [sentence for part in ('dev', 'test') for sentence in tokens.get(part, [])]
         if options.embeddings:
-            distinct = list(dict.fromkeys(token for part in tokens.values() for sentence in part for token in sentence))
+            distinct = list(dict.fromkeys(token for part in tokens.values() for sentence in part for token in sentence
+                                          if base is None or not base.vocabulary.knows(token)))
             watcher.say(f'reading {options.embeddings}')
             vectors, self.word_dim, ways = read_vectors(options.embeddings, distinct)
+            if base is not None:
+                base.check_width(options, self.word_dim)
             counts = ', '.join(f'{list(ways.values()).count(way):,} {way}' for way in WAYS)
-            watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} distinct words are known '
-                        f'({len(ways) / len(distinct):.1%}): {counts}')
+            which = 'distinct words' if base is None else 'new words'
+            watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} {which} are known '
+                        f'({len(ways) / max(len(distinct), 1):.1%}): {counts}')
         self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], corpora.tags, vectors,
-                                        options.char_length, bool(options.bigrams))
+                                        options.char_length, bool(options.bigrams),
+                                        None if base is None else base.vocabulary)
         self.encoded = {
             part: EncodedWords(tokens[part], self.vocabulary,
                                [sentence.tags for sentence in sentences] if part == 'train' else None)
             for part, sentences in corpora.parts.items()}
         self._batcher = Batcher(self.encoded['train'], options.batch_size)
         check_words(options, self.vocabulary, self.word_dim, self._batcher.shapes)
-        self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
+        if base is not None and base.weights is not None:
+            self.rows = base.rows(self.vocabulary, vectors)
+            watcher.say(base.described(options, self.vocabulary))
+        else:
+            self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
         self._digests = {'text_sha256': digest_of(corpora.parts['train']),
                          'dev_sha256': digest_of(corpora.parts['dev'])}
         if options.embeddings:
@@ -75,12 +89,16 @@ class WordLearner:
 
     def record(self) -> dict:
         """What config.json says of the model, and of the files it is made from, the vectors of words that occur."""
-        return {'word_dim': self.word_dim, **self._digests}
+        base = {} if self.base is None else {'init': asdict(self.base.record)}
+        return {'word_dim': self.word_dim, **self._digests, **base}
 
     def network(self) -> TaggerNetwork:
         """A new network with its first weights."""
         network = build_network(self.options, self.vocabulary, self.word_dim, self.scheme)
-        network.word_table.set_data(ms.Tensor(self.rows))
+        if self.base is not None and self.base.weights is not None:
+            self.base.put_into(network, self.vocabulary, self.rows)
+        else:
+            network.word_table.set_data(ms.Tensor(self.rows))
         return network
 
     def decoder(self, network: TaggerNetwork, compiled: Any) -> 'WordDecoder':
@@ -227,6 +245,7 @@ class WordConfig:
     """What config.json of a run over words holds beside what that of every run does."""
 
     word_dim: int = checked(least=1, most=WIDEST)
+    init: dict = checked(None)
 
 
 class WordKind(Kind):
@@ -237,12 +256,31 @@ class WordKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> WordLearner:
         """What a training begins with, or goes on with."""
-        return WordLearner(options, corpora, watcher)
+        base = None
+        if options.init and run is None:
+            base = Base.of(options.init, *load_network(options.init, read_base(cls, options.init)))
+        elif options.init:
+            folder, config = run
+            base = Base.recorded(records.read_vocabulary(folder, Vocabulary), load_record(BaseRecord, config['init']))
+        return WordLearner(options, corpora, watcher, base)
+
+    @classmethod
+    def shape(cls, folder: Any, config: dict, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The options of a training that begins with a run over words."""
+        options = records.read_options(folder, config).to_json()
+        return {**{name: options[name] for name in SHAPING}, 'word_dim': config['word_dim']}
+
+    @classmethod
+    def parts(cls, options: Options) -> tuple[str, ...]:
+        """What --freeze may name."""
+        return ('words', 'lstm') if options.char == 'none' else ('words', 'characters', 'lstm')
 
     @classmethod
     def check_config(cls, config: dict) -> None:
-        """Raises ValueError unless config.json has the width of the word vectors."""
-        load_record(WordConfig, config)
+        """Raises ValueError unless config.json has the width of the word vectors, and says what a base has brought."""
+        base = load_record(WordConfig, config).init
+        if base is not None or config['options'].get('init'):
+            load_record(BaseRecord, base)
 
     @classmethod
     def load(cls, folder: Any, config: dict, compiled: Any = None) -> WordDecoder:

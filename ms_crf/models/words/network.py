@@ -51,6 +51,11 @@ class TaggerNetwork(Layers):
         """The vectors of words, of which a step of training reads and updates those of its batch."""
         return self.word_table
 
+    def parts(self) -> dict[str, list]:
+        """What --freeze may name, and its Parameters."""
+        characters = {'characters': self.characters.trainable_params()} if self.with_characters else {}
+        return {'words': [self.word_table], **characters, 'lstm': self.layers.trainable_params()}
+
     def rows(self, words):
         """(words,) ids to their vectors (words, word_dim)."""
         return ops.gather(self.word_table, words, 0)

@@ -74,7 +74,8 @@ class Vocabulary(Tags):
 
     @classmethod
     def of(cls, training: Sequence[Iterable[str]], others: Iterable[Iterable[str]], tags: Iterable[str],
-           vectors: dict[str, np.ndarray], char_length: int, bigrams: bool = False) -> 'Vocabulary':
+           vectors: dict[str, np.ndarray], char_length: int, bigrams: bool = False,
+           before: 'Vocabulary | None' = None) -> 'Vocabulary':
         """The vocabulary of corpora.
 
         Args:
@@ -84,14 +85,21 @@ class Vocabulary(Tags):
             vectors: what forms have vectors; may be empty.
             char_length: how many characters of a word are read.
             bigrams: whether bigrams are looked at: those that occur more than once are known.
+            before: one whose words, bigrams and characters are taken over, with their ids; those that it lacks stand
+                behind, and there are no bigrams if it has none.
         """
+        bigrams = bigrams if before is None else bool(before.bigrams)
+        before = before or cls((), (), (), char_length)
         counts = Counter(token for tokens in training for token in tokens)
-        words = dict.fromkeys(form_in(vectors, word) or word for word in counts)
+        words = dict.fromkeys(before.words)
+        words.update(dict.fromkeys(form_in(vectors, word) or word for word in counts if not before.knows(word)))
         words.update(dict.fromkeys(form for tokens in others for token in tokens
-                                   if (form := form_in(vectors, token)) is not None))
-        characters = dict.fromkeys(sorted({character for word in counts for character in word}))
+                                   if (form := form_in(vectors, token)) is not None and not before.knows(token)))
+        characters = dict.fromkeys(before.characters)
+        characters.update(dict.fromkeys(sorted({character for word in counts for character in word})))
         pairs = Counter(bigram for tokens in training for bigram in bigrams_of(tokens)) if bigrams else {}
-        return cls(words, characters, tags, char_length, (one for one, count in pairs.items() if count >= OFTEN))
+        known = dict.fromkeys((*before.bigrams, *(one for one, count in pairs.items() if count >= OFTEN)))
+        return cls(words, characters, tags, char_length, known)
 
     def word_id(self, word: str) -> int:
         """The id of the first form of a word that is known, UNKNOWN if none is."""

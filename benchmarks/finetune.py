@@ -1,0 +1,97 @@
+"""What a run is worth as the beginning of another: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
+
+Of two folders with train.tsv, dev.tsv and test.tsv, trains on some sentences of each, drawn by the seed, once from
+nothing and once from the run of the same seed that was trained on all of the other. Each training is a process of its
+own, one at a time. All runs stay in DIR; called again, the program goes on with what is missing there.
+"""
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTHING, ALL = 'from nothing', 'all'
+
+
+def sample(path, count, seed, output):
+    """Writes so many sentences of a column file, drawn by a seed, in their order there."""
+    blocks = [block for block in path.read_text(encoding='utf-8').split('\n\n') if block.strip()]
+    chosen = sorted(random.Random(seed).sample(range(len(blocks)), count))
+    output.write_text(''.join(blocks[number].strip('\n') + '\n\n' for number in chosen), encoding='utf-8')
+
+
+def train(folder, options):
+    """Trains to the end in a folder, unless that has been done."""
+    if (folder / 'scores.json').exists():
+        return
+    how = [*options, '--save', str(folder)]
+    if (folder / 'state.ckpt').exists():
+        how = ['--resume', str(folder)]
+    elif folder.exists():                        # stopped before it had saved anything to go on with
+        shutil.rmtree(folder)
+    print(f'training {folder.name}', file=sys.stderr, flush=True)
+    subprocess.run([sys.executable, str(ROOT / 'train.py'), *how], check=True, stdout=subprocess.DEVNULL)
+
+
+def score(folder):
+    """F1 on test in percent."""
+    return 100 * json.loads((folder / 'scores.json').read_text(encoding='utf-8'))['test']['f1']
+
+
+def run_of(arguments, corpus, other, size, seed, setting):
+    """The folder of a run, trained if it is not there; `setting` is NOTHING, or the options beside --init."""
+    begins = ''.join(letter if letter.isalnum() or letter in '.-' else '_' for letter in setting) or 'init'
+    folder = arguments.work / '-'.join([corpus.name, size, begins, str(seed)])
+    train_file = corpus / 'train.tsv'
+    if size != ALL:
+        train_file = arguments.work / f'{corpus.name}-{size}-{seed}.tsv'
+        if not train_file.exists():
+            sample(corpus / 'train.tsv', int(size), seed, train_file)
+    options = [f'--train={train_file}', *(f'--{part}={corpus}/{part}.tsv' for part in ('dev', 'test')),
+               f'--seed={seed}', *([f'--embeddings={arguments.embeddings}'] if arguments.embeddings else [])]
+    if setting != NOTHING:
+        base = run_of(arguments, other, corpus, ALL, seed, NOTHING)
+        options += [f'--init={base}', *setting.split()]
+    train(folder, options)
+    return folder
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--corpora', nargs=2, type=Path, required=True)
+    parser.add_argument('--embeddings', type=Path, help='word vectors for all trainings')
+    parser.add_argument('--work', type=Path, required=True, help='folder of the runs; made if it is not there')
+    parser.add_argument('--sentences', default=f'100,500,{ALL}', help='of train (default: %(default)s)')
+    parser.add_argument('--seeds', type=int, default=3, help='(default: %(default)s)')
+    parser.add_argument('--settings', nargs='*', default=[''],
+                        help='options beside --init, of a column each (default: one column without others)')
+    arguments = parser.parse_args()
+    for name in ('work', 'embeddings'):
+        if getattr(arguments, name):
+            setattr(arguments, name, getattr(arguments, name).absolute())
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    columns = [NOTHING, *arguments.settings]
+    cells = {}
+    for size in arguments.sentences.split(','):
+        for setting in columns:
+            for corpus, other in (arguments.corpora, arguments.corpora[::-1]):
+                scores = [score(run_of(arguments, corpus.absolute(), other.absolute(), size, seed, setting))
+                          for seed in range(1, 1 + arguments.seeds)]
+                spread = f' ± {statistics.stdev(scores):.1f}' if len(scores) > 1 else ''
+                cells[corpus, size, setting] = f'{statistics.mean(scores):.1f}{spread}'
+                print(corpus.name, size, setting, *(f'{one:.2f}' for one in scores), file=sys.stderr, flush=True)
+    print(f'| corpus | sentences | {NOTHING} |', ' | '.join(f'`{f"--init {setting}".strip()}`' for setting in columns[1:]),
+          '|')
+    print('|---' * (2 + len(columns)) + '|')
+    for corpus in arguments.corpora:
+        for size in arguments.sentences.split(','):
+            print(f'| {corpus.name} | {size} |', ' | '.join(cells[corpus, size, setting] for setting in columns), '|')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,143 @@
+"""What a training takes over from another run, its base: the options that shape the network, and weights by name.
+
+The base is read only, and only when the training begins: the run that is made holds all that it needs itself.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ms_crf.errors import CorpusError, OptionError, brief, meant
+from ms_crf.fields import checked
+from ms_crf.models.base import Kind, kind_of, read_run
+from ms_crf.options import DIR, FILE, Options, dashed
+
+import numpy as np
+
+NAMED = 4                      # so many new tags are named in a line
+_PATHS = {entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)}
+
+
+@dataclass
+class BaseRecord:
+    """What config.json of a run that began with a base says of it: "init"."""
+
+    sha256: str                # of its model, see `records.model_digest`
+    words: int = checked(0, least=0)             # how many of the run's words, the first of them, are the base's
+    characters: int = checked(0, least=0)        # the same of characters
+
+
+def with_base(record: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
+    """The `Options` of a new run with a base, which decides those that shape the network.
+
+    Args:
+        record: all options, with "init".
+        given: those that were named, and their values.
+
+    Raises:
+        OptionError: one that was named is not as the base has it, or the run would be written into the base.
+        CorpusError: there is no such run, it is damaged, or no training can begin with one of its kind.
+    """
+    folder = record['init']
+    kind, config = read_run(folder)
+    shape = kind.shape(folder, config, given)
+    options = Options(**{**record, **shape})
+    for name, value in shape.items():
+        if name in given and not _same(name, given[name], value) and not options.idle(name):
+            raise OptionError(f'--{dashed(name)} must be {"none" if value == "" else value}, as --init {folder} has it,'
+                              f' got {brief(given[name])}; leave it away')
+    _check_apart(options)
+    check_freeze(options)
+    return options
+
+
+def _same(name: str, one: Any, other: Any) -> bool:
+    """Whether two values of an option mean the same; paths do if they lead to the same place."""
+    if name in _PATHS and one and other:
+        return os.path.realpath(one) == os.path.realpath(other)
+    return one == other
+
+
+def _check_apart(options: Options) -> None:
+    """Raises OptionError if a folder that is written to is the base, or lies in it."""
+    base = Path(os.path.realpath(options.init))
+    save = Path(os.path.realpath(options.save))
+    drafts = {save.with_name(f'.{save.name}.{ending}') for ending in ('new', 'old')}
+    if base in (save, *save.parents) or base in drafts:
+        raise OptionError(f'--save must not be the run that --init names, nor lie in it, got {options.save}; choose '
+                          'another folder')
+    cache = Path(os.path.realpath(options.encoder_cache))
+    if options.encoder_cache and base in (cache, *cache.parents):
+        raise OptionError(f'--encoder-cache must not lie in the run that --init names, got {options.encoder_cache}; '
+                          'choose another folder')
+
+
+def check_freeze(options: Options) -> None:
+    """Raises OptionError if --freeze names what the network of these options does not have."""
+    parts = kind_of(options).parts(options)
+    for name in options.frozen():
+        if name not in parts:
+            known = f'some of {", ".join(parts)}' if parts else 'nothing here'
+            raise OptionError(f'--freeze must name {known}, got {brief(name)}{meant(name, parts, "")}')
+
+
+def read_base(kind: type[Kind], folder: Any) -> dict:
+    """What config.json of a base holds; raises CorpusError unless it is a run of that kind."""
+    found, config = read_run(folder)
+    if found is not kind:
+        raise CorpusError(folder, None, f'expected a run of kind {kind.name} to begin with, got one of {found.name}')
+    return config
+
+
+def moved(before: np.ndarray, fresh: np.ndarray, *sources: np.ndarray) -> np.ndarray:
+    """Values of the base at their new places, and fresh ones where it has none.
+
+    Args:
+        before: of the base.
+        fresh: as many values as there are to be.
+        sources: for each of the first axes of `fresh`, which index each of its entries has in `before`; -1 for none.
+    """
+    known = [np.flatnonzero(source >= 0) for source in sources]
+    mixed = fresh.copy()
+    mixed[np.ix_(*known)] = before[np.ix_(*(source[index] for source, index in zip(sources, known)))]
+    return mixed
+
+
+def put_weights(network: Any, weights: Mapping[str, np.ndarray], before: Sequence[str], now: Sequence[str]) -> None:
+    """Gives a network the weights of its base; what belongs to tags that the base lacks stays as it is.
+
+    Args:
+        network: with a `projection` to scores of tags, and a `head` whose weights have an entry for each tag on all of
+            their axes.
+        weights: arrays by the names of its parameters, those of tags in the order of `before`.
+        before, now: the tags of the base, and those of the network.
+    """
+    import mindspore as ms  # here, because options are read without it
+    index = {tag: number for number, tag in enumerate(before)}
+    source = np.array([index.get(tag, -1) for tag in now])
+    axes = {parameter.name: 1 for parameter in network.projection.trainable_params()}
+    axes |= {parameter.name: parameter.ndim for parameter in network.head.trainable_params()}
+    for parameter in network.trainable_params():
+        array = weights[parameter.name]
+        if parameter.name in axes:
+            array = moved(array, parameter.asnumpy(), *[source] * axes[parameter.name])
+        if array.shape != parameter.shape:
+            raise ValueError(f'expected {parameter.name} of shape {parameter.shape} in the base, got {array.shape}')
+        parameter.set_data(ms.Tensor(array))
+
+
+def taken_over(options: Options, before: Sequence[str], now: Sequence[str], *others: str) -> str:
+    """One line about what a network has from its base.
+
+    Args:
+        options: of the training.
+        before, now: the tags of the base, and those of the network.
+        others: what it has beside tags.
+    """
+    new = [tag for tag in now if tag not in before]
+    named = ', '.join(new[:NAMED]) + (f' and {len(new) - NAMED} others' if len(new) > NAMED else '')
+    tags = f'{len(now) - len(new)} of {len(now)} tags' + (f' (new: {named})' if new else '')
+    kept = f'; kept as they are: {", ".join(options.frozen())}' if options.frozen() else ''
+    return f'taken over from {options.init}: {", ".join((*others, tags))}{kept}'

@@ -1,0 +1,91 @@
+"""The run that a training over words begins with: its words keep their ids and vectors, and new ones stand behind them.
+
+A new word or character has the vector of the unknown one, so that at first the network reads it as that of the base
+did; of a new word that is among word vectors it is replaced by the one there.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ms_crf.errors import CorpusError
+from ms_crf.models.inheritance import BaseRecord, put_weights, taken_over
+from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ms_crf.options import Options
+from ms_crf.runs import records
+
+import numpy as np
+
+WORDS, CHARACTERS = 'word_table', 'characters.table.weight'      # Parameters with a row for each
+
+
+class Base:
+    """The base of a training over words.
+
+    Args:
+        vocabulary: words and characters of the base, and its tags unless it is read from the run that has begun.
+        record: what config.json of the new run says of it.
+        weights: its weights by name; None where the training goes on, whose state has all of them.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, record: BaseRecord, weights: Mapping[str, np.ndarray] | None) -> None:
+        self.vocabulary, self.record, self.weights = vocabulary, record, weights
+
+    @classmethod
+    def of(cls, folder: Any, vocabulary: Vocabulary, network: Any) -> 'Base':
+        """From a run directory, its vocabulary, and its network."""
+        record = BaseRecord(records.model_digest(folder), len(vocabulary.words), len(vocabulary.characters))
+        return cls(vocabulary, record, records.as_arrays(network.trainable_params()))
+
+    @classmethod
+    def recorded(cls, vocabulary: Vocabulary, record: BaseRecord) -> 'Base':
+        """From the vocabulary of a run that began with it, and what config.json says there."""
+        before = Vocabulary(vocabulary.words[:record.words], vocabulary.characters[:record.characters], (),
+                            vocabulary.char_length)
+        return cls(before, record, None)
+
+    def check_width(self, options: Options, width: int) -> None:
+        """Raises CorpusError unless the vectors of --embeddings are as wide as those of the words of the base."""
+        if width != options.word_dim:
+            raise CorpusError(options.embeddings, None, f'expected vectors of {options.word_dim} numbers, as words '
+                              f'in {options.init} have them, got {width}')
+
+    def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+        """(num_words, width): the vectors of words that a training begins with.
+
+        Args:
+            vocabulary: of the training.
+            vectors: of new words, those that there are.
+        """
+        assert self.weights is not None
+        rows = _grown(self.weights[WORDS], vocabulary.num_words)
+        for word_id, word in enumerate(vocabulary.words[self.record.words:], FIRST + self.record.words):
+            if word in vectors:
+                rows[word_id] = vectors[word]
+        return rows
+
+    def put_into(self, network: Any, vocabulary: Vocabulary, rows: np.ndarray) -> None:
+        """Gives a new network its first weights.
+
+        Args:
+            network: a `TaggerNetwork`.
+            vocabulary: of the training.
+            rows: what `rows` gave.
+        """
+        assert self.weights is not None
+        weights = {**self.weights, WORDS: rows}
+        if CHARACTERS in weights:
+            weights[CHARACTERS] = _grown(weights[CHARACTERS], vocabulary.num_characters)
+        put_weights(network, weights, self.vocabulary.tags, vocabulary.tags)
+
+    def described(self, options: Options, vocabulary: Vocabulary) -> str:
+        """One line about what a training with that vocabulary has from it."""
+        record = self.record
+        words = f'{record.words:,} words ({len(vocabulary.words) - record.words:,} new beside them)'
+        characters = f'{record.characters:,} characters ({len(vocabulary.characters) - record.characters:,} new)'
+        return taken_over(options, self.vocabulary.tags, vocabulary.tags, words,
+                          *([characters] if options.char != 'none' else []))
+
+
+def _grown(table: np.ndarray, rows: int) -> np.ndarray:
+    """A table with more rows behind its own, which are that of what is unknown."""
+    return np.concatenate((table, np.repeat(table[UNKNOWN:UNKNOWN + 1], rows - len(table), 0)))
