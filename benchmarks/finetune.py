@@ -1,4 +1,4 @@
-"""What a run is worth as the beginning of another: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
+"""What a run is worth to begin another with: python benchmarks/finetune.py --corpora A B --embeddings V --work DIR
 
 Of two folders with train.tsv, dev.tsv and test.tsv, trains on some sentences of each, drawn by the seed, once from
 nothing and once from the run of the same seed that was trained on all of the other. Each training is a process of its
@@ -85,8 +85,8 @@ def main():
                 spread = f' ± {statistics.stdev(scores):.1f}' if len(scores) > 1 else ''
                 cells[corpus, size, setting] = f'{statistics.mean(scores):.1f}{spread}'
                 print(corpus.name, size, setting, *(f'{one:.2f}' for one in scores), file=sys.stderr, flush=True)
-    print(f'| corpus | sentences | {NOTHING} |', ' | '.join(f'`{f"--init {setting}".strip()}`' for setting in columns[1:]),
-          '|')
+    heads = [NOTHING, *(f'`{f"--init {setting}".strip()}`' for setting in arguments.settings)]
+    print('| corpus | sentences |', ' | '.join(heads), '|')
     print('|---' * (2 + len(columns)) + '|')
     for corpus in arguments.corpora:
         for size in arguments.sentences.split(','):
