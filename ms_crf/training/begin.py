@@ -170,13 +170,13 @@ def _training(options: Options, directory: Any, corpora: Corpora, learner: Any, 
 def check_run(folder: Path, watcher: Watcher) -> None:
     """Raises CorpusError if files are missing without which a training can't go on."""
     state, weights = folder / records.STATE, folder / records.WEIGHTS
-    if not state.exists() and records.read_config(folder)['options'].get('init'):
-        raise CorpusError(state, None, 'no such file; it holds the weights that --init began with, and without it the '
-                                       'training can not go on; restore it, or begin again')
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
         left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
         raise CorpusError(state, None, f'no such file, and a training that has epochs can not go on without it; {left}'
                                        'restore it, or train from the start in another folder')
+    if not state.exists() and records.read_config(folder)['options'].get('init'):
+        raise CorpusError(state, None, 'no such file; it holds the weights of another run that the training began '
+                                       'with, and without it the training can not go on; restore it, or begin again')
     other = new_beside(folder)
     if (other / records.STATE).exists():
         watcher.say(f'{other} holds a training that was stopped before it could replace {folder}; to go on with that, '

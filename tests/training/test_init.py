@@ -155,8 +155,8 @@ def test_without_the_weights_it_began_with_it_does_not_go_on(undisturbed, texts,
     (tmp_path / 'run' / 'state.ckpt').unlink()
     assert train.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU']) == 2
     error = capfd.readouterr().err
-    assert error == (f'train.py: {tmp_path}/run/state.ckpt: no such file; it holds the weights that --init began with, '
-                     'and without it the training can not go on; restore it, or begin again\n')
+    assert error == (f'train.py: {tmp_path}/run/state.ckpt: no such file; it holds the weights of another run that the '
+                     'training began with, and without it the training can not go on; restore it, or begin again\n')
 
 
 @slow
