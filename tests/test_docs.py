@@ -130,6 +130,8 @@ for verb, words in json.load(sys.stdin):
         if verb == 'train' and '--resume' in words:
             parsed, given = train.read_options(words)
             assert set(given) <= set(train.ON_RESUME), 'options that --resume does not take'
+        elif verb == 'train' and '--init' in words:              # of a run that is not there
+            train.read_options(words)
         elif verb == 'train' and ('--config' not in words or os.path.exists(words[words.index('--config') + 1])):
             train.new_options(*train.read_options(words))
         else:

@@ -274,6 +274,75 @@ def test_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, texts, tm
         assert training.communicate(timeout=100)[1] == f'train.py: {message}\n' and training.returncode == 2
 
 
+GROWING = """
+import sys
+sys.path.insert(0, 'examples')
+
+from ms_crf.models.base import register
+from ms_crf.models.inheritance import put_weights, read_base
+from ms_crf.runs import records
+
+from own_model import Mine, Network
+
+
+class Parted(Network):
+    def parts(self):
+        return {'convolution': self.convolution.trainable_params()}
+
+
+@register
+class Shapes(Mine):
+    name, options = 'shapes', ('word_dim', 'hidden', 'init', 'freeze')
+
+    @classmethod
+    def known(cls, sentences, options):
+        return {}                      # of words only the shapes count, so that no text needs another size
+
+    @classmethod
+    def network(cls, known, num_tags, options, constraints):
+        return Parted(2, num_tags, options, constraints)
+
+    @classmethod
+    def shape(cls, folder, config, given):
+        options = records.read_options(folder, config).to_json()
+        return {name: options[name] for name in ('model', 'word_dim', 'hidden', 'head')}
+
+    @classmethod
+    def parts(cls, options):
+        return ('convolution',)
+
+    @classmethod
+    def learner(cls, options, corpora, watcher, run=None):
+        learner = super().learner(options, corpora, watcher, run)
+        if options.init and run is None:
+            tags, base = cls.load_network(options.init, read_base(cls, options.init))
+            weights, make = records.as_arrays(base.trainable_params()), learner.network
+
+            def network():
+                made = make()
+                put_weights(made, weights, tags.tags, learner.vocabulary.tags)
+                return made
+            learner.network = network
+        return learner
+"""
+
+
+@slow
+def test_a_kind_of_ones_own_can_be_begun_with(corpora, texts, tmp_path):
+    (tmp_path / 'growing.py').write_text(GROWING)
+    base, run = tmp_path / 'base', tmp_path / 'run'
+    for arguments in ([*files(corpora), '--model', 'shapes', '--hidden', 8, '--save', base],
+                      [*texts, '--init', base, '--freeze', 'convolution', '--save', run]):
+        training = train_py('--plugin', tmp_path / 'growing.py', *arguments, *STEPS, '--epochs', 1)
+        assert training.communicate(timeout=100)[1] == '' and training.returncode == 0
+    before, after = (records.read_tensors(folder / 'state.ckpt') for folder in (base, run))
+    weights = records.read_tensors(base / 'weights.ckpt')
+    assert after['convolution.weight'].shape == (8, before['shapes.embedding_table'].shape[1] * 3 + 300)
+    for name in ('convolution.weight', 'convolution.bias'):
+        assert after[name].tobytes() == weights[name].tobytes() and f'first.{name}' not in after
+    assert after['projection.weight'].shape == (5, 8) and before['projection.weight'].shape == (3, 8)
+
+
 def test_options_in_a_file_may_name_the_base(random_run, texts, tmp_path):
     (tmp_path / 'options.json').write_text(json.dumps({'init': str(random_run), 'freeze': 'words, lstm'}))
     options = options_of([*texts, '--config', str(tmp_path / 'options.json'), '--save', str(tmp_path / 'run')])
