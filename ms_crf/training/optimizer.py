@@ -48,16 +48,17 @@ class Optimizer(nn.Cell):
                       for parameter in weights]
         self.decays = [weight_decay if parameter.ndim > 1 and parameter.name not in head else 0.0
                        for parameter in weights]
-        self.row_rate = 0 if self.table is None or self.table.name in kept else row_rate
+        rows_move = self.table is not None and self.table.name not in kept
+        self.row_rate = row_rate if rows_move else 0
         self.weights = ms.ParameterTuple(weights)
         self.first = ms.ParameterTuple([_zeros_like(weight, 'first') for weight in weights])
         self.row_state: list = []
-        if self.table is not None:
+        if rows_move:
             self.first_rows = _zeros_like(self.table, 'first')
             self.row_state.append(self.first_rows)
         if kind != 'sgd':
             self.second = ms.ParameterTuple([_zeros_like(weight, 'second') for weight in weights])
-            if self.table is not None:
+            if rows_move:
                 self.second_rows = _zeros_like(self.table, 'second')
                 self.row_state.append(self.second_rows)
         self.adam = ops.Adam()

@@ -27,7 +27,7 @@ class Base:
         weights: its weights by name; None where the training goes on, whose state has all of them.
     """
 
-    def __init__(self, vocabulary: Vocabulary, record: BaseRecord, weights: Mapping[str, np.ndarray] | None) -> None:
+    def __init__(self, vocabulary: Vocabulary, record: BaseRecord, weights: dict[str, np.ndarray] | None) -> None:
         self.vocabulary, self.record, self.weights = vocabulary, record, weights
 
     @classmethod
@@ -50,14 +50,14 @@ class Base:
                               f'in {options.init} have them, got {width}')
 
     def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(num_words, width): the vectors of words that a training begins with.
+        """(num_words, width): the vectors of words that a training begins with; asked for once.
 
         Args:
             vocabulary: of the training.
             vectors: of new words, those that there are.
         """
         assert self.weights is not None
-        rows = _grown(self.weights[WORDS], vocabulary.num_words)
+        rows = _grown(self.weights.pop(WORDS), vocabulary.num_words)      # which may be most of the memory
         for word_id, word in enumerate(vocabulary.words[self.record.words:], FIRST + self.record.words):
             if word in vectors:
                 rows[word_id] = vectors[word]
