@@ -27,6 +27,7 @@ class BaseRecord:
     sha256: str                # of its model, see `records.model_digest`
     words: int = checked(0, least=0)             # how many of the run's words, the first of them, are the base's
     characters: int = checked(0, least=0)        # the same of characters
+    bigrams: int = checked(0, least=0)           # and of bigrams
 
 
 def with_base(record: Mapping[str, Any], given: Mapping[str, Any]) -> Options:

@@ -105,6 +105,23 @@ def test_new_words_have_the_vectors_of_the_file_and_known_ones_keep_theirs(undis
     assert (table[:len(before)] == before).all() and (table[words.word_id('lives')] == before[1]).all()
 
 
+def test_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_path):
+    base = make_run(tmp_path / 'base', bigrams=True)
+    before, names = records.read_tensors(base / 'weights.ckpt')['word_table'], json.loads(
+        (base / 'vocab.json').read_text())
+    run = begun([*texts, *STEPS, '--init', str(base), '--save', str(tmp_path / 'run')])
+    table, own = run.network.word_table.asnumpy(), run.learner.vocabulary
+    assert own.bigrams[:len(names['bigrams'])] == names['bigrams'] and len(own.words) > len(names['words'])
+    assert {'lives in', ' to', 'Bonn '} <= {*own.bigrams} - {*names['bigrams']}
+    words, bigrams = 2 + len(names['words']), 1 + len(names['bigrams'])
+    assert len(before) == words + bigrams and len(table) == 2 + len(own.words) + 1 + len(own.bigrams)
+    first = 2 + len(own.words)
+    assert (table[:words] == before[:words]).all() and (table[words:first] == before[1]).all()
+    assert (table[first:first + bigrams] == before[words:]).all()
+    assert (table[first + bigrams:] == before[words]).all()              # the unknown bigram
+    assert records.read_config(tmp_path / 'run')['init']['bigrams'] == len(names['bigrams'])
+
+
 @slow
 @pytest.mark.parametrize('frozen', ['words,characters,lstm', 'characters'])
 def test_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_path, frozen):

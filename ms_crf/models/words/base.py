@@ -33,14 +33,15 @@ class Base:
     @classmethod
     def of(cls, folder: Any, vocabulary: Vocabulary, network: Any) -> 'Base':
         """From a run directory, its vocabulary, and its network."""
-        record = BaseRecord(records.model_digest(folder), len(vocabulary.words), len(vocabulary.characters))
+        record = BaseRecord(records.model_digest(folder), len(vocabulary.words), len(vocabulary.characters),
+                            len(vocabulary.bigrams))
         return cls(vocabulary, record, records.as_arrays(network.trainable_params()))
 
     @classmethod
     def recorded(cls, vocabulary: Vocabulary, record: BaseRecord) -> 'Base':
         """From the vocabulary of a run that began with it, and what config.json says there."""
         before = Vocabulary(vocabulary.words[:record.words], vocabulary.characters[:record.characters], (),
-                            vocabulary.char_length)
+                            vocabulary.char_length, vocabulary.bigrams[:record.bigrams])
         return cls(before, record, None)
 
     def check_width(self, options: Options, width: int) -> None:
@@ -50,14 +51,19 @@ class Base:
                               f'in {options.init} have them, got {width}')
 
     def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
-        """(num_words, width): the vectors of words that a training begins with; asked for once.
+        """(num_rows, width): the vectors of words and bigrams that a training begins with; asked for once.
 
         Args:
             vocabulary: of the training.
             vectors: of new words, those that there are.
         """
         assert self.weights is not None
-        rows = _grown(self.weights.pop(WORDS), vocabulary.num_words)      # which may be most of the memory
+        before = self.weights.pop(WORDS)         # which may be most of the memory
+        first = FIRST + self.record.words        # behind it are the rows of bigrams, that of unknown ones first
+        rows = _grown(before[:first], vocabulary.num_words, UNKNOWN)
+        if self.record.bigrams:
+            bigrams = _grown(before[first:], vocabulary.num_rows - vocabulary.num_words, 0)
+            rows = np.concatenate((rows, bigrams))
         for word_id, word in enumerate(vocabulary.words[self.record.words:], FIRST + self.record.words):
             if word in vectors:
                 rows[word_id] = vectors[word]
@@ -74,7 +80,7 @@ class Base:
         assert self.weights is not None
         weights = {**self.weights, WORDS: rows}
         if CHARACTERS in weights:
-            weights[CHARACTERS] = _grown(weights[CHARACTERS], vocabulary.num_characters)
+            weights[CHARACTERS] = _grown(weights[CHARACTERS], vocabulary.num_characters, UNKNOWN)
         put_weights(network, weights, self.vocabulary.tags, vocabulary.tags)
 
     def described(self, options: Options, vocabulary: Vocabulary) -> str:
@@ -86,6 +92,6 @@ class Base:
                           *([characters] if options.char != 'none' else []))
 
 
-def _grown(table: np.ndarray, rows: int) -> np.ndarray:
-    """A table with more rows behind its own, which are that of what is unknown."""
-    return np.concatenate((table, np.repeat(table[UNKNOWN:UNKNOWN + 1], rows - len(table), 0)))
+def _grown(table: np.ndarray, rows: int, unknown: int) -> np.ndarray:
+    """A table with more rows behind its own, which are that of what is unknown, whose index is given."""
+    return np.concatenate((table, np.repeat(table[unknown:unknown + 1], rows - len(table), 0)))
