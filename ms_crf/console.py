@@ -20,6 +20,7 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'evaluate': ('ms_crf.evaluate', 'scores a model on tagged sentences'),
          'report': ('ms_crf.report', 'writes a page about runs: scores, pictures, errors'),
          'convert': ('ms_crf.convert', 'writes annotated text in another format'),
+         'suggest': ('ms_crf.suggest', 'finds the sentences whose annotation would teach a model most'),
          'serve': ('ms_crf.serve', 'tags over HTTP, and shows a page to paste text into'),
          'tag-many': ('ms_crf.tag_many', 'tags many files with several processes or machines')}
 _program = None                                # the name that messages of this process begin with

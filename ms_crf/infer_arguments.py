@@ -72,7 +72,8 @@ def parser() -> Parser:
     return made
 
 
-def _columns(text: str, with_gold: bool) -> tuple[int, ...]:
+def columns_of_option(text: str, with_gold: bool, what: str = '--score') -> tuple[int, ...]:
+    """The indices that --columns names: of the token, and with gold tags that of the tag."""
     try:
         columns = tuple(int(part) for part in text.split(','))
     except ValueError:
@@ -80,7 +81,7 @@ def _columns(text: str, with_gold: bool) -> tuple[int, ...]:
     if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
         raise OptionError(f'--columns must be a number or two like 0,-1, got {text!r}')
     if with_gold and len(columns) < 2:
-        raise OptionError(f'--columns must name the tag beside the token for --score, like 0,-1, got {text!r}')
+        raise OptionError(f'--columns must name the tag beside the token for {what}, like 0,-1, got {text!r}')
     return columns if with_gold else columns[:1]
 
 
@@ -112,7 +113,7 @@ class Request:
         self.format = parsed.format or TEXT
         if parsed.nbest and self.format not in (JSON, HTML):
             raise OptionError(f'--nbest needs --format json or html, got {self.format}')
-        self.columns = _columns(parsed.columns, parsed.score)
+        self.columns = columns_of_option(parsed.columns, parsed.score)
         self.many = parsed.input is not None and are_many(parsed.input) and not (
             parsed.score and parsed.input_format == 'auto' and is_brat(parsed.input))
         if self.many and not (parsed.output or parsed.score):

@@ -11,7 +11,8 @@ import pytest
 from conftest import ROOT, SMALL, files
 
 COMMANDS = (['train.py'], ['infer.py'], ['-m', 'ms_crf.export'], ['-m', 'ms_crf.compare'],
-            ['-m', 'ms_crf.evaluate'], ['-m', 'ms_crf.report'], ['-m', 'ms_crf.convert'], ['-m', 'ms_crf.serve'])
+            ['-m', 'ms_crf.evaluate'], ['-m', 'ms_crf.report'], ['-m', 'ms_crf.convert'], ['-m', 'ms_crf.serve'],
+            ['-m', 'ms_crf.suggest'])
 
 
 def start(arguments, **options):

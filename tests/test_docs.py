@@ -19,7 +19,7 @@ PAGES += sorted((ROOT / 'docs').glob('*.md'))
 by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 ENTRIES = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export', 'ms_crf.compare': 'compare',
            'ms_crf.evaluate': 'evaluate', 'ms_crf.report': 'report', 'ms_crf.convert': 'convert',
-           'ms_crf.serve': 'serve', 'ms_crf.tag_many': 'tag-many'}
+           'ms_crf.suggest': 'suggest', 'ms_crf.serve': 'serve', 'ms_crf.tag_many': 'tag-many'}
 CONFIGS = sorted((ROOT / 'configs').glob('*.json'))
 
 

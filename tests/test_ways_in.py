@@ -12,7 +12,7 @@ import pytest
 
 from conftest import ROOT
 
-VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert', 'serve', 'tag-many']
+VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert', 'suggest', 'serve', 'tag-many']
 
 
 def start(*arguments):

@@ -42,7 +42,7 @@ class _Batch(NamedTuple):
         return SequenceBatch(start, transitions, end, self.emissions / temperature, self.lengths, self.indices)
 
 
-def _batches(decoder: ChainDecoder, encoded: Any) -> Iterator[_Batch]:
+def host_batches(decoder: ChainDecoder, encoded: Any) -> Iterator[_Batch]:
     found: list[Any] = [None] * len(encoded.lengths)
     for indices, arrays in decoder.emissions(encoded):
         for index, array in zip(indices.tolist(), arrays):
@@ -72,7 +72,7 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
         return None
     encoded = decoder.encode([sentences[row] for row in kept])
     gold = [np.array([ids[tag] for tag in tags[row]]) for row in kept]
-    parts = list(_batches(decoder, encoded))
+    parts = list(host_batches(decoder, encoded))
     score = sum(_score(chain, part, gold) for part in parts)
     tokens = sum(map(len, gold))
 
@@ -164,7 +164,7 @@ class TemperedDecoder:
 
     def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
         """As `Decoder.run`, of 'paths' and 'confidences'."""
-        for part in _batches(self.decoder, encoded):
+        for part in host_batches(self.decoder, encoded):
             batch = part.at(self._chain, self.temperature)
             states, scores = batch.viterbi()
             arrays = [states.T, scores]

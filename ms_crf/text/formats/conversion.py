@@ -124,6 +124,17 @@ class Target(NamedTuple):
     column: int = conllu.UPOS
 
 
+def check_target(path: PathLike, kind: str) -> None:
+    """Raises CorpusError unless a file of this name, or of brat a folder, could be written; nothing is changed."""
+    name = os.fspath(path)
+    if kind != BRAT or (os.path.splitext(name)[1] in (brat.TEXT, brat.NOTES) and not os.path.isdir(name)):
+        files.check_writable(path)
+        return
+    folder = name.rstrip(os.sep)
+    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
+
+
 def write(source: Source, target: Target, path: PathLike, report: Report) -> None:
     """Writes documents to a file, or brat's to a pair of files or a folder, whole or not at all.
 
@@ -131,20 +142,19 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
         CorpusError: the format can't hold something, or the file can't be written.
         OptionError: tags that are not of spans are to be in a scheme of spans.
     """
-    if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
-        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
-    for document in source.documents:
-        _remark_on_text(document, source, target, report)
     if target.format == BRAT:
+        _remark(source, target, report)
         marked = list(_marked(source, report))
         _write_brat(marked, os.fspath(path), report)
         return
     with files.text_writer(path) as put:
-        for text in _lines(source, target, report):
+        for text in lines(source, target, report):
             put(text)
 
 
-def _lines(source: Source, target: Target, report: Report) -> Iterator[str]:
+def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
+    """The text of a file that holds the documents, in any format but brat's; raises as `write`."""
+    _remark(source, target, report)
     if target.format in _SPAN_WRITERS:
         return _SPAN_WRITERS[target.format](_marked(source, report))
     plain = PLAIN in ((source.scheme,) if target.scheme is None else (target.scheme,))
@@ -172,6 +182,13 @@ def _tagged(source: Source, target: Target, report: Report) -> Iterator[tuple[Do
             sentences = [alignment.retagged(sentence, document.home, target.scheme) for sentence in sentences]
         if sentences:
             yield document, sentences
+
+
+def _remark(source: Source, target: Target, report: Report) -> None:
+    if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
+        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
+    for document in source.documents:
+        _remark_on_text(document, source, target, report)
 
 
 def _remark_on_text(document: Document, source: Source, target: Target, report: Report) -> None:
@@ -215,9 +232,8 @@ def _write_brat(marked: Sequence[tuple[Document, Sequence[TextSpan]]], name: str
     if ending in (brat.TEXT, brat.NOTES) and not os.path.isdir(name):
         _write_pair(*_as_one(marked, report), stem)
         return
+    check_target(name, BRAT)
     folder = name.rstrip(os.sep)
-    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
-        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
     with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
         os.mkdir(draft)
         for own, (document, spans) in zip(brat.names(document for document, _ in marked), marked):

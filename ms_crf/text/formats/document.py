@@ -45,6 +45,7 @@ class Document(NamedTuple):
     has_text: bool = True                # whether the text is that of the file, and not its tokens joined by blanks
     by_line: bool = False                # whether line numbers are those of the text
     text_path: str = ''                  # of the file of the text, if spans are in another one
+    confidence: float | None = None      # of all tags together, if they are a model's, for people to correct
 
     @property
     def home(self) -> str:

@@ -1,4 +1,7 @@
-"""Writes JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy take them."""
+"""Writes JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy take them.
+
+What a model has tagged, and nobody has judged yet, is marked as such where the tool has a place for that.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +23,8 @@ def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]]) -> Iterator[s
             record: dict[str, Any] = {'tokens': sentence.tokens, 'tags': sentence.tags}
             if document.has_text:
                 record = {'text': document.text[sentence.places[0][0]:sentence.places[-1][1]], **record}
+            if document.confidence is not None:
+                record['confidence'] = document.confidence
             yield _line(record)
 
 
@@ -52,17 +57,25 @@ def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
             within = {'token_start': first[span.start], 'token_end': last[span.end]} if (
                 span.start in first and span.end in last) else {}
             record['spans'].append({'start': span.start, 'end': span.end, **within, 'label': span.type})
-        yield _line({**record, 'answer': 'accept'})
+        judged: dict[str, Any] = {'answer': 'accept'}
+        if document.confidence is not None:
+            judged = {'meta': {'confidence': document.confidence}}
+        yield _line({**record, **judged})
 
 
 def label_studio(documents: Iterable[Marked]) -> Iterator[str]:
-    """One array of tasks with an annotation each, for a labelling interface of "label" on "text"."""
+    """One array of tasks with an annotation each, for a labelling interface of "label" on "text".
+
+    What a model has tagged is a prediction, which the tool shows and people make an annotation of.
+    """
     before = '[\n'
     for number, (document, spans) in enumerate(documents, 1):
         results = [{'id': f'{number}-{index}', 'from_name': 'label', 'to_name': 'text', 'type': 'labels',
                     'value': {'start': span.start, 'end': span.end, 'text': document.text[span.start:span.end],
                               'labels': [span.type]}} for index, span in enumerate(spans, 1)]
-        yield before + json.dumps({'id': number, 'data': {'text': document.text}, 'annotations': [{'result': results}]},
-                                  ensure_ascii=False)
+        entry: dict[str, Any] = {'annotations': [{'result': results}]}
+        if document.confidence is not None:
+            entry = {'predictions': [{'result': results, 'score': document.confidence, 'model_version': 'ms_crf'}]}
+        yield before + json.dumps({'id': number, 'data': {'text': document.text}, **entry}, ensure_ascii=False)
         before = ',\n'
     yield '[]\n' if before == '[\n' else '\n]\n'

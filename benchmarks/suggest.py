@@ -1,0 +1,139 @@
+"""What it is worth to annotate what `ms-crf suggest` suggests, beside sentences drawn at random: a simulation.
+
+A tagger learns from a few annotated sentences of a corpus, which are drawn; then more of its sentences are annotated,
+step by step: drawn, or suggested by the tagger of the step before. At each step a new tagger is trained, dev says when
+to stop, and the test score is noted. Each seed draws other sentences to begin with, the same for all ways.
+
+What is in --folder is not done again, so that a stopped command goes on.
+
+    python benchmarks/suggest.py --train train.tsv --dev dev.tsv --test test.tsv --embeddings glove.txt --folder DIR
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from ms_crf.files import write_text  # noqa: E402
+from ms_crf.text.readers import read_corpus  # noqa: E402
+
+RANDOM = 'random'
+
+
+def run(*arguments):
+    result = subprocess.run([sys.executable, '-m', 'ms_crf', *map(str, arguments)], cwd=ROOT, capture_output=True,
+                            text=True)
+    if result.returncode:
+        raise SystemExit(result.stderr)
+    return result.stdout
+
+
+def rows(sentences):
+    return ''.join(''.join(f'{token}\t{tag}\n' for token, tag in zip(sentence.tokens, sentence.tags)) + '\n'
+                   for sentence in sentences)
+
+
+class Simulation:
+    """One seed.
+
+    Args:
+        parsed: the arguments of the command.
+        seed: draws, and trains.
+    """
+
+    def __init__(self, parsed, seed):
+        self.parsed, self.seed, self.folder = parsed, seed, Path(parsed.folder, f'seed-{seed}')
+        self.corpus = read_corpus(parsed.train)
+        self.order = list(range(len(self.corpus)))
+        random.Random(seed).shuffle(self.order)
+
+    def place(self, way, size):
+        """Of a step; the first is the same for all ways."""
+        return self.folder / f'{way if size > self.parsed.sizes[0] else "start"}-{size}'
+
+    def chosen(self, way, size):
+        """The numbers of the sentences that are annotated at a step."""
+        sizes = self.parsed.sizes
+        if way == RANDOM or size == sizes[0]:
+            return self.order[:size]
+        note = self.place(way, size) / 'chosen.json'
+        if note.exists():
+            return json.loads(note.read_text())
+        smaller = sizes[sizes.index(size) - 1]
+        before = self.chosen(way, smaller)
+        rest = [number for number in self.order if number not in set(before)]
+        note.parent.mkdir(parents=True, exist_ok=True)
+        pool, out = note.with_name('pool.jsonl'), note.with_name('suggested.jsonl')
+        write_text(pool, ''.join(json.dumps({'tokens': self.corpus[number].tokens}) + '\n' for number in rest))
+        run('suggest', '--run', self.place(way, smaller) / 'run', '--input', pool, '--known',
+            self.place(way, smaller) / 'train.tsv', '-n', size - smaller, '--by', way, '--output', out)
+        numbers = {tuple(self.corpus[number].tokens): number for number in rest}
+        found = [numbers[tuple(json.loads(line)['tokens'])] for line in out.read_text().splitlines()]
+        assert len(set(found)) == size - smaller, f'{len(set(found))} sentences, expected {size - smaller}'
+        write_text(note, json.dumps(before + found))
+        return before + found
+
+    def step(self, way, size):
+        """(tokens, dev F1, test F1) of a step, trained if that has not been done."""
+        place = self.place(way, size)
+        sentences = [self.corpus[number] for number in self.chosen(way, size)]
+        if not (place / 'run' / 'scores.json').exists():
+            place.mkdir(parents=True, exist_ok=True)
+            write_text(place / 'train.tsv', rows(sentences))
+            if (place / 'run' / 'config.json').exists():
+                run('train', '--resume', place / 'run')
+            else:
+                others = ['--embeddings', self.parsed.embeddings] if self.parsed.embeddings else []
+                run('train', '--train', place / 'train.tsv', '--dev', self.parsed.dev, '--test', self.parsed.test,
+                    '--seed', self.seed, '--save', place / 'run', *others)
+        scores = json.loads((place / 'run' / 'scores.json').read_text())
+        return sum(len(sentence.tokens) for sentence in sentences), scores['dev']['f1'], scores['test']['f1']
+
+
+def table(parsed, found):
+    """Rows by the number of sentences: for each way the test F1 and the tokens, of the seeds that all ways have."""
+    yield f'| annotated sentences | {" | ".join(f"{way}, F1 | tokens" for way in parsed.by)} |'
+    yield '|---' * (1 + 2 * len(parsed.by)) + '|'
+    for size in parsed.sizes:
+        cells = []
+        for way in parsed.by:
+            steps = [step for (at, _, named), step in found.items() if (at, named) == (size, way)]
+            scores = [100 * step[2] for step in steps]
+            spread = f' ± {statistics.stdev(scores):.2f}' if len(scores) > 1 else ''
+            cells += [f'{statistics.mean(scores):.2f}{spread}', f'{statistics.mean(step[0] for step in steps):,.0f}']
+        yield f'| {size:,} | {" | ".join(cells)} |'
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for part in ('train', 'dev', 'test'):
+        parser.add_argument(f'--{part}', required=True, type=os.path.abspath)
+    parser.add_argument('--embeddings', type=os.path.abspath)
+    parser.add_argument('--folder', required=True, type=os.path.abspath, help='for what has been done')
+    parser.add_argument('--seeds', type=int, default=3)
+    parser.add_argument('--sizes', type=lambda text: [int(part) for part in text.split(',')],
+                        default=[100, 300, 700, 1500], help='numbers of annotated sentences, rising')
+    parser.add_argument('--by', type=lambda text: text.split(','),
+                        default=[RANDOM, 'least-confidence', 'mnlp', 'token-entropy'])
+    parsed = parser.parse_args()
+    found = {}
+    for seed in range(1, parsed.seeds + 1):
+        simulation = Simulation(parsed, seed)
+        for size in parsed.sizes:
+            for way in parsed.by:
+                found[size, seed, way] = tokens, dev, test = simulation.step(way, size)
+                print(f'seed {seed}, {size} sentences, {way}: {tokens} tokens, dev F1 {100 * dev:.2f}, '
+                      f'test F1 {100 * test:.2f}', flush=True)
+        write_text(Path(parsed.folder, 'table.md'), '\n'.join(table(parsed, found)) + '\n')
+    print('\n'.join(table(parsed, found)))
+
+
+if __name__ == '__main__':
+    main()

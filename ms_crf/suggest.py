@@ -1,0 +1,271 @@
+"""The command line that finds the sentences whose annotation would teach most: ms-crf suggest --help"""
+
+import sys
+
+from ms_crf import console
+
+if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
+    sys.exit(console.enter('suggest'))
+
+import argparse
+from collections.abc import Container, Iterator, Sequence
+from typing import Any, cast
+
+from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.environment import choose_device
+from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.infer_arguments import columns_of_option
+from ms_crf.models.base import SentenceError, read_run
+from ms_crf.models.chains import ChainDecoder
+from ms_crf.models.uncertainty import (
+    LEAST_CONFIDENCE,
+    MEASURES,
+    TOKEN_ENTROPY,
+    Unsure,
+    gives_entropy,
+    of_confidence,
+    token_entropies,
+)
+from ms_crf.runs.records import newest
+from ms_crf.tagger import Tagger, chunks
+from ms_crf.text.dataset import home
+from ms_crf.text.folders import are_many, files_of
+from ms_crf.text.formats import conversion
+from ms_crf.text.formats.conversion import BRAT, JSON, OF_COLUMNS, OF_TAGS, TO, TOKENS, Source, Target
+from ms_crf.text.formats.document import Document, Placed, Remarks, counted
+from ms_crf.text.raw import items as raw_items
+from ms_crf.text.readers import check_readable, read_corpus
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.splitting import BLANK, CHARACTERS, CHOICES, Deferred, check_name
+from ms_crf.text.stream import CONLL, FORMATS, TEXT, Item, format_of, numbered, open_lines, read
+from ms_crf.text.suggestions import Alike, Candidate, Pool
+from ms_crf.text.tagged import for_columns
+
+from tqdm import tqdm
+
+VERB, RUNS = 'suggest', 'runs'
+MOST, MOST_WORDS = 100_000, 10
+
+
+def parser() -> Parser:
+    made = Parser(prog=console.program(VERB),
+                  description='Finds the sentences of text that nobody has annotated whose annotation would teach a '
+                              'model most, and writes them with its tags, to be corrected: the one that it is least '
+                              'sure of comes first.')
+    group = made.add_argument_group('Model')
+    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
+    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+    add_common(group)
+    group = made.add_argument_group('Input')
+    group.add_argument('--input', metavar='FILE',
+                       help='file to choose from, also .gz (default: standard input); or a folder, or a pattern like '
+                            '"texts/*.txt"')
+    group.add_argument('--known', metavar='FILE', nargs='+', action='extend', default=[],
+                       help='annotated sentences: these and their near-duplicates are not suggested again')
+    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
+                       help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
+                            'line; auto goes by the name of the file (default: auto)')
+    group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
+                       help='columns of conll, from 0, or from -1 backwards; the tag is that of --known '
+                            '(default: 0,-1)')
+    group.add_argument('--chars', action=argparse.BooleanOptionalAction,
+                       help='each character is a token, not each word (default: as the model was trained)')
+    group.add_argument('--raw', action='store_true',
+                       help='find sentences and tokens in the text, in which an empty line ends a sentence')
+    group.add_argument('--splitter', metavar='NAME',
+                       help=f'what finds them, in --known too: {CHOICES} (default: as the model was trained)')
+    group.add_argument('--strict', action='store_true',
+                       help='stop at a line that is not UTF-8; otherwise it is reported and read with replacement '
+                            'characters')
+    group = made.add_argument_group('Choice')
+    group.add_argument('-n', '--count', metavar='N', type=int, default=100,
+                       help='how many sentences (default: %(default)s)')
+    group.add_argument('--by', choices=MEASURES, default=LEAST_CONFIDENCE,
+                       help='least-confidence: the posterior of the best tags of a sentence; mnlp: its logarithm for '
+                            'a token; token-entropy: that of the tag of a token, on average (default: %(default)s)')
+    group.add_argument('--near', metavar='SHARE', type=float, default=0.5,
+                       help='of two sentences that share more than so much of their word n-grams (Jaccard) only one '
+                            'is suggested; 1 for all but equal ones (default: %(default)s)')
+    group.add_argument('--ngram', metavar='N', type=int, default=2, help='words of an n-gram (default: %(default)s)')
+    group = made.add_argument_group('Output')
+    group.add_argument('--output', metavar='FILE', help='file to write (default: standard output); of brat a folder')
+    group.add_argument('--format', choices=TO, metavar='FORMAT',
+                       help=f'one of {", ".join(TO)} (default: by the name of --output, otherwise {TOKENS})')
+    return made
+
+
+class _Request:
+    """What one call asks for, checked as far as it can be before the model is loaded.
+
+    Args:
+        parsed: all arguments.
+        named: the names of the arguments that the command line names.
+
+    Attributes:
+        format: that of the output.
+        columns: indices of the columns of token and tag, or of the token alone.
+        sources: the files to choose from, '-' for standard input.
+    """
+
+    def __init__(self, parsed: argparse.Namespace, named: Container[str]) -> None:
+        self.parsed = parsed
+        if parsed.run and parsed.mindir:
+            raise OptionError('--run and --mindir name two models, expected one of them')
+        for name, least, most in (('count', 1, MOST), ('near', 0, 1), ('ngram', 1, MOST_WORDS)):
+            value = getattr(parsed, name)
+            if not least <= value <= most:
+                raise OptionError(f'--{name} must be from {least} to {most:,}, got {brief(value)}')
+        if not parsed.input and sys.stdin is not None and sys.stdin.isatty():
+            raise OptionError('--input must name a file, or text must come through a pipe; see --help')
+        if parsed.splitter is not None:
+            check_name(parsed.splitter, '--splitter')
+        self.columns = columns_of_option(parsed.columns, bool(parsed.known), '--known')
+        self.sources = (files_of(parsed.input)[1] if parsed.input and are_many(parsed.input)
+                        else [parsed.input or '-'])
+        self._check_meaning(named)
+        for path in (*self.sources, *parsed.known):
+            if path != '-':
+                self._check_source(path, path in parsed.known)
+        self.format = parsed.format or (parsed.output and conversion.format_out(parsed.output)) or TOKENS
+        if parsed.output:
+            conversion.check_target(parsed.output, self.format)
+        elif self.format == BRAT:
+            raise OptionError('--output must name a folder, or one of the files of a pair, for brat')
+
+    def kind(self, source: str) -> str:
+        """The format of an input."""
+        return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(source)
+
+    def _check_source(self, path: str, known: bool) -> None:
+        if not known or not conversion.brat.is_brat(path):
+            check_readable(path)
+        if self.parsed.raw and not known and self.kind(path) != TEXT:
+            raise OptionError(f'--raw needs text, got {self.kind(path)} in {path}; add --input-format text if that is '
+                              'what it is')
+
+    def _check_meaning(self, named: Container[str]) -> None:
+        """Raises OptionError if one of the named options has no effect beside the others."""
+        kinds = {self.kind(source) for source in self.sources}
+        why = {'columns': None if CONLL in kinds or self.parsed.known else 'without columns',
+               'chars': 'with --raw' if self.parsed.raw else 'with columns' if kinds == {CONLL} else None,
+               'splitter': None if self.parsed.raw or self.parsed.known else 'without --raw or --known',
+               'ngram': 'with --near 1, by which only equal sentences are left out' if self.parsed.near == 1 else None}
+        for name, reason in why.items():
+            if name in named and reason:
+                raise OptionError(f'--{name} means nothing {reason}; leave it away')
+
+
+class _Command:
+    """One call of the command.
+
+    Args:
+        request: what it asks for.
+    """
+
+    def __init__(self, request: _Request) -> None:
+        self.request, self.parsed = request, request.parsed
+        path = self.parsed.mindir or self.parsed.run or newest(RUNS)
+        if self.parsed.mindir or read_run(path)[0].uses_mindspore:
+            choose_device(self.parsed.device, console.program(VERB))
+        self.tagger = Tagger.load(path)
+        if not self.tagger.gives_confidences:
+            raise OptionError(f'{path}: this graph gives no confidences; export one with --confidence, or use the run '
+                              'itself')
+        if self.parsed.by == TOKEN_ENTROPY and not gives_entropy(self.tagger.decoder):
+            raise OptionError(f'--by {TOKEN_ENTROPY} needs the posterior of every tag, which exported graphs and heads '
+                              f'of one\'s own do not give; use the run itself, or --by {LEAST_CONFIDENCE}')
+        self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
+        self.splitter = Deferred(self.parsed.splitter or self.tagger.splitter)
+        if self.parsed.raw:
+            self.splitter.split('')              # says at once if it is not installed
+
+    def run(self) -> int:
+        """Chooses and writes; returns the exit status."""
+        known = Alike(self.parsed.ngram, self.parsed.near, self._known())
+        pool = Pool(self.parsed.count, known)
+        with tqdm(unit='sentences', leave=False, delay=2, disable=None, dynamic_ncols=True) as bar:
+            for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
+                for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
+                    pool.add(Candidate(score, item.tokens, _document(source, item, unsure)))
+                bar.update(len(chunk))
+        chosen, near = pool.chosen()
+        if not pool.read:
+            raise CorpusError(self.parsed.input or 'standard input', None, 'expected sentences, got none')
+        if not chosen:
+            raise CorpusError(self.parsed.input or 'standard input', None, 'expected sentences that are not like those '
+                                                                           'of --known, got none')
+        self._write([candidate.document for candidate in chosen])
+        fewer = '' if len(chosen) == self.parsed.count else ', all that are left'
+        _report(f'{counted(len(chosen), "sentence")} of {pool.read:,}{fewer}; {self.parsed.by} from '
+                f'{chosen[0].score:.4f} to {chosen[-1].score:.4f}; left out: {pool.known_left_out:,} known, '
+                f'{pool.repeated:,} repeated, {near:,} near-duplicates among the rest')
+        return 0
+
+    def _known(self) -> Iterator[list[str]]:
+        for path in self.parsed.known:
+            for sentence in read_corpus(path, self.request.columns, self.splitter):
+                yield sentence.tokens
+
+    def _items(self) -> Iterator[tuple[str, Item]]:
+        """(name, sentence) of all inputs."""
+        for source in self.request.sources:
+            name, kind, raw = 'standard input' if source == '-' else source, self.request.kind(source), self.parsed.raw
+            lines = numbered(open_lines(source, raw), name, self.parsed.strict, _report, raw)
+            items = raw_items(lines, self.splitter) if raw else read(lines, name, kind, self.characters,
+                                                                     self.request.columns[:1])
+            for item in for_columns(items, name) if self.request.format in OF_COLUMNS else items:
+                if item is not None and item.tokens:
+                    yield name, item
+
+    def _judged(self, chunk: Sequence[tuple[str, Item]]) -> tuple[list[Unsure], list[float]]:
+        """What the model says of sentences, and how unsure it is of each."""
+        sentences = [item.tokens for _, item in chunk]
+        try:
+            if self.parsed.by == TOKEN_ENTROPY:
+                found = token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
+                return found, [one.entropy for one in found]
+            found = [Unsure(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
+        except SentenceError as error:
+            name, item = chunk[error.index]
+            raise CorpusError(name, item.line, error.reason) from None
+        return found, [of_confidence(one.confidence, len(one.tags), self.parsed.by) for one in found]
+
+    def _write(self, documents: list[Document]) -> None:
+        remarks = Remarks(self.parsed.input or 'standard input')
+        splitter = self.splitter if self.parsed.raw else Deferred(CHARACTERS if self.characters else BLANK)
+        scheme = home(self.tagger.found_scheme)          # that of the files, in which people annotate
+        target = Target(self.request.format, splitter, scheme if self.request.format in OF_TAGS and scheme != PLAIN
+                        else None)
+        source = Source(documents, JSON, self.tagger.scheme, (0, 1))
+        if self.parsed.output:
+            conversion.write(source, target, self.parsed.output, remarks.add)
+        else:
+            sys.stdout.writelines(conversion.lines(source, target, remarks.add))
+        for remark in remarks.lines():
+            _report(remark)
+
+
+def _document(source: str, item: Item, unsure: Unsure) -> Document:
+    """A sentence with the tags of a model."""
+    begin, end = item.starts[0], item.starts[-1] + len(item.tokens[-1])
+    places = [(start - begin, start - begin + len(token)) for token, start in zip(item.tokens, item.starts)]
+    placed = Placed(item.tokens, places, item.line, unsure.tags, (item.line,) * len(places))
+    has_text = not item.rows and (item.record is None or 'text' in item.record)
+    return Document(item.text[begin:end], source, item.line, sentences=[placed], bordered=False, has_text=has_text,
+                    confidence=round(unsure.confidence, 6))
+
+
+def _report(message: str) -> None:
+    console.say(f'{console.program(VERB)}: {message}')
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    return console.command(VERB, _suggest, arguments)
+
+
+def _suggest(arguments: Sequence[str]) -> int:
+    parsed, named = parse(parser, arguments)
+    # Lone surrogates, which strings of JSON may hold, can't be written in UTF-8; escaped, they are the same JSON.
+    cast(Any, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
+    return _Command(_Request(parsed, named)).run()
