@@ -11,23 +11,23 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ms_crf import files
+from ms_crf import cross_validation, files
 from ms_crf.arguments import Parser, add_common, parse
 from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
 from ms_crf.options import MODELS, Options, dashed
+from ms_crf.side_by_side import Training, arguments_of, check_jobs, mean_and_deviation, run_all
 from ms_crf.text.dataset import Scores
+from ms_crf.text.folds import Fold, as_json
 from ms_crf.text.metrics import as_record
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
@@ -36,6 +36,7 @@ from ms_crf.train import add_options, named_options
 _HEADS = ('softmax', 'crf')    # of the model that --model has by itself
 CHOSEN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
 MOST_SEEDS = 1000
+PARTS = ('train', 'dev', 'test')
 COLUMNS = ('precision', 'recall', 'f1', 'accuracy', 'ill_formed', 'train_seconds', 'sentences_per_second')
 HEADS = ('P', 'R', 'F1', 'accuracy', 'ill-formed spans', 'training s', 'sentences/s')
 
@@ -48,60 +49,18 @@ def parser() -> Parser:
                       help='some of hmm, softmax, crf, and of those that --plugin registers (default: %(default)s)')
     made.add_argument('--seeds', type=int, default=3, metavar='N',
                       help='runs of each model that has chance in it (default: 3)')
+    made.add_argument('--folds', type=int, metavar='K',
+                      help='cross-validation: cut the sentences of --train into K folds, each of which is tested once '
+                           'by a model of the others; the one after it is dev, unless --dev names a file; --seed is '
+                           'that of the shuffle and of all runs (default: 1)')
+    made.add_argument('--jobs', type=int, metavar='N', default=1,
+                      help='how many trainings run side by side (default: 1)')
     made.add_argument('--json', metavar='FILE', help='write all figures of all runs there')
     made.add_argument('--keep', metavar='DIR', help='keep the run directories there')
     add_common(made)
     made.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     add_options(made, ('train', 'dev', 'test', 'columns', 'scheme'))
     return made
-
-
-class _Training:
-    """A training in a process of its own, which shows its progress on standard error.
-
-    The process has a session of its own, so that Ctrl-C reaches it only through this one, once.
-
-    Args:
-        arguments: for the command line of train.py.
-        gently: whether it is to save its state when it is stopped, and not to end at once.
-    """
-
-    def __init__(self, arguments: Sequence[str], gently: bool) -> None:
-        self.arguments, self.gently, self.asked = arguments, gently, 0
-        self.process: subprocess.Popen | None = None
-
-    def run(self) -> float:
-        """Waits for its end; returns the seconds that it took.
-
-        Raises:
-            OptionError: the training failed.
-            KeyboardInterrupt: it was stopped.
-        """
-        began = time.perf_counter()
-        package = str(Path(__file__).resolve().parents[1])
-        paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
-        with console.handling(self._stop):
-            self.process = subprocess.Popen([sys.executable, '-m', 'ms_crf.train', *self.arguments],
-                                            stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True,
-                                            env={**os.environ, 'PYTHONPATH': paths})
-            if self.asked:                                       # before there was a process to be told
-                self._tell()
-            status = self.process.wait()
-        if self.asked or status == console.INTERRUPTED:
-            raise KeyboardInterrupt
-        if status:
-            ended = f'by signal {-status}' if status < 0 else f'with status {status}'
-            raise OptionError(f'a training ended {ended}, see above; the table has what was done before')
-        return time.perf_counter() - began
-
-    def _stop(self, *_: object) -> None:
-        self.asked += 1
-        if self.process is not None:
-            self._tell()
-
-    def _tell(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGTERM if self.gently and self.asked == 1 else signal.SIGKILL)
 
 
 def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[str, float]:
@@ -141,8 +100,7 @@ def table(results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[str]:
             elif column == 'train_seconds':
                 cells.append(f'{statistics.median(values):.1f}')
             else:
-                spread = f' ± {100 * statistics.stdev(values):.2f}' if len(values) > 1 else ''
-                cells.append(f'{100 * statistics.mean(values):.2f}{spread}')
+                cells.append(mean_and_deviation(values))
         lines.append(f'| {name} | {len(runs)} | {" | ".join(cells)} |')
     return lines
 
@@ -172,33 +130,43 @@ def _settings(models: Sequence[str], named: Mapping[str, Any], folder: str) -> d
     return settings
 
 
-def _arguments(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Options as arguments of a command line."""
-    for name, value in settings.items():
-        if isinstance(value, bool):
-            yield f'--{"" if value else "no-"}{dashed(name)}'
-        else:
-            yield f'--{dashed(name)}={value}'
+class _Run(NamedTuple):
+    """One of the trainings: of a model, with a seed, and in a cross-validation on a fold, from 1."""
+
+    model: str
+    seed: int
+    fold: int | None = None
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether the model depends on the seed."""
+        return kind_of(Options(**_chosen_by(self.model))).in_steps
+
+    @property
+    def name(self) -> str:
+        """That of its directory."""
+        return f'{self.model}-{self.seed}' if self.fold is None else f'{self.model}-fold-{self.fold}'
 
 
 class _Comparison:
-    """Trains and measures all runs, one after the other.
+    """Trains and measures all runs.
 
     Args:
         parsed: the arguments of the command line.
         settings: for each model its options, as `_settings` returns them.
+        folds: what the runs of a cross-validation read; None without.
+        seed: of a cross-validation.
     """
 
-    def __init__(self, parsed: argparse.Namespace, settings: dict[str, dict[str, Any]]) -> None:
-        self.parsed, self.settings = parsed, settings
+    def __init__(self, parsed: argparse.Namespace, settings: dict[str, dict[str, Any]],
+                 folds: Sequence[Fold] | None = None, seed: int = 1) -> None:
+        self.parsed, self.settings, self.folds = parsed, settings, folds
         self.results: dict[str, list[dict[str, float]]] = {}
-        self.runs = [(model, seed) for model in settings
-                     for seed in range(1, 1 + (parsed.seeds if self._by_chance(model) else 1))]
-
-    @staticmethod
-    def _by_chance(model: str) -> bool:
-        """Whether the model depends on the seed."""
-        return kind_of(Options(**_chosen_by(model))).in_steps
+        if folds is not None:
+            self.runs = [_Run(model, seed, 1 + index) for model in settings for index in range(len(folds))]
+        else:
+            self.runs = [_Run(model, seed) for model in settings
+                         for seed in range(1, 1 + (parsed.seeds if _Run(model, 1).by_chance else 1))]
 
     def check_places(self) -> None:
         """Raises CorpusError if the figures or the runs could not be written."""
@@ -211,37 +179,61 @@ class _Comparison:
         existing = next(parent for parent in (absolute, *absolute.parents) if os.path.lexists(parent))
         if not os.path.isdir(existing) or not os.access(existing, os.W_OK | os.X_OK):
             raise CorpusError(folder, None, f'can not be written: {existing} is not a folder that you may write to')
-        for model, seed in self.runs:
-            if os.path.lexists(folder / f'{model}-{seed}'):
-                raise CorpusError(folder / f'{model}-{seed}', None, 'expected no run there yet, got something; choose '
-                                                                    'another --keep or delete it')
+        folds = [f'fold-{number}' for number, _ in enumerate(self.folds or (), 1)]
+        for name in [*(run.name for run in self.runs), *folds]:
+            if os.path.lexists(folder / name):
+                raise CorpusError(folder / name, None, 'expected no run there yet, got something; choose another '
+                                                       '--keep or delete it')
 
     def run(self) -> None:
         """Trains and measures; if it is interrupted, what has been measured by then is written and printed."""
         with self._folder() as folder, console.handling(self._leave):
             try:
-                for model, seed in self.runs:
-                    named = model if not self._by_chance(model) else f'{model}, seed {seed} of {self.parsed.seeds}'
-                    console.say(named)
-                    self._add(model, seed, str(Path(folder) / f'{model}-{seed}'))
+                self._write_folds(Path(folder))
+                for first in range(0, len(self.runs), self.parsed.jobs):
+                    runs = self.runs[first:first + self.parsed.jobs]
+                    trainings = [self._training(run, Path(folder)) for run in runs]
+                    run_all(trainings, self.parsed.jobs, sys.stderr, 'the table has what was done before')
+                    for run, training in zip(runs, trainings):
+                        self._measure(run, Path(folder), training.seconds)
             finally:
                 self.report()
+
+    def _write_folds(self, folder: Path) -> None:
+        for number, fold in enumerate(self.folds or (), 1):
+            place = folder / f'fold-{number}'
+            with files.faults_named(place, ''):
+                place.mkdir(parents=True)
+            for part in PARTS:
+                files.write_text(place / f'{part}.jsonl', as_json(getattr(fold, part)))
+
+    def _settings_of(self, run: _Run, folder: Path) -> dict[str, Any]:
+        settings = self.settings[run.model]
+        if run.fold is None:
+            return settings
+        return {**settings, **{part: str(folder / f'fold-{run.fold}' / f'{part}.jsonl') for part in PARTS}}
 
     def _folder(self) -> contextlib.AbstractContextManager[str]:
         if self.parsed.keep is not None:
             return contextlib.nullcontext(self.parsed.keep)
         return files.temporary(tempfile.mkdtemp(prefix='ms_crf-'))
 
-    def _add(self, model: str, seed: int, run: str) -> None:
-        settings = self.settings[model]
+    def _training(self, run: _Run, folder: Path) -> Training:
+        settings = self._settings_of(run, folder)
         plugin = [] if self.parsed.plugin is None else [f'--plugin={self.parsed.plugin}']
-        own = [] if not self._by_chance(model) else [f'--seed={seed}', f'--device={self.parsed.device}']
+        own = [] if not run.by_chance else [f'--seed={run.seed}', f'--device={self.parsed.device}']
         gently = self.parsed.keep is not None or 'encoder_cache' in settings
-        chosen = {**settings, **_chosen_by(model)}
-        seconds = _Training([*_arguments(chosen), *own, *plugin, f'--save={run}'], gently).run()
-        columns = Options(**settings).column_pair()
-        figures = measure(run, settings['test'], columns)
-        self.results.setdefault(model, []).append({'seed': seed, **figures, 'train_seconds': seconds})
+        name = run.model if not run.by_chance else f'{run.model}, seed {run.seed} of {self.parsed.seeds}'
+        if self.folds is not None:
+            name = f'{run.model}, fold {run.fold} of {len(self.folds)}'
+        chosen = {**settings, **_chosen_by(run.model)}
+        return Training(name, [*arguments_of(chosen), *own, *plugin, f'--save={folder / run.name}'], gently)
+
+    def _measure(self, run: _Run, folder: Path, seconds: float) -> None:
+        settings = self._settings_of(run, folder)
+        figures = measure(folder / run.name, settings['test'], Options(**settings).column_pair())
+        fold = {} if run.fold is None else {'fold': run.fold}
+        self.results.setdefault(run.model, []).append({'seed': run.seed, **fold, **figures, 'train_seconds': seconds})
 
     def report(self) -> None:
         """Writes and prints the figures that there are so far."""
@@ -267,16 +259,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str]) -> int:
+    given = {text.split('=')[0] for text in arguments}
     for name in CHOSEN:
-        if any(text.split('=')[0] == f'--{name}' for text in arguments):
+        if f'--{name}' in given and not (name == 'seed' and '--folds' in given):
             raise OptionError(f'--{name} is chosen by the comparison itself; leave it away')
     parsed, named = parse(parser, arguments)
     models = _models(parsed.models)
+    check_jobs(parsed.jobs)
     if not 1 <= parsed.seeds <= MOST_SEEDS:
         raise OptionError(f'--seeds must be at {"least 1" if parsed.seeds < 1 else f"most {MOST_SEEDS}"}, got '
                           f'{parsed.seeds}')
-    settings = _settings(models, _named(parsed.config, named), parsed.keep or tempfile.gettempdir())
-    comparison = _Comparison(parsed, settings)
+    options = _named(parsed.config, named, parsed.folds is not None)
+    folder = parsed.keep or tempfile.gettempdir()
+    if parsed.folds is None:
+        comparison = _Comparison(parsed, _settings(models, options, folder))
+    else:
+        cross_validation.check(parsed.folds, options, 'seeds' in named)
+        comparison = _in_folds(parsed, models, options)
     comparison.check_places()
     if any(kind_of(Options(**_chosen_by(model))).uses_mindspore for model in models):
         parsed.device = choose_device(parsed.device, console.program('compare'))
@@ -286,6 +285,20 @@ def _main(arguments: Sequence[str]) -> int:
         raise OptionError(f'--{name} means nothing to {" and ".join(models)}, counted once, on the CPU; leave it away')
     comparison.run()
     return 0
+
+
+def _in_folds(parsed: argparse.Namespace, models: Sequence[str], named: dict[str, Any]) -> _Comparison:
+    """The comparison on the folds of one corpus, from the arguments of the command line and the options they name."""
+    path, seed = named['train'], named.pop('seed', 1)
+    Options(seed=seed).check()
+    settings = _settings(models, {**named, 'dev': named.get('dev', path), 'test': path},
+                         parsed.keep or tempfile.gettempdir())
+    folds, splitter = cross_validation.read(named, parsed.folds, seed)
+    for setting in settings.values():            # the files of folds have tokens and tags
+        setting.pop('columns', None)
+        if splitter is not None:
+            setting['splitter'] = splitter
+    return _Comparison(parsed, settings, folds, seed)
 
 
 def _chosen_by(model: str) -> dict[str, Any]:
@@ -303,13 +316,13 @@ def _models(text: str) -> list[str]:
     return models
 
 
-def _named(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
+def _named(config: str | None, of_command_line: Mapping[str, Any], in_folds: bool) -> dict[str, Any]:
     """The options of the trainings that were named in a file or on the command line, and their values."""
     named = named_options(config, of_command_line)
     for name in CHOSEN:
-        if name in named:
+        if name in named and not (name == 'seed' and in_folds):
             raise OptionError(f'{config}: {name!r} is chosen by the comparison itself; leave it away')
-    parts = ('train', 'dev', 'test')
+    parts = [part for part in PARTS if not in_folds or part == 'train' or part in named]
     missing = [f'--{name}' for name in parts if name not in named]
     if missing:
         raise OptionError(f'the following arguments are required: {", ".join(missing)}; see --help')

@@ -16,6 +16,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TextIO
 
+from ms_crf import seeds
 from ms_crf.arguments import Parser, add_common, parse, read_option_file
 from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
@@ -135,6 +136,7 @@ def parser() -> Parser:
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
                               'several machines see docs/scale.md (default: 1)')
+    seeds.add_seeds(general)
     general.add_argument('--overwrite', action='store_true',
                          help='replace the run that --save names, if there is one; it stays until the first epoch of '
                               'the new one is saved, which is in .NAME.new beside it until then')
@@ -222,7 +224,10 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     parsed, named = read_options(arguments)
     if os.environ.get('MS_ROLE') == 'MS_SCHED':
         return _schedule()
+    seeds.check(parsed)
     options = _resumed_options(parsed, named) if parsed.resume is not None else new_options(parsed, named)
+    if parsed.seeds is not None:
+        return seeds.run(parsed, options, named_options(parsed.config, named))
     kind = kind_of(options)
     check_count(parsed.workers)
     if parsed.workers > 1:

@@ -63,6 +63,7 @@ SLOW = """
     test_infer.py::test_plain_tags
     test_infer.py::test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option
     test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
+    test_seeds.py::test_stopped_and_started_again
     test_sharing.py
     test_suggest.py::test_exported_graphs
     test_tagger.py::test_a_graph_run_by_hand_from_its_record

@@ -3,10 +3,14 @@
 import json
 import os
 import signal
+import statistics
 import subprocess
 import sys
 
 from ms_crf import compare
+from ms_crf.text.folds import documents_of, folds_of
+from ms_crf.text.readers import read_corpus
+from ms_crf.text.splitting import splitter_named
 
 import pytest
 
@@ -38,6 +42,64 @@ def test_a_comparison(corpora, tmp_path):
                 assert run[key] == pytest.approx(scores[key])
             assert 0 <= run['ill_formed'] <= 1 and run['train_seconds'] > 0 and run['sentences_per_second'] > 0
     assert all(run['ill_formed'] == 0 for run in figures['crf'])
+
+
+def in_folds(corpora, *arguments):
+    return subprocess.run([sys.executable, '-m', 'ms_crf.compare', '--train', str(corpora / 'train.tsv'), '--models',
+                           'hmm', *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=100)
+
+
+def test_a_cross_validation(corpora, tmp_path):
+    """Of 21 sentences in four folds, two at a time; the table has the means of what the runs say themselves."""
+    record, kept = tmp_path / 'all.json', tmp_path / 'runs'
+    result = in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1')
+    assert result.returncode == 0, result.stderr
+    assert '4 folds of 5 to 6 sentences\n' in result.stderr and 'hmm, fold 4 of 4: on test:\n' in result.stderr
+    figures = json.loads(record.read_text())['hmm']
+    assert [run['fold'] for run in figures] == [1, 2, 3, 4]
+    parts = [{part: [tuple(sentence.tokens) for sentence in read_corpus(kept / f'fold-{number}' / f'{part}.jsonl')]
+              for part in ('train', 'dev', 'test')} for number in range(1, 5)]
+    everything = sorted(tuple(sentence.tokens) for sentence in read_corpus(corpora / 'train.tsv'))
+    assert sorted(tokens for fold in parts for tokens in fold['test']) == everything
+    assert all(sorted(fold['train'] + fold['dev'] + fold['test']) == everything for fold in parts)
+    assert [fold['dev'] for fold in parts] == [parts[number % 4]['test'] for number in range(1, 5)]
+    scores = [json.loads((kept / f'hmm-fold-{number}' / 'scores.json').read_text())['test']['f1'] for number in
+              range(1, 5)]
+    assert [run['f1'] for run in figures] == pytest.approx(scores)
+    row = result.stdout.splitlines()[2].split(' | ')
+    assert row[:2] == ['| hmm', '4']
+    assert row[4] == f'{100 * statistics.mean(scores):.2f} ± {100 * statistics.stdev(scores):.2f}'
+
+
+def test_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
+    kept = tmp_path / 'runs'
+    result = in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept)
+    assert result.returncode == 0, result.stderr
+    dev = [sentence[:2] for sentence in read_corpus(corpora / 'dev.tsv')]
+    assert [[sentence[:2] for sentence in read_corpus(kept / f'fold-{number}' / 'dev.jsonl')] for number in (1, 2)] == [
+        dev, dev]
+    documents = documents_of(corpora / 'train.tsv', (0, -1), splitter_named('blanks'))
+    assert [sentence[:2] for sentence in read_corpus(kept / 'fold-1' / 'test.jsonl')] == [
+        sentence[:2] for sentence in folds_of('x', documents, 2, 7)[0]]
+
+
+@pytest.mark.parametrize('arguments,message', [
+    ('--folds 2', '--folds must be from 3 to 1,000 without --dev, got 2'),
+    ('--folds 22', '{train}: expected at least 22 sentences for as many folds, got 21'),
+    ('--folds 3 --seed -1', '--seed must be at least 0, got -1'),
+    ('--folds 3 --train {absent}', '{absent}: no such file'),
+    ('--folds 3 --train {odd}', "{odd}:2: expected columns 0 and -1 to hold token and tag"),
+    ('--folds 3 --hidden 10', '--hidden means nothing to hmm'),
+    ('--folds 3 --keep {kept}', '{kept}/fold-2: expected no run there yet, got something; choose another')])
+def test_what_can_not_be_cut(corpora, tmp_path, arguments, message, capsys):
+    (tmp_path / 'kept' / 'fold-2').mkdir(parents=True)
+    (tmp_path / 'odd').write_text('a\tO\nb\n')
+    names = {'train': corpora / 'train.tsv', 'absent': tmp_path / 'absent', 'odd': tmp_path / 'odd',
+             'kept': tmp_path / 'kept'}
+    named = [] if '--train' in arguments else ['--train', str(names['train'])]
+    assert compare.main([*named, '--models', 'hmm', *arguments.format(**names).split()]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == '' and shown.err.splitlines()[-1].startswith(f'ms_crf.compare: {message.format(**names)}')
 
 
 def test_spans_that_the_scheme_does_not_allow():
@@ -76,6 +138,10 @@ def test_a_table_of_means_and_spreads():
     ('--json absent/x', 'absent/x: can not be written'), ('--json .', '.: expected the name of a file to write, got a'),
     ('--keep {config}', '{config}: can not be written: {config} is not a folder that you may write to'),
     ('--keep {config}/x', '{config}/x: can not be written: {config} is not a folder that you may write to'),
+    ('--jobs 0', '--jobs must be from 1 to 1,000, got 0'),
+    ('--folds 4', '--test means nothing with --folds, each of which is the test of the others; leave it away'),
+    ('--folds 1', '--folds must be from 2 to 1,000, got 1'),
+    ('--folds 4 --seeds 2', '--seeds means nothing with --folds, each of which is trained with the seed of --seed'),
     ('--keep {kept}', '{kept}/crf-2: expected no run there yet, got something; choose another --keep or delete it')])
 def test_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys):
     """Nothing is trained before all of it has been checked."""
