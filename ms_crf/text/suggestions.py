@@ -4,7 +4,6 @@ Sentences are alike if they have the same tokens, or if they share many word n-g
 sets, what they share of what is in either, is above a threshold. Capitals don't count there.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ class Alike:
         self.size, self.threshold = size, threshold
         self._same: set[tuple[str, ...]] = set()
         self._with: dict[int, list[int]] = {}    # by the hash of an n-gram the sentences that it is in
-        self._counts: list[int] = []             # of the n-grams of each
+        self._ngrams_of: list[set[int]] = []     # hashes of the n-grams of each
         for sentence in sentences:
             self.add(sentence)
 
@@ -45,8 +44,8 @@ class Alike:
         if self.threshold < 1:
             found = self._ngrams(tokens)
             for ngram in found:
-                self._with.setdefault(ngram, []).append(len(self._counts))
-            self._counts.append(len(found))
+                self._with.setdefault(ngram, []).append(len(self._ngrams_of))
+            self._ngrams_of.append(found)
 
     def same(self, tokens: Sequence[str]) -> bool:
         """Whether there is a sentence with these tokens."""
@@ -57,9 +56,16 @@ class Alike:
         if self.threshold >= 1:
             return False
         found = self._ngrams(tokens)
-        shared = Counter(other for ngram in found for other in self._with.get(ngram, ()))
-        return any(count > self.threshold * (len(found) + self._counts[other] - count)
-                   for other, count in shared.items())
+        # A near-duplicate lacks so few of the n-grams that it has one of any others so many; the rarest are few to see.
+        enough = len(found) - int(self.threshold * len(found))
+        rarest = sorted(found, key=lambda ngram: len(self._with.get(ngram, ())))[:enough]
+        return any(self._share(found, self._ngrams_of[other]) > self.threshold
+                   for other in {other for ngram in rarest for other in self._with.get(ngram, ())})
+
+    @staticmethod
+    def _share(one: set[int], other: set[int]) -> float:
+        both = len(one & other)
+        return both / (len(one) + len(other) - both)
 
     def _ngrams(self, tokens: Sequence[str]) -> set[int]:
         """Hashes of the n-grams; a shorter sentence is one by itself."""
