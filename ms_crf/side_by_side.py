@@ -17,6 +17,7 @@ from ms_crf.options import dashed
 
 MOST_JOBS = 1000
 _SECONDS = 0.05                # between two looks at whether one has ended
+_SECONDS_LEFT = 5.0            # for the rest of what one has said
 
 
 def check_jobs(jobs: int) -> None:
@@ -93,7 +94,7 @@ class Training:
         if status is not None:
             self.seconds = time.perf_counter() - self._began
             for reader in self._readers:
-                reader.join()
+                reader.join(_SECONDS_LEFT)       # what it said; something that it left behind may hold the pipe
         return status
 
 
