@@ -63,11 +63,11 @@ def parser() -> Parser:
     return made
 
 
-def measure(folder: PathLike, path: PathLike, columns: tuple[int, ...]) -> dict[str, float]:
+def measure(folder: PathLike, path: PathLike, options: Options) -> dict[str, float]:
     """The figures of a run on a tagged file: precision, recall, f1, accuracy, ill_formed, sentences_per_second."""
     from ms_crf.tagger import Tagger
     tagger = Tagger.load(folder)
-    sentences = read_corpus(path, columns, tagger.splitter)
+    sentences = read_corpus(path, options.column_pair(), tagger.splitter, mark=options.unknown_tag)
     tokens = [sentence.tokens for sentence in sentences]
     tagger.tag(tokens, confidence=False)                         # compiles
     began = time.perf_counter()
@@ -231,7 +231,7 @@ class _Comparison:
 
     def _measure(self, run: _Run, folder: Path, seconds: float) -> None:
         settings = self._settings_of(run, folder)
-        figures = measure(folder / run.name, settings['test'], Options(**settings).column_pair())
+        figures = measure(folder / run.name, settings['test'], Options(**settings))
         fold = {} if run.fold is None else {'fold': run.fold}
         self.results.setdefault(run.model, []).append({'seed': run.seed, **fold, **figures, 'train_seconds': seconds})
 

@@ -18,6 +18,7 @@ from ms_crf.text.formats import conversion
 from ms_crf.text.formats.conllu import UPOS, check_tag_column
 from ms_crf.text.formats.conversion import BRAT, CONLLU, FROM, JSON, OF_COLUMNS, OF_JSON, OF_TAGS, TO, Source, Target
 from ms_crf.text.formats.document import Remarks, counted
+from ms_crf.text.partial import MARK, closed
 from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import SCHEMES, spans_of
 from ms_crf.text.splitting import AUTO, CHOICES, Deferred, check_name
@@ -47,6 +48,9 @@ def parser() -> Parser:
     made.add_argument('--scheme', choices=SCHEMES,
                       help='of the tags in OUT; plain if each span is a token, with its type as tag (default: that of '
                            'IN, or BIO)')
+    made.add_argument('--unknown-tag', metavar='TAG', default=MARK,
+                      help="what stands in place of the tag of a token that nobody has judged; '' for nothing "
+                           '(default: %(default)s)')
     made.add_argument('--each', action='store_true',
                       help='show each text and span that is not kept as it is, not only the first of each kind')
     return made
@@ -74,8 +78,9 @@ def _convert(arguments: Sequence[str]) -> int:
     if target != BRAT:
         files.check_writable(parsed.output)
     remarks = Remarks(parsed.input)
-    source = conversion.read(parsed.input, kind, remarks.add, pair)
-    conversion.write(source, Target(target, splitter, parsed.scheme, column), parsed.output, remarks.add)
+    mark = parsed.unknown_tag
+    source = conversion.read(parsed.input, kind, remarks.add, pair, mark)
+    conversion.write(source, Target(target, splitter, parsed.scheme, column, mark), parsed.output, remarks.add)
     for line in remarks.each() if parsed.each else remarks.lines():
         console.say(line)
     console.say(f'{parsed.output}: {_size(source)} of {parsed.input}, as {target}')
@@ -104,6 +109,7 @@ def _check_meaning(named: Container[str], source: str, target: str) -> None:
     why = {'columns': None if source in OF_COLUMNS else f'with {source}',
            'scheme': None if target in OF_TAGS else f'with --to {target}, which has spans',
            'tag_column': None if target == CONLLU else f'with --to {target}, only with {CONLLU}',
+           'unknown_tag': f'from {source}, which has no tags' if source == BRAT else None,
            'splitter': f'from {source} to {target}, as the file has tokens' if (
                source in OF_COLUMNS and target in OF_TAGS) else None}
     for name, reason in why.items():
@@ -134,5 +140,5 @@ def _size(source: Source) -> str:
     if source.scheme == 'plain':
         tags = sum(len(sentence.tokens) for sentence in sentences)
         return f'{counted(len(sentences), "sentence")} with {counted(tags, "tag")}'
-    spans += sum(len(spans_of(sentence.tags or [])) for sentence in sentences)
+    spans += sum(len(spans_of(closed(sentence.tags or []))) for sentence in sentences)
     return f'{counted(len(sentences), "sentence")} with {counted(spans, "span")}'

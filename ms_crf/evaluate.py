@@ -15,13 +15,14 @@ from ms_crf import files
 from ms_crf.arguments import Parser, add_common, parse
 from ms_crf.environment import choose_device
 from ms_crf.errors import OptionError, brief
-from ms_crf.models.base import read_run
+from ms_crf.models.base import read_run, unknown_tag_of
 from ms_crf.options import Options
 from ms_crf.reports.evaluation import evaluate
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval
+from ms_crf.text.dataset import check_judged
 from ms_crf.text.metrics import percent
 from ms_crf.text.readers import is_json, read_corpus
 
@@ -40,9 +41,12 @@ def parser() -> Parser:
 
 
 def add_input(parser: Parser) -> None:
-    """Adds --columns, and --seed and --resamples of the bootstrap."""
+    """Adds --columns, --unknown-tag, and --seed and --resamples of the bootstrap."""
     parser.add_argument('--columns', metavar='TOKEN,TAG', default='0,-1',
                         help='column of the token and of the tag, from 0, or from -1 backwards (default: 0,-1)')
+    parser.add_argument('--unknown-tag', metavar='TAG',
+                        help='what stands in place of the tag of a token that nobody has judged, which does not '
+                             "count; '' for nothing (default: as the model was trained)")
     parser.add_argument('--resamples', metavar='N', type=int, default=bootstrap.RESAMPLES,
                         help='how many times sentences are drawn for the intervals (default: %(default)s)')
     parser.add_argument('--seed', metavar='N', type=int, default=bootstrap.SEED,
@@ -79,7 +83,9 @@ def _evaluate(arguments: Sequence[str]) -> int:
     if parsed.mindir or read_run(path)[0].uses_mindspore:
         choose_device(parsed.device, console.program('evaluate'))
     tagger = Tagger.load(path)
-    sentences = read_corpus(parsed.input, columns, tagger.splitter)
+    mark = unknown_tag_of(path, tagger.tags) if parsed.unknown_tag is None else parsed.unknown_tag
+    sentences = read_corpus(parsed.input, columns, tagger.splitter, mark=mark)
+    check_judged(parsed.input, sentences)
     found = evaluate(tagger, sentences, parsed.input, False, parsed.resamples, parsed.seed)
     record = {'model': str(path), 'input': parsed.input, **found.to_json()}
     if parsed.json:
@@ -102,6 +108,9 @@ def lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield (f'{record["sentences"]} sentences, {record["tokens"]} tokens, {exact["support"]} {unit}; '
            f'{100 * drawn["level"]:.0f} % intervals from {drawn["resamples"]} resamples of sentences')
     width = max(map(len, ['overall', 'accuracy', *exact['by_type']]))
+    if record['unjudged']:
+        yield (f'{record["unjudged"]} tokens beside these are not judged and do not count, nor do '
+               f'{unit} with them')
     yield ''
     yield from _table(unit, exact, width)
     yield ''

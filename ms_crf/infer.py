@@ -18,13 +18,14 @@ from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import text_writer
 from ms_crf.infer_arguments import BRAT, Request, parser
-from ms_crf.models.base import SentenceError, read_run
+from ms_crf.models.base import SentenceError, read_run, unknown_tag_of
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
 from ms_crf.text.folders import Job
 from ms_crf.text.formats import brat
 from ms_crf.text.formats.document import Remarks
+from ms_crf.text.partial import opened
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import BLANKS
 from ms_crf.text.splitting import Deferred
@@ -88,6 +89,9 @@ class _Command:
         if self.confidence is None:
             self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
         self.writer = self._writer(None)
+        self.mark = self.parsed.unknown_tag
+        if self.mark is None and self.parsed.score:
+            self.mark = unknown_tag_of(path, self.tagger.tags)
         self._check_model()
 
     def _writer(self, tag_column: int | None) -> Writer:
@@ -190,7 +194,7 @@ class _Command:
         if self.scores is None:
             self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self.name)
         self.scores.path = self.name
-        self.scores.add([item.line for item in items], [item.gold or [] for item in items],
+        self.scores.add([item.line for item in items], [opened(item.gold or [], self.mark) for item in items],
                         [sentence.tags for sentence in tagged])
 
     def _talk(self) -> None:

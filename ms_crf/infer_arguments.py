@@ -68,6 +68,9 @@ def parser() -> Parser:
     group.add_argument('--score', action='store_true',
                        help='compare with the tags in the input and print the table of scores; tagged sentences are '
                             'then written only where --output names a file')
+    group.add_argument('--unknown-tag', metavar='TAG',
+                       help="of --score: what stands in place of the tag of a token that nobody has judged, which does "
+                            "not count; '' for nothing (default: as the model was trained)")
     group.add_argument('--help', '-h', action='help', help='show this and stop')
     return made
 
@@ -174,6 +177,7 @@ class Request:
                'columns': of_text or {TEXT: 'with text', JSON: 'with JSON lines', BRAT: of_brat}.get(kind),
                'chars': 'with columns' if kind == CONLL else 'with --raw' if self.parsed.raw else of_brat,
                'temperature': nowhere or (None if self._with_confidences() else 'without confidences'),
+               'unknown_tag': None if self.parsed.score else 'without --score',
                'splitter': None if self.parsed.raw or (self.parsed.score and kind != CONLL) else
                'without --raw, or texts with spans to --score'}
         for name in named:

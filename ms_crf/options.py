@@ -10,6 +10,7 @@ from typing import Any
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.fields import checked, fault_of
 from ms_crf.text.formats.brat import is_brat
+from ms_crf.text.partial import MARK
 from ms_crf.text.readers import is_json
 from ms_crf.text.splitting import AUTO, CHOICES, DEFAULT, check_name
 
@@ -62,6 +63,8 @@ class Options:
     splitter: str = option(AUTO, 'Files', f'how raw text is cut into sentences and tokens, in tagging as in training: '
                            f'{CHOICES}; auto is {DEFAULT}, or by characters if the training text is', 'NAME',
                            trained=False)
+    unknown_tag: str = option(MARK, 'Files', 'what stands in place of the tag of a token that nobody has judged, or of '
+                              'its type or border alone; \'\' for nothing', 'TAG', trained=False)
     scheme: str = option('auto', 'Files', 'tag scheme to train in; auto is that of the files, BIO for IOB1',
                          choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)
     save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)

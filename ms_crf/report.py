@@ -57,7 +57,7 @@ def _report(arguments: Sequence[str]) -> int:
     for name in NAMES:
         library(name)
     runs = _runs(parsed.runs)
-    given = input_of(runs[0], parsed.input, columns if 'columns' in named else None)
+    given = input_of(runs[0], parsed.input, columns if 'columns' in named else None, parsed.unknown_tag)
     if 'columns' in named and is_json(given.path):
         raise OptionError(f'--columns means nothing with JSON lines, which {given.path} has; leave it away')
     if any(read_run(run)[0].uses_mindspore for run in runs):

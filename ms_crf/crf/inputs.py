@@ -49,6 +49,8 @@ def _check_values(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | N
                   batch_first: bool) -> None:
     if tags is not None:
         check_batch(tags, seq_length, num_tags, batch_first)
+        if len(tags.shape) > 2:                                  # sets: emissions are looked at with their normaliser
+            return
     elif seq_length is not None:
         check_lengths(seq_length, emissions.shape[0])
     check_emissions(emissions, seq_length)

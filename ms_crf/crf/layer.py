@@ -9,6 +9,7 @@ from ms_crf.crf.inputs import check_values, in_range, prepare, prepare_raw, prep
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
+from ms_crf.crf.sets import are_sets, lengths_of, lowered
 from ms_crf.crf.tensors import (
     FORBIDDEN,
     clear_padding,
@@ -124,7 +125,8 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Args:
             emissions: (length, batch, num_tags), or batch first.
             tags: (length, batch), or batch first; a negative tag means that it is not known, and the
-                loss is then that of all paths through the known ones.
+                loss is then that of all paths through the known ones. Or bool, in the shape of emissions: which
+                tags each token may have; the loss is then that of all paths through these.
             seq_length: (batch,).
 
         Returns:
@@ -253,6 +255,8 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         return -losses
 
     def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
+        if are_sets(tags):
+            return self._losses_of_sets(emissions, tags, seq_length)
         if custom.in_use():
             emissions, lengths, length, batch = self._raw(emissions, seq_length, tags)
             losses = self.native.loss(emissions, lengths, *self._parameters(), tags)[:batch]
@@ -262,6 +266,13 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         transitions, start, end = self._scores()
         rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
         return value_of(rows) + void, lengths
+
+    def _losses_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
+        if self.check_values:
+            check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
+        every, restricted = lowered(emissions, tags)
+        losses = self.normalizer(every, seq_length) - self.normalizer(restricted, seq_length)
+        return losses, lengths_of(emissions, seq_length, self.batch_first)
 
     def _raw(self, emissions: Tensor, seq_length: Tensor | None,
              tags: Tensor | None) -> tuple[Tensor, Tensor, int, int]:

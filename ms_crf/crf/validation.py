@@ -101,6 +101,13 @@ def check_shapes(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple
                          f'batch_first is {batch_first}')
 
 
+def check_sets(emissions: tuple, sets: tuple) -> None:
+    """Shapes as tuples, of emissions and of tags that are bool: for each token which tags it may have."""
+    if _differ(sets, emissions):
+        raise ValueError(f'tags of bool, which say for each token what tags it may have, must be like emissions, '
+                         f'{emissions}, got shape {sets}')
+
+
 def check_function(emissions: tuple, **others: tuple) -> None:
     """Arguments of the tutorial's functions, each as (type's name, shape)."""
     dtype, shape = emissions
@@ -180,7 +187,8 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
     A negative tag means that the tag is not known; what stands on padding is not looked at.
 
     Args:
-        tags: (length, batch) or, with batch_first, (batch, length); tensor, array or lists.
+        tags: (length, batch) or, with batch_first, (batch, length); tensor, array or lists. Or bool, (length, batch,
+            num_tags) or (batch, length, num_tags): which tags each token may have, one at least.
         seq_length: (batch,), or None where every row is full.
         num_tags: tags must be below it.
         batch_first: the layout of tags.
@@ -189,12 +197,17 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         ValueError: with row and position of the first tag or length that can't be.
     """
     tags = as_array(tags)
-    if tags.ndim != 2:
-        raise ValueError(f'tags must have two axes, got shape {tags.shape}')
-    check_integers('tags', tags)
     check_num_tags(num_tags)
-    tags = tags if batch_first else tags.T                       # (B, L)
-    batch, length = tags.shape
+    sets = tags.dtype == bool
+    if sets and (tags.ndim != 3 or tags.shape[2] != num_tags):
+        raise ValueError(f'tags of bool must have three axes, the last for num_tags = {num_tags}, got shape '
+                         f'{tags.shape}')
+    if not sets:
+        if tags.ndim != 2:
+            raise ValueError(f'tags must have two axes, got shape {tags.shape}')
+        check_integers('tags', tags)
+    tags = tags if batch_first else tags.swapaxes(0, 1)          # (B, L), of sets (B, L, K)
+    batch, length = tags.shape[:2]
     live = np.ones(tags.shape, bool)
     if seq_length is not None:
         lengths = as_array(seq_length)
@@ -203,7 +216,10 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         check_integers('seq_length', lengths)
         check_lengths(lengths, length)
         live = np.arange(length) < lengths[:, None]
-    wrong = live & (tags >= num_tags)
+    wrong = live & (~tags.any(2) if sets else tags >= num_tags)
+    if wrong.any() and sets:
+        row, position = np.argwhere(wrong)[0]
+        raise ValueError(f'tags of bool must allow each token a tag, got none in row {row}, position {position}')
     if wrong.any():
         row, position = np.argwhere(wrong)[0]
         raise ValueError(f'tags must be below num_tags = {num_tags}, got {tags[row, position]} '

@@ -15,6 +15,7 @@ from ms_crf.models.labels import Tags
 from ms_crf.options import Options, add_model
 from ms_crf.runs import records
 from ms_crf.text.dataset import Corpora
+from ms_crf.text.partial import MARK
 
 import numpy as np
 
@@ -258,6 +259,14 @@ def kind_of_graph(record: dict) -> type[Kind] | None:
     # Earlier records don't name it: only those of encoders have a tokenizer.
     name = record.get('model', 'encoder' if 'tokenizer' in record else 'bilstm')
     return kind_named(name) if isinstance(name, str) and name in _KINDS else None
+
+
+def unknown_tag_of(path: Any, tags: Iterable[str]) -> str:
+    """What stands in place of a tag that nobody has judged where sentences are scored: as in the training of a run; of
+    an exported graph '?', unless that is one of its tags."""
+    if str(path).endswith('.mindir'):
+        return '' if MARK in tags else MARK
+    return records.read_options(path, records.read_config(path)).unknown_tag
 
 
 def tags_of(decoder: Decoder, encoded: Encoded) -> list:

@@ -104,7 +104,7 @@ class TokenBatch(NamedTuple):
 
     values: np.ndarray         # (length, rows, ...) int32, what the model knows of each token
     lengths: np.ndarray        # (rows,) int32, 0 where there is no sentence
-    tags: np.ndarray           # (length, rows) int32 ids, 0 where there are none
+    tags: np.ndarray           # (length, rows) int32 ids, 0 where there are none; or (length, rows, tags) bool
 
 
 def token_batch(encoded: Any, values: Sequence[np.ndarray], shape: tuple[int, int], indices: np.ndarray,
@@ -112,7 +112,7 @@ def token_batch(encoded: Any, values: Sequence[np.ndarray], shape: tuple[int, in
     """The batch of some sentences.
 
     Args:
-        encoded: the corpus: `lengths` of all sentences, and `tags`, for each the ids of its tags, or None.
+        encoded: the corpus: `lengths` of all sentences, and `tags`, for each what `Tags.gold` gave, or None.
         values: for each sentence what is known of its tokens, (tokens, ...).
         shape: (length, rows) that the sentences fit into.
         indices: of the sentences.
@@ -125,7 +125,7 @@ def token_batch(encoded: Any, values: Sequence[np.ndarray], shape: tuple[int, in
 
     def padded(sequences: Sequence[np.ndarray], filler: int) -> np.ndarray:
         items = np.concatenate([sequences[index] for index in indices])
-        array = np.full((length, rows, *items.shape[1:]), filler, np.int32)
+        array = np.full((length, rows, *items.shape[1:]), filler, bool if items.dtype == bool else np.int32)
         array[position, row] = items
         return array
 

@@ -77,7 +77,7 @@ class _Encoded(NamedTuple):
 
     lengths: np.ndarray          # (sentences,) tokens of each
     features: list               # of each sentence (tokens, count) int32
-    tags: list | None            # of each sentence the ids of its tags
+    tags: list | None            # of each sentence what `Tags.gold` gave
 
 
 class _Learner:
@@ -89,8 +89,8 @@ class _Learner:
         of_characters = mostly_characters({token for tokens in texts['train'] for token in tokens})
         self.vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(texts['train'], options))
         self.encoded = {part: kind.encode(sentences, self.vocabulary.known) for part, sentences in texts.items()}
-        ids = [np.array(self.vocabulary.tag_ids(sentence.tags), np.int32) for sentence in corpora.parts['train']]
-        self.encoded['train'] = self.encoded['train']._replace(tags=ids)
+        gold = self.vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
+        self.encoded['train'] = self.encoded['train']._replace(tags=gold)
         self._shapes = row_shapes(self.encoded['train'].lengths, options.batch_size)
         self._digests = {f'{name}_sha256': digest_of(corpora.parts[part])
                          for name, part in (('text', 'train'), ('dev', 'dev'))}

@@ -1,11 +1,14 @@
 """The tags of a model and their ids, and whether it reads single characters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 from ms_crf.fields import Fault, checked, distinct_strings, load_record
 from ms_crf.text.readers import half_of_pair
+from ms_crf.text.schemes import OPEN, completions
+
+import numpy as np
 
 T = TypeVar('T', bound='Tags')
 
@@ -45,6 +48,26 @@ class Tags:
     def tag_ids(self, tags: Iterable[str]) -> list[int]:
         """The id of each tag, all of which are known."""
         return [self._tag_ids[tag] for tag in tags]
+
+    def gold(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """What a model learns of the tags of sentences, as its head takes them.
+
+        Args:
+            sentences: lists of tags, of which some may be open, see `ms_crf.text.partial`.
+
+        Returns:
+            For each sentence the ids of its tags (tokens,) int32, -1 where any tag may stand. If there are tokens of
+            which some tags are in question, and others not, then (tokens, tags) bool of all sentences: which may stand.
+        """
+        ids = {**self._tag_ids, OPEN: -1}
+        distinct = dict.fromkeys(tag for tags in sentences for tag in tags)
+        if all(tag in ids for tag in distinct):
+            return [np.array([ids[tag] for tag in tags], np.int32) for tags in sentences]
+        rows = {}
+        for tag in distinct:
+            rows[tag] = np.zeros(len(self.tags), bool)
+            rows[tag][[self._tag_ids[other] for other in completions(tag, self.tags)]] = True
+        return [np.array([rows[tag] for tag in tags]).reshape(len(tags), len(self.tags)) for tags in sentences]
 
     def to_json(self) -> dict:
         """What vocab.json is to hold."""

@@ -12,7 +12,11 @@ class Head(Protocol):
     """
 
     def __call__(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None) -> Tensor:
-        """The loss, mean of the rows, a scalar; tags are (length, batch)."""
+        """The loss, mean of the rows, a scalar.
+
+        Tags are (length, batch), negative where any may stand; or, if the training text leaves some of them in
+        question, (length, batch, num_tags) bool: which each token may have.
+        """
 
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Best paths (batch, length) int32, and their scores (batch,)."""

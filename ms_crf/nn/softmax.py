@@ -4,7 +4,8 @@ from ms_crf.crf.inputs import in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.native.cells import Chain, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
-from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, zeros_like
+from ms_crf.crf.sets import are_sets, lowered
+from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, soften, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
 from ms_crf.native import custom
 
@@ -38,7 +39,10 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         return f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}'
 
     def construct(self, emissions, tags, seq_length=None):
-        """Negative log likelihood in float32, reduced; a negative tag is not known and costs nothing."""
+        """Negative log likelihood in float32, reduced; a negative tag is not known and costs nothing. Of sets,
+        bool in the shape of emissions, all tags count together."""
+        if are_sets(tags):
+            return self._loss_of_sets(emissions, tags, seq_length)
         tags = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         log_probabilities = price(ops.log_softmax(emissions, 2))                    # (L, B, K)
@@ -50,6 +54,14 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         chosen = ops.select(known, chosen, zeros_like(chosen))
         losses = -chosen.sum(0) + impossible.sum(0) + void + nan_in_rows(emissions, lengths)    # (B,)
         return reduce_losses(losses, lengths, self.reduction)
+
+    def _loss_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> Tensor:
+        every, restricted = lowered(emissions, tags)
+        every, lengths, void = prepare(every, seq_length, self.num_tags, self.batch_first)
+        restricted, _, _ = prepare(restricted, seq_length, self.num_tags, self.batch_first)
+        by_token = ops.logsumexp(every, 2) - soften(ops.logsumexp(restricted, 2))   # (L, B)
+        by_token = ops.select(real(lengths, by_token.shape[0]), by_token, zeros_like(by_token))
+        return reduce_losses(by_token.sum(0) + void + nan_in_rows(every, lengths), lengths, self.reduction)
 
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""

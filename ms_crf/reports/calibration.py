@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ms_crf.reports.evaluation import Evaluation
+from ms_crf.text.partial import certain
+from ms_crf.text.schemes import OPEN
 
 import numpy as np
 
@@ -57,22 +59,23 @@ def reliability(outcomes: Outcomes, bins: int = BINS) -> Reliability | None:
 
 
 def of_tokens(evaluation: Evaluation) -> Outcomes:
-    """The confidence of each token's tag, and whether it is the gold one."""
-    confidences = [one.confidences or [] for one in evaluation.tagged]
-    right = [one == other for gold, predicted in zip(evaluation.gold, evaluation.predicted)
-             for one, other in zip(gold, predicted)]
-    return _outcomes([value for row in confidences for value in row], right)
+    """The confidence of each token's tag, and whether it is the gold one, of tokens that are judged."""
+    judged = [(value, one == other)
+              for tagged, gold, predicted in zip(evaluation.tagged, evaluation.gold, evaluation.predicted)
+              for value, one, other in zip(tagged.confidences or [], gold, predicted) if OPEN not in one]
+    return _outcomes([value for value, _ in judged], [right for _, right in judged])
 
 
 def of_entities(evaluation: Evaluation) -> Outcomes:
     """The confidence of each predicted entity, and whether it is gold, in type and tokens."""
     confidences: list[float] = []
     right: list[bool] = []
-    for gold, tagged in zip(evaluation.gold, evaluation.tagged):
-        known = {*evaluation.spans(gold)} if tagged.spans else set()
+    for gold, (known, _), tagged in zip(evaluation.gold, evaluation.spans, evaluation.tagged):
+        sure = certain(gold, evaluation.scheme) if tagged.spans else []
         for kind, first, last, confidence in tagged.spans:
-            confidences.append(confidence or 0.0)
-            right.append((kind, first, last) in known)
+            if all(sure[first:last + 1]):
+                confidences.append(confidence or 0.0)
+                right.append((kind, first, last) in known)
     return _outcomes(confidences, right)
 
 

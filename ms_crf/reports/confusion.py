@@ -67,11 +67,11 @@ def confusion(evaluation: Evaluation) -> Confusion:
     """What is taken for what in all sentences."""
     counts: Counter[tuple[str | None, str | None]] = Counter()
     borders: Counter[tuple[str, bool]] = Counter()
-    for gold, predicted in zip(evaluation.gold, evaluation.predicted):
+    for gold, predicted in evaluation.spans:
         if evaluation.plain:
-            counts.update(zip(gold, predicted))
+            counts.update((one[0], other[0]) for one, other in zip(gold, predicted))
             continue
-        for one, other in paired(evaluation.spans(gold), evaluation.spans(predicted)):
+        for one, other in paired(gold, predicted):
             counts[one and one[0], other and other[0]] += 1
             if one and other:
                 borders[border(one, other), one[0] == other[0]] += 1

@@ -12,9 +12,9 @@ from ms_crf.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval, counts_of, f1_of, interval_of, resampled
 from ms_crf.text.dataset import Scores, home
-from ms_crf.text.metrics import Score, SpanScore, score, total
+from ms_crf.text.metrics import Score, SpanScore, compared_spans, score, total
 from ms_crf.text.readers import Sentence
-from ms_crf.text.schemes import PLAIN, SpanTuple, spans_of, split_tag
+from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, split_tag
 from ms_crf.text.tagged import Tagged
 
 import numpy as np
@@ -25,7 +25,7 @@ class Evaluation:
 
     Args:
         tokens: of each sentence.
-        gold, predicted: the tags of each sentence, in the scheme in which they are compared.
+        gold, predicted: the tags of each sentence, in the scheme in which they are compared; gold ones may be open.
         scheme: that scheme.
         tagged: what the tagger gave.
         resamples, seed: of the intervals; see `ms_crf.text.bootstrap`.
@@ -55,7 +55,11 @@ class Evaluation:
     @cached_property
     def types(self) -> list[str]:
         """Of the spans that are gold or predicted, or plain tags."""
-        return list(self.score.by_type)
+        found = {*self.score.by_type}
+        if self.unjudged:                        # there may be judged tokens in spans that do not count
+            judged = {tags for pair in zip(self.gold, self.predicted) for tags in zip(*pair) if OPEN not in tags[0]}
+            found |= {kind for tags in judged for tag in tags if (kind := self.type_of(tag)) is not None}
+        return sorted(found)
 
     @cached_property
     def counts(self) -> np.ndarray:
@@ -68,7 +72,8 @@ class Evaluation:
         places = {kind: place for place, kind in enumerate(self.types)}
         counts = np.zeros((len(self.gold), len(self.types), 3), np.int64)
         for row, pair in enumerate(zip(self.gold, self.predicted)):
-            for (one, other), times in Counter(zip(*(map(self.type_of, tags) for tags in pair))).items():
+            judged = [tags for tags in zip(*pair) if OPEN not in tags[0]]
+            for (one, other), times in Counter(tuple(map(self.type_of, tags)) for tags in judged).items():
                 if one is not None:
                     counts[row, places[one], bootstrap.GOLD] += times
                 if other is not None:
@@ -80,9 +85,15 @@ class Evaluation:
         """The type of the span that a tag is in, None outside; a plain tag is its own type."""
         return tag if self.plain else None if tag == 'O' else split_tag(tag)[1]
 
-    def spans(self, tags: Sequence[str]) -> list[SpanTuple]:
-        """The spans of a sentence; of plain tags each token."""
-        return [(tag, place, place) for place, tag in enumerate(tags)] if self.plain else spans_of(tags)
+    @cached_property
+    def spans(self) -> list[tuple[list[SpanTuple], list[SpanTuple]]]:
+        """Of each sentence the gold spans and the predicted ones, those that count; of plain tags each token."""
+        return [compared_spans(gold, predicted, self.scheme) for gold, predicted in zip(self.gold, self.predicted)]
+
+    @cached_property
+    def unjudged(self) -> int:
+        """How many tokens do not count because nobody has judged them."""
+        return sum(OPEN in tag for tags in self.gold for tag in tags)
 
     def intervals(self, counts: np.ndarray) -> tuple[Interval | None, dict[str, Interval | None]]:
         """Intervals of F1, of all types together and of each.
@@ -107,7 +118,8 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """All figures."""
         record: dict[str, Any] = {
-            'sentences': len(self.tokens), 'tokens': self.score.tokens, 'scheme': self.scheme,
+            'sentences': len(self.tokens), 'tokens': self.score.tokens, 'unjudged': self.unjudged,
+            'scheme': self.scheme,
             'bootstrap': {'resamples': self.resamples, 'seed': self.seed, 'level': bootstrap.LEVEL},
             'exact': self._rates(self.counts),
             'by_token': {'accuracy': self.score.accuracy, 'accuracy_interval': self.accuracy_interval}}

@@ -21,7 +21,8 @@ from ms_crf.reports.mistakes import Mistake, mistakes
 from ms_crf.reports.slices import Part
 from ms_crf.runs import records
 from ms_crf.tagger import Tagger
-from ms_crf.text.dataset import convert
+from ms_crf.text.dataset import check_judged, convert
+from ms_crf.text.partial import is_open
 from ms_crf.text.readers import Sentence, read_corpus
 from ms_crf.text.schemes import PLAIN
 
@@ -105,13 +106,14 @@ class RunFigures:
         return command_of(self.options, self.of_characters)
 
 
-def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Input:
+def input_of(run: str, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
     """The sentences of a report.
 
     Args:
         run: whose test file, or else dev file, it is if none is named.
         path: of the file, or None.
         columns: of token and tag; None for those that the run was trained with.
+        mark: what stands in place of a tag that nobody has judged; None for what did so in training.
 
     Raises:
         OptionError: the file that the run names is not there.
@@ -128,7 +130,10 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None) -> Inp
             raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, is not there; name a '
                               'tagged file with --input')
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
-    return Input(path, parts, read_corpus(path, columns, config.get('splitter') or options.splitter))
+    mark = options.unknown_tag if mark is None else mark
+    sentences = read_corpus(path, columns, config.get('splitter') or options.splitter, mark=mark)
+    check_judged(path, sentences)
+    return Input(path, parts, sentences)
 
 
 def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
@@ -183,7 +188,7 @@ def _read(options: Options, part: str) -> list[Sentence] | str:
     if not os.path.exists(path):
         return f'The {part} file of the training, {path}, is not there any more.'
     try:
-        return read_corpus(path, options.column_pair(), options.splitter)
+        return read_corpus(path, options.column_pair(), options.splitter, mark=options.unknown_tag)
     except CorpusError as error:
         return f'The {part} file of the training can not be read: {error}.'
 
@@ -200,8 +205,12 @@ def _believable(tagger: Tagger, evaluation: Evaluation, options: Options, given:
         found.why_not = f'{dev} No temperature could be fitted on it.'
         return found
     say(f'fitting a temperature on {options.dev}')
-    tags = [sentence.tags if tagger.scheme == PLAIN else convert(sentence.tags, tagger.scheme) for sentence in dev]
-    found.fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in dev], tags)
+    whole = [sentence for sentence in dev if not is_open(sentence.tags)]
+    if not whole:
+        found.why_not = f'No sentence of {options.dev} is judged whole, so that no temperature could be fitted on it.'
+        return found
+    tags = [sentence.tags if tagger.scheme == PLAIN else convert(sentence.tags, tagger.scheme) for sentence in whole]
+    found.fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in whole], tags)
     if found.fit is None:
         found.why_not = f'The model can give none of the tags in {options.dev}, on which a temperature would be fitted.'
         return found

@@ -31,7 +31,7 @@ def mistakes(evaluation: Evaluation, number: int, blank: str = ' ') -> tuple[lis
 
     A predicted entity that is wrong counts with its confidence; a gold one that is not found, and has no predicted one
     in its place, with the lowest confidence among the tags of its tokens. A sentence counts with its highest. Without
-    confidences the sentences come in their order.
+    confidences the sentences come in their order. What nobody has judged is no mistake.
 
     Args:
         evaluation: what was tagged.
@@ -39,8 +39,7 @@ def mistakes(evaluation: Evaluation, number: int, blank: str = ' ') -> tuple[lis
         blank: what stands between two tokens.
     """
     ranked: list[tuple[float, int]] = []
-    for index, (gold, predicted) in enumerate(zip(evaluation.gold, evaluation.predicted)):
-        one, other = evaluation.spans(gold), evaluation.spans(predicted)
+    for index, (one, other) in enumerate(evaluation.spans):
         if one != other:
             ranked.append((-(_worst(one, other, evaluation.tagged[index]) or 0.0), index))
     chosen = sorted(ranked)[:number]
@@ -49,7 +48,7 @@ def mistakes(evaluation: Evaluation, number: int, blank: str = ' ') -> tuple[lis
 
 def _mistake(evaluation: Evaluation, index: int, confidence: float, blank: str) -> Mistake:
     tokens, tagged = evaluation.tokens[index], evaluation.tagged[index]
-    gold, predicted = evaluation.spans(evaluation.gold[index]), evaluation.spans(evaluation.predicted[index])
+    gold, predicted = evaluation.spans[index]
     known = _confidences(predicted, tagged)
     return Mistake(index, confidence if tagged.confidences else None,
                    list(_pieces(tokens, gold, {*predicted}, {}, blank, evaluation.plain)),

@@ -89,7 +89,8 @@ def _one(run: RunFigures, given: Input) -> dict[str, Any]:
         'verdict': _verdict(run.believable), 'colours': {kind: place % COLOURS
                                                          for place, kind in enumerate(evaluation.types)},
         'lines': [sentence.line for sentence in given.sentences],
-        'speed': len(evaluation.tokens) / run.seconds, 'token_speed': evaluation.score.tokens / run.seconds,
+        'speed': len(evaluation.tokens) / run.seconds,
+        'token_speed': (evaluation.score.tokens + evaluation.unjudged) / run.seconds,
         'typed': evaluation.types != [''], 'pictures': _pictures(run, overall, by_type)}
 
 

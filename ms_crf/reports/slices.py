@@ -6,8 +6,9 @@ from typing import NamedTuple
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.text.bootstrap import CORRECT, GOLD, PREDICTED, Interval, f1_of, interval_of, resampled
 from ms_crf.text.metrics import SpanScore
+from ms_crf.text.partial import closed
 from ms_crf.text.readers import Sentence
-from ms_crf.text.schemes import PLAIN, SpanTuple, spans_of
+from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, spans_of
 
 import numpy as np
 
@@ -35,8 +36,8 @@ def parts(evaluation: Evaluation, names: Sequence[str], part_of: Callable[[list[
         part_of: says, by the tokens of a sentence and a gold or predicted span of it, which part that is in.
     """
     counts = np.zeros((len(evaluation.tokens), len(names), 3), np.int64)
-    for row, (tokens, gold, predicted) in enumerate(zip(evaluation.tokens, evaluation.gold, evaluation.predicted)):
-        spans = {*evaluation.spans(gold)}, {*evaluation.spans(predicted)}
+    for row, (tokens, (gold, predicted)) in enumerate(zip(evaluation.tokens, evaluation.spans)):
+        spans = {*gold}, {*predicted}
         for column, chosen in ((GOLD, spans[0]), (PREDICTED, spans[1]), (CORRECT, spans[0] & spans[1])):
             for span in chosen:
                 counts[row, part_of(tokens, span), column] += 1
@@ -67,8 +68,8 @@ def by_training(evaluation: Evaluation, training: Sequence[Sentence]) -> list[Pa
     """By whether the same tokens are an entity, or have a plain tag, in the training sentences."""
     types: dict[Surface, Set[str]] = {}
     for sentence in training:
-        spans = ([(tag, place, place) for place, tag in enumerate(sentence.tags)] if evaluation.scheme == PLAIN
-                 else spans_of(sentence.tags))
+        spans = ([(tag, place, place) for place, tag in enumerate(sentence.tags) if OPEN not in tag]
+                 if evaluation.scheme == PLAIN else spans_of(closed(sentence.tags)))
         for kind, first, last in spans:
             surface = tuple(sentence.tokens[first:last + 1])
             types[surface] = {*types.get(surface, ()), kind}

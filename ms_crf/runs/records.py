@@ -137,7 +137,8 @@ def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> 
     """
     path = Path(folder) / CONFIG
     try:
-        values = Options.read(config['options'], path)
+        # Runs of earlier versions took every tag for one of its own.
+        values = {'unknown_tag': '', **Options.read(config['options'], path)}
         Options(**values).check()
     except OptionError as error:
         raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None

@@ -10,11 +10,15 @@ from ms_crf.errors import CorpusError
 from ms_crf.files import PathLike
 from ms_crf.text.formats.document import Remarks
 from ms_crf.text.metrics import Score, percent, score, table, total
+from ms_crf.text.partial import MARK, converted, fits, is_open, marked, types_in
 from ms_crf.text.readers import Sentence, is_json, read_corpus
 from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
     PLAIN,
     TABLE,
     SchemeError,
+    completions,
     is_span_tag,
     recognise_scheme,
     spans_of,
@@ -24,6 +28,7 @@ from ms_crf.text.schemes import (
 )
 from ms_crf.text.splitting import AUTO, Deferred
 
+NAMED = 5                                         # so many kinds of what is not judged are named in a line
 Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
 Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first, counts by tag or type
 
@@ -31,7 +36,8 @@ Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the fi
 class Corpora(NamedTuple):
     """Train, dev and test under one scheme."""
 
-    #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training
+    #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training,
+    #: and may be open, see `ms_crf.text.partial`
     parts: dict[str, list[Sentence]]
     #: for the same parts the tags that predictions are scored against, see `score_in`
     gold: dict[str, list[list[str]]]
@@ -45,14 +51,14 @@ class Corpora(NamedTuple):
     repaired: list[Repaired]
     #: where dev and test have tags that train lacks
     unknown: list[Unknown]
-    #: what is not kept of texts and spans as the files have it, in lines
+    #: what is not kept of texts and spans as the files have it, and how many tokens nobody has judged, in lines
     remarks: Sequence[str] = ()
     #: the name of what has cut texts with spans; None if there were none, and none was named
     splitter: str | None = None
 
 
 def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),
-         splitter: str = AUTO) -> Corpora:
+         splitter: str = AUTO, mark: str = MARK) -> Corpora:
     """Reads the files of a training.
 
     Args:
@@ -60,14 +66,16 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
         scheme: the one to train in, 'BIO', 'BIOES' or 'BMES'; 'auto' for that of the files, BIO if that is IOB1.
         columns: indices of the columns of token and tag, see `read_corpus`.
         splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
 
     Raises:
-        CorpusError: a file can't be read, or its tags are of no scheme.
+        CorpusError: a file can't be read, its tags are of no scheme, or nobody has judged any of its tokens.
     """
     found = {part: Remarks(path) for part, path in paths.items()}
     deferred = Deferred(splitter)
-    files = {part: read_corpus(path, columns, deferred, found[part].add) for part, path in paths.items()}
+    files = {part: read_corpus(path, columns, deferred, found[part].add, mark) for part, path in paths.items()}
     remarks = [line for part in found.values() for line in part.lines()]
+    remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark))]
     file_scheme = _recognise(paths, files)
     target = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, target) and target != file_scheme:
@@ -75,22 +83,69 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
                                                 f'got {file_scheme} tags, which have no other scheme')
     repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
     if file_scheme == PLAIN:
-        tags = sorted({tag for sentence in files['train'] for tag in sentence.tags})
+        tags = sorted({tag for sentence in files['train'] for tag in sentence.tags} - {OPEN})
         gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
         unknown = _unknown(paths, files, file_scheme, tags)
         return Corpora(files, gold, file_scheme, target, tags, repaired, unknown, remarks, deferred.used)
-    parts = {part: [sentence._replace(tags=convert(sentence.tags, target)) for sentence in sentences]
-             for part, sentences in files.items()}
-    gold = {part: [sentence.tags if as_they_stand(file_scheme, target) else convert(sentence.tags, home(file_scheme))
-                   for sentence in sentences] for part, sentences in files.items()}
-    tags = _all_tags(files['train'], target)
+    tags, types = _all_tags(files['train'], target), types_in({tag for read in files['train'] for tag in read.tags})
+    if not types:
+        _check_completions(paths['train'], files['train'])
+    parts = {part: [sentence._replace(tags=convert(sentence.tags, target, file_scheme, types))
+                    for sentence in sentences] for part, sentences in files.items()}
+    gold = {part: [sentence.tags if as_they_stand(file_scheme, target) else
+                   convert(sentence.tags, home(file_scheme), file_scheme, types) for sentence in sentences]
+            for part, sentences in files.items()}
     unknown = _unknown(paths, files, file_scheme, tags)
     return Corpora(parts, gold, file_scheme, target, tags, repaired, unknown, remarks, deferred.used)
 
 
-def convert(tags: Sequence[str], scheme: str) -> list[str]:
-    """Tags of the same spans in another scheme."""
+def convert(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
+    """Tags of the same spans in another scheme.
+
+    Args:
+        tags: of a sentence; some may be open.
+        scheme: the other scheme.
+        source: that of the tags; it is looked at for tags that are open, and so is
+        types: those of the spans that there may be, beside those that these tags name.
+    """
+    if is_open(tags):
+        return converted(tags, source, scheme, sorted({*types, *types_in(tags)}))
     return tags_of(spans_of(tags), len(tags), scheme)
+
+
+def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str) -> str | None:
+    """A line about the tokens of a file that nobody has judged; None if there are none.
+
+    Raises:
+        CorpusError: there are no others.
+    """
+    check_judged(path, sentences)
+    counts = Counter(marked(tag, mark or MARK) for sentence in sentences for tag in sentence.tags if OPEN in tag)
+    if not counts:
+        return None
+    tokens = sum(len(sentence.tags) for sentence in sentences)
+    meaning = (f"{mark!r} is the unknown tag; name another one, or '' for none, if it is a tag of its own" if mark else
+               'null stands there')
+    named = ', '.join(f'{tag} {count:,}' for tag, count in counts.most_common(NAMED))
+    others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
+    return f'{path}: {sum(counts.values()):,} of {tokens:,} tokens are not judged: {named}{others} ({meaning})'
+
+
+def check_judged(path: PathLike, sentences: Sequence[Sentence]) -> None:
+    """Raises CorpusError if nobody has judged any token of a file."""
+    if all(tag in (OPEN, NEXT) for sentence in sentences for tag in sentence.tags):
+        tokens = sum(len(sentence.tags) for sentence in sentences)
+        raise CorpusError(path, None, f'expected tags, got {tokens:,} tokens that nobody has judged; if the unknown '
+                                      "tag is a tag of its own here, name another one, or '' for none")
+
+
+def _check_completions(path: PathLike, sentences: Sequence[Sentence]) -> None:
+    """Raises CorpusError for a tag of an open type, of sentences without any type that it could have."""
+    for sentence in sentences:
+        for position, tag in enumerate(sentence.tags):
+            if OPEN in tag and tag != OPEN:
+                raise CorpusError(path, _line_of(path, sentence, position), 'expected a type of entities somewhere, '
+                                                                            f'got {marked(tag)!r} and no type at all')
 
 
 def as_they_stand(file_scheme: str, model_scheme: str) -> bool:
@@ -135,7 +190,7 @@ class Scores:
 
     def __init__(self, file_scheme: str, model_scheme: str, path: object) -> None:
         self.file_scheme, self.model_scheme, self.path = file_scheme, model_scheme, path
-        self.result, self._otherwise = total([]), 0
+        self.result, self._otherwise, self._open = total([]), 0, 0
 
     def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
         """Adds sentences.
@@ -146,10 +201,13 @@ class Scores:
             predicted: the model's tags.
         """
         known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
+        self._open += sum(OPEN in tag for tags in known for tag in tags)
         self.result = total([self.result, score_in(self.file_scheme, known, predicted, self.model_scheme)])
         if self.file_scheme != PLAIN and as_they_stand(self.file_scheme, self.model_scheme):
             gold, predicted = ([convert(tags, home(self.file_scheme)) for tags in rows] for rows in (gold, predicted))
-        self._otherwise += sum(one == other for row, others in zip(gold, predicted) for one, other in zip(row, others))
+        self._otherwise += sum(one == other or other in completions(one, ())
+                               for row, others, judged in zip(gold, predicted, known)
+                               for one, other, tag in zip(row, others, judged) if OPEN not in tag)
 
     def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
                  predicted: Sequence[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
@@ -165,8 +223,12 @@ class Scores:
         """
         scheme = self.file_scheme
         if scheme == PLAIN:
+            odd = next((tag for tag in tags if OPEN in tag and tag != OPEN), None)
+            if odd is not None:
+                raise CorpusError(self.path, line, f'expected plain tags, got {marked(odd)!r}, which stands for tags '
+                                                   'of spans, in the sentence that begins here')
             return tags
-        odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O'), None)
+        odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O' and OPEN not in tag), None)
         if odd is not None:
             raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got "
                                                f'{odd!r} in the sentence that begins here')
@@ -177,13 +239,16 @@ class Scores:
         return tags if as_they_stand(scheme, self.model_scheme) else convert(tags, home(scheme))
 
     def lines(self) -> list[str]:
-        """The table of conlleval; then the accuracy with the tags in the other scheme, where it differs."""
+        """The table of conlleval; then the accuracy with the tags in the other scheme, where it differs, and how many
+        tokens are not judged, if there are some."""
         lines = table(self.result)
         if self._otherwise != self.result.correct_tokens:
             other = 'of the tags as they stand, in schemes of their own'
             if as_they_stand(self.file_scheme, self.model_scheme):
                 other = f'of the same spans, all written in {home(self.file_scheme)}'
             lines.append(f'accuracy {other}: {percent(self._otherwise, self.result.tokens):.2f}%')
+        if self._open:
+            lines.append(f'{self._open} tokens beside these are not judged and do not count, nor do spans with them')
         return lines
 
 
@@ -223,7 +288,7 @@ def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]],
     unknown = []
     for part, sentences in files.items():
         lacking = [(sentence, position, tag) for sentence in sentences for position, tag in enumerate(sentence.tags)
-                   if _kind(tag, scheme) not in known]
+                   if OPEN not in tag and _kind(tag, scheme) not in known]
         if lacking:
             sentence, position, tag = lacking[0]
             counts = Counter(_kind(tag, scheme)[1] or tag for _, _, tag in lacking)
@@ -240,12 +305,15 @@ def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> R
     """(path, number of sentences whose tags break the scheme, line of the first), or None."""
     if scheme in (PLAIN, 'IOB1'):
         return None
-    lines = [sentence.line for sentence in sentences
-             if spans_of(sentence.tags) != strict_spans_of(sentence.tags, scheme)]
+    lines = [sentence.line for sentence in sentences if not _well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
 
 
+def _well_formed(tags: list[str], scheme: str) -> bool:
+    return fits(tags, scheme) if is_open(tags) else spans_of(tags) == strict_spans_of(tags, scheme)
+
+
 def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:
-    kinds = sorted({split_tag(tag)[1] for sentence in sentences for tag in sentence.tags if tag != 'O'})
+    kinds = sorted(types_in({tag for sentence in sentences for tag in sentence.tags}))
     prefixes, outside = TABLE[scheme].prefixes, scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
     return ['O'] * outside + [f'{prefix}-{kind}' if kind else prefix for kind in kinds for prefix in prefixes]

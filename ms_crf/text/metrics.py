@@ -1,10 +1,15 @@
-"""Scores of predicted tags: precision, recall and F1 of spans, overall and by type, and accuracy of tokens."""
+"""Scores of predicted tags: precision, recall and F1 of spans, overall and by type, and accuracy of tokens.
+
+What nobody has judged does not count: no token whose gold tag is open, and no span, gold or predicted, with a token
+that is open or in a gold span which may go on in one that is; see `partial.certain`.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ms_crf.text.schemes import PLAIN, SpanTuple, spans_of, strict_spans_of
+from ms_crf.text.partial import certain, closed, countable, is_open
+from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, spans_of, strict_spans_of
 
 
 class SpanScore(NamedTuple):
@@ -33,7 +38,7 @@ class Score(NamedTuple):
 
     spans: SpanScore                   # of all types together; with plain tags each token is a span
     by_type: dict[str, SpanScore]      # in the order of the types' names
-    tokens: int
+    tokens: int                        # those that are judged
     correct_tokens: int
 
     @property
@@ -46,7 +51,7 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
     """Compares predicted with gold tag sequences.
 
     Args:
-        gold, predicted: a list of tags for each sentence, of the same lengths.
+        gold, predicted: a list of tags for each sentence, of the same lengths; gold ones may be open.
         scheme: 'BIO', 'BIOES', 'BMES' or 'plain'; without `strict` 'IOB1' as well.
         strict: count only spans that are well-formed in the scheme; otherwise all that `spans_of` finds.
     """
@@ -60,9 +65,9 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
         if len(gold_tags) != len(predicted_tags):
             raise ValueError(f'sentence {index} must have a predicted tag for each gold tag ({len(gold_tags)}), '
                              f'got {len(predicted_tags)}')
-        tokens += len(gold_tags)
+        tokens += len(gold_tags) - sum(OPEN in tag for tag in gold_tags)
         correct_tokens += sum(a == b for a, b in zip(gold_tags, predicted_tags))
-        gold_spans, predicted_spans = (set(_spans(tags, scheme, strict)) for tags in (gold_tags, predicted_tags))
+        gold_spans, predicted_spans = map(set, compared_spans(gold_tags, predicted_tags, scheme, strict))
         gold_counts.update(kind for kind, _, _ in gold_spans)
         predicted_counts.update(kind for kind, _, _ in predicted_spans)
         correct_counts.update(kind for kind, _, _ in gold_spans & predicted_spans)
@@ -70,6 +75,16 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
                for kind in sorted(predicted_counts | gold_counts)}
     overall = SpanScore(*(sum(counts.values()) for counts in (correct_counts, predicted_counts, gold_counts)))
     return Score(overall, by_type, tokens, correct_tokens)
+
+
+def compared_spans(gold: Sequence[str], predicted: Sequence[str], scheme: str,
+                   strict: bool = False) -> tuple[list[SpanTuple], list[SpanTuple]]:
+    """The gold spans of a sentence and the predicted ones, those that count; the arguments are those of `score`."""
+    if not is_open(gold):
+        return _spans(gold, scheme, strict), _spans(predicted, scheme, strict)
+    sure = certain(gold, scheme)
+    return (countable(_spans(gold if scheme == PLAIN else closed(gold), scheme, strict), sure),
+            countable(_spans(predicted, scheme, strict), sure))
 
 
 def total(results: Sequence[Score]) -> Score:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
 from ms_crf.files import JSONFault, PathLike, json_of
-from ms_crf.text.schemes import is_span_tag
+from ms_crf.text.partial import MARK, check_tag, opened
+from ms_crf.text.schemes import OPEN, is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
 KNOWN_TAGS = 1000          # a last column with more distinct values than these does not hold tags
@@ -251,11 +252,19 @@ def cells_of(path: object, row: Row, columns: tuple[int, ...], conllu: bool | No
     if not all(values):
         raise CorpusError(path, row.line_number, f'expected a {" and a ".join(names)}, got an empty column in '
                                                  f'{row.text!r}')
+    for tag in values[1:]:
+        check_tag(path, row.line_number, tag)
     return values
 
 
-def _are_strings(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) and item for item in value)
+def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: str, or_null: bool = False) -> list:
+    """A list of an object, checked to hold strings that are not empty, or null as well."""
+    values = record.get(name)
+    if isinstance(values, list) and all((isinstance(item, str) and item) or (or_null and item is None)
+                                        for item in values):
+        return values
+    raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
+                                         f'got {json.dumps(values, ensure_ascii=False)[:40]}')
 
 
 def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
@@ -288,16 +297,13 @@ def check_tags(path: object, line_number: int, tags: Iterable[str]) -> None:
 
 
 def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The lists "tokens" and "tags" of an object, checked."""
-    for name in ('tokens', 'tags'):
-        if not _are_strings(record.get(name)):
-            raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
-                                                 f'got {json.dumps(record.get(name), ensure_ascii=False)[:40]}')
-    tokens, tags = record['tokens'], record['tags']
+    """The lists "tokens" and "tags" of an object, checked; null as a tag is OPEN."""
+    tokens = strings_of(path, line_number, record, 'tokens')
+    tags = strings_of(path, line_number, record, 'tags', True)
     if len(tokens) != len(tags):
         raise CorpusError(path, line_number, f'expected a tag for each token, got {len(tokens)} tokens and '
                                              f'{len(tags)} tags')
-    return tokens, tags
+    return tokens, [OPEN if tag is None else check_tag(path, line_number, tag) for tag in tags]
 
 
 def is_json(path: PathLike) -> bool:
@@ -309,7 +315,7 @@ def is_conllu(path: PathLike) -> bool:
 
 
 def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: Any = 'auto',
-                report: Callable[[Any], object] | None = None) -> list[Sentence]:
+                report: Callable[[Any], object] | None = None, mark: str = MARK) -> list[Sentence]:
     """All tagged sentences of a corpus.
 
     What it is goes by its name: JSON if that ends in .jsonl or .json (or these with .gz), brat if it is that of a pair
@@ -321,6 +327,8 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: An
         columns: indices of the columns of token and tag, see `read_columns`.
         splitter: what finds sentences and tokens in texts, or its name, see `ms_crf.text.splitting`.
         report: is called with a `Remark` on whatever of a text or its spans is not kept.
+        mark: what stands in place of a tag that nobody has judged, see `ms_crf.text.partial`; '' for nothing. In the
+            tags that are returned OPEN stands there.
 
     Raises:
         CorpusError: the file can't be read, has a fault, or holds no sentence.
@@ -337,4 +345,4 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: An
         sentences = list(alignment.corpus_of(reader(path, report), made, report))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')
-    return sentences
+    return [sentence._replace(tags=opened(sentence.tags, mark)) for sentence in sentences]

@@ -1,6 +1,7 @@
 """Tag schemes: a table with a row for each; from it follow allowed transitions, and spans of tags and tags of spans.
 
-A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'.
+A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'. Where it is not
+known whole, OPEN stands in place of what is not; see `ms_crf.text.partial`.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -59,6 +60,8 @@ TABLE = {
     'BMES': Scheme('B', 'M', 'E', 'S'),
 }
 PLAIN = 'plain'
+OPEN = '\0'                       # in a tag, what nobody has judged; no tag of a file may hold it
+NEXT = OPEN + OPEN                # a tag that is not judged, but does not continue the span before it
 SCHEMES = (*TABLE, PLAIN)
 
 # What a prefix says in every scheme: those that always begin a span, those that always end one, and all there are.
@@ -82,7 +85,7 @@ def is_span_tag(tag: str) -> bool:
 
 # Allowed transitions
 
-def _may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
+def may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
     """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
     outside = ('O', '')
     ended = before is None or before == outside or before[0] in scheme.closing
@@ -113,9 +116,9 @@ def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
     if repeated:
         raise ValueError(f'tags must be different from each other, got {brief(repeated[0])} more than once')
     parts, prefixes = _parts_of(scheme, tags), TABLE[scheme]
-    return Constraints(np.array([[_may_follow(prefixes, before, after) for after in parts] for before in parts]),
-                       np.array([_may_follow(prefixes, None, after) for after in parts]),
-                       np.array([_may_follow(prefixes, before, None) for before in parts]))
+    return Constraints(np.array([[may_follow(prefixes, before, after) for after in parts] for before in parts]),
+                       np.array([may_follow(prefixes, None, after) for after in parts]),
+                       np.array([may_follow(prefixes, before, None) for before in parts]))
 
 
 def _parts_of(scheme: str, tags: Sequence[str]) -> list[Part]:
@@ -146,19 +149,20 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
     """The name of the scheme that tag sequences are in: one of `TABLE`, or 'plain' for tags such as parts of speech.
 
     Args:
-        sentences: lists of tags.
+        sentences: lists of tags, of which some may be open.
 
     Raises:
         SchemeError: some tags are of spans and others are not, such as 'B-PER' and 'NOUN', or no scheme has them all.
     """
-    tags = {tag for sentence in sentences for tag in sentence}
-    typed = {tag for tag in tags if is_span_tag(tag) and '-' in tag}
-    odd = {tag for tag in tags if tag != 'O' and not is_span_tag(tag)}
+    tags = {tag for sentence in sentences for tag in sentence} - {OPEN, NEXT}
+    typed = {tag for tag in tags if (is_span_tag(tag) or OPEN in tag) and '-' in tag}
+    odd = {tag for tag in tags if tag != 'O' and not is_span_tag(tag) and OPEN not in tag}
     if odd and not typed:
         return PLAIN
     if odd:
-        raise _fault(sentences, odd, f"expected 'O' or one of B, I, E, M, S with a type like {min(typed)!r}")
-    prefixes = {split_tag(tag)[0] for tag in tags} - {'O'}
+        raise _fault(sentences, odd, f"expected 'O' or one of B, I, E, M, S with a type like "
+                                     f"{_readable(max(typed))!r}")
+    prefixes = {split_tag(tag)[0] for tag in tags} - {'O', OPEN}
     fitting = [name for name, scheme in TABLE.items() if prefixes <= set(scheme.prefixes)]
     if not fitting:                              # I and M are the inside of spans in different schemes
         inside = {tag for tag in tags if split_tag(tag)[0] == 'I'}
@@ -171,8 +175,13 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
 
 def _fault(sentences: Sequence[Sequence[str]], wrong: Container[str], expected: str) -> SchemeError:
     """The error for the first tag that is among the wrong ones."""
-    return next(SchemeError(f'{expected}, got {tag!r}', index, position)
+    return next(SchemeError(f'{expected}, got {_readable(tag)!r}', index, position)
                 for index, sentence in enumerate(sentences) for position, tag in enumerate(sentence) if tag in wrong)
+
+
+def _readable(tag: str) -> str:
+    """A tag for a message."""
+    return tag.replace(OPEN, '?')
 
 
 def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
@@ -183,7 +192,7 @@ def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
         for tag in sentence:
             allowed = known.get((before, tag))
             if allowed is None:
-                allowed = _may_follow(TABLE[scheme], None if before is None else split_tag(before), split_tag(tag))
+                allowed = _could_follow(scheme, before, tag)
                 known[before, tag] = allowed
             if not allowed:
                 return False
@@ -191,15 +200,47 @@ def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
     return True
 
 
+def _could_follow(scheme: str, before: str | None, after: str) -> bool:
+    """Whether one tag may follow another, or a sentence's beginning, whatever is open in either of them."""
+    if before is None:
+        return may_follow(TABLE[scheme], None, split_tag(after)) if OPEN not in after else True
+    if OPEN not in before + after:
+        return may_follow(TABLE[scheme], split_tag(before), split_tag(after))
+    types = {split_tag(tag)[1] for tag in (before, after)} - {OPEN} | {'another type'}
+    known = tags_in(scheme, types)
+    return any(may_follow(TABLE[scheme], split_tag(one), split_tag(other))
+               for one in completions(before, known) for other in completions(after, known))
+
+
+def tags_in(scheme: str, types: Iterable[str]) -> list[str]:
+    """O and all tags of some types; '' stands for tags without one."""
+    return ['O', *(f'{prefix}-{kind}' if kind else prefix for kind in types for prefix in TABLE[scheme].prefixes)]
+
+
+def completions(tag: str, known: Sequence[str]) -> list[str]:
+    """The tags that an open one may stand for, among those that are known; any other tag stands for itself."""
+    if OPEN not in tag:
+        return [tag]
+    if tag == OPEN:
+        return list(known)
+    if tag == NEXT:
+        return [other for other in known if other == 'O' or split_tag(other)[0] in _BEGINNING]
+    if tag.count(OPEN) > 2:
+        return tag[1:-1].split(OPEN)
+    prefix, kind = split_tag(tag)
+    parts = [(other, *split_tag(other)) for other in known if other != 'O']
+    return [other for other, own, of_type in parts if prefix in (OPEN, own) and kind in (OPEN, of_type)]
+
+
 # From tags to spans and back
 
-def _ends(before: Part, prefix: str, kind: str) -> bool:
+def ends(before: Part, prefix: str, kind: str) -> bool:
     """Whether the span that `before` (prefix, type) is in ends before this tag."""
     last, last_kind = before
     return last != 'O' and (last in _ENDING or prefix == 'O' or prefix in _BEGINNING or last_kind != kind)
 
 
-def _begins(before: Part, prefix: str, kind: str) -> bool:
+def begins(before: Part, prefix: str, kind: str) -> bool:
     """Whether a span begins at this tag after `before` (prefix, type)."""
     last, last_kind = before
     return prefix != 'O' and (prefix in _BEGINNING or last == 'O' or last in _ENDING or last_kind != kind)
@@ -213,8 +254,8 @@ def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]
     the end of a sentence.
     """
     parts = [*map(split_tag, tags), ('O', '')]
-    return ([[_begins(before, *after) for after in parts] for before in parts],
-            [[_ends(before, *after) for after in parts] for before in parts])
+    return ([[begins(before, *after) for after in parts] for before in parts],
+            [[ends(before, *after) for after in parts] for before in parts])
 
 
 def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
@@ -227,9 +268,9 @@ def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
     first, before = 0, ('O', '')
     for position, tag in enumerate([*tags, 'O']):
         prefix, kind = split_tag(tag)
-        if _ends(before, prefix, kind):
+        if ends(before, prefix, kind):
             spans.append((before[1], first, position - 1))
-        if _begins(before, prefix, kind):
+        if begins(before, prefix, kind):
             first = position
         before = (prefix, kind)
     return spans

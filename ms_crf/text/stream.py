@@ -11,6 +11,7 @@ from ms_crf.errors import CorpusError
 from ms_crf.text.formats import json_records
 from ms_crf.text.formats.alignment import tagged
 from ms_crf.text.formats.document import Document, Report, find_tokens, nowhere
+from ms_crf.text.partial import as_json
 from ms_crf.text.readers import (
     BLANKS,
     Row,
@@ -23,6 +24,7 @@ from ms_crf.text.readers import (
     decode,
     is_conllu,
     json_object,
+    strings_of,
     tokens_and_tags,
     unreadable,
 )
@@ -201,8 +203,7 @@ def _of_json(name: str, line_number: int, text: str, characters: bool) -> Item:
     record = json_object(name, line_number, text)
     written = record.get('text')
     if 'tokens' in record:
-        tokens, _ = tokens_and_tags(name, line_number, {**record, 'tags': record['tokens']})
-        return _of_record(line_number, tokens, None, record)
+        return _of_record(line_number, strings_of(name, line_number, record, 'tokens'), None, record)
     if isinstance(written, str):
         return item_of_text(line_number, written, characters)._replace(record=record)
     raise CorpusError(name, line_number, 'expected "tokens", a list of strings, or "text", a string, got neither')
@@ -251,4 +252,4 @@ def items_of(documents: Iterable[Document], splitter: Splitter, report: Report) 
             begin, end = sentence.places[0][0], sentence.places[-1][1]
             yield Item(sentence.line, document.text[begin:end], sentence.tokens,
                        [start - begin for start, _ in sentence.places], gold=sentence.tags,
-                       record={'tags': sentence.tags})
+                       record={'tags': as_json(sentence.tags or [])})

@@ -151,7 +151,7 @@ def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
 def _read(options: Options, watcher: Watcher) -> Corpora:
     """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
-    corpora = load(paths, options.scheme, options.column_pair(), options.splitter)
+    corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag)
     watcher.corpora(corpora)
     return corpora
 

@@ -18,7 +18,7 @@ from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora
 from ms_crf.text.metrics import Score, as_record
-from ms_crf.text.schemes import PLAIN
+from ms_crf.text.schemes import OPEN, PLAIN
 from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_record
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
@@ -66,7 +66,8 @@ class Training:
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
-        self.best, self.loss_sum = Best(corpora.gold['dev'], corpora.file_scheme == PLAIN), 0.0
+        judged = [[tag for tag in tags if OPEN not in tag] for tags in corpora.gold['dev']]
+        self.best, self.loss_sum = Best(judged, corpora.file_scheme == PLAIN), 0.0
         self.metrics: list[dict] = []
         self.scaling = LossScale() if options.precision == 'mixed' else None
         if directory.has_state():

@@ -6,6 +6,7 @@ from ms_crf.reports.confusion import OTHERS, border, confusion, most_confused, p
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.reports.mistakes import mistakes
 from ms_crf.text.readers import Sentence
+from ms_crf.text.schemes import spans_of
 from ms_crf.text.tagged import Span, Tagged
 
 import numpy as np
@@ -19,8 +20,7 @@ def evaluation(*rows, scheme='BIO'):
     for one, tags, row in zip(tokens, predicted, rows):
         confidences = row[3] if len(row) > 3 else None
         spans = [] if scheme == 'plain' else [
-            Span(*span, None if confidences is None else confidences[span[1]])
-            for span in Evaluation([], [], [], 'BIO', []).spans(tags)]
+            Span(*span, None if confidences is None else confidences[span[1]]) for span in spans_of(tags)]
         tagged.append(Tagged(one, tags, spans, confidences))
     return Evaluation(tokens, gold, predicted, scheme, tagged)
 

@@ -57,7 +57,7 @@ class EncoderLearner:
         self.vocabulary = Tags(corpora.tags, mostly_characters(words))
         self.encoded = {
             part: Subwords([sentence.tokens for sentence in sentences], files.tokenizer, files.sizes.longest,
-                         [self.vocabulary.tag_ids(sentence.tags) for sentence in sentences]
+                         self.vocabulary.gold([sentence.tags for sentence in sentences])
                          if part == 'train' else None)
             for part, sentences in corpora.parts.items()}
         subwords = sum(int(encoded.counts.sum()) for encoded in self.encoded.values())

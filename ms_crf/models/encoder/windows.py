@@ -50,7 +50,7 @@ class Subwords:
         sentences: lists of tokens.
         tokenizer: of the library tokenizers, without what cuts or fills sentences.
         longest: subwords of a window at most, the special ones among them.
-        tags: for each sentence the ids of its tags; None where there are none.
+        tags: for each sentence what `Tags.gold` gave; None where there are none.
         specials: those of the tokenizer, where they are known.
     """
 
@@ -208,7 +208,7 @@ class SubwordBatch(NamedTuple):
     words: np.ndarray          # (length, rows) word of each subword, `length` where there is none
     counts: np.ndarray         # (length, rows) subwords of each word
     lengths: np.ndarray        # (rows,)
-    tags: np.ndarray           # (length, rows)
+    tags: np.ndarray           # (length, rows), or (length, rows, tags) bool
 
     @property
     def words_and_tags(self) -> tuple[np.ndarray, ...]:

@@ -59,7 +59,7 @@ class EncodedWords:
         self.half = (vocabulary.char_length + 1) // 2
         is_long = [len(word) > self.half for word in words]
         self.is_long = np.array(is_long + is_long)       # by code, see `codes`
-        self.tags = None if tags is None else [np.array(vocabulary.tag_ids(names), np.int32) for names in tags]
+        self.tags = None if tags is None else vocabulary.gold(tags)
 
     def word_counts(self) -> np.ndarray:
         """How often the word of each form occurs in the corpus: (forms,)."""

@@ -8,6 +8,7 @@ The rules, each of which is reported where it is needed:
 - Of spans that share a token the longest is kept, of equally long ones the first.
 - Sentences are joined where a span crosses the border between them.
 - A span of white space alone is left out.
+- A token is judged if all of it is in a part of the text that somebody has looked at, or if it is in a span.
 """
 
 from bisect import bisect_left, bisect_right
@@ -15,8 +16,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ms_crf.errors import CorpusError
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
+from ms_crf.text.partial import certain, check_tag, closed, converted, countable, fits, is_open, types_in
 from ms_crf.text.readers import Sentence
-from ms_crf.text.schemes import PLAIN, SchemeError, SpanTuple, recognise_scheme, spans_of, strict_spans_of, tags_of
+from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
+    PLAIN,
+    SchemeError,
+    SpanTuple,
+    recognise_scheme,
+    spans_of,
+    strict_spans_of,
+    tags_of,
+)
 from ms_crf.text.splitting import Offsets, Splitter
 
 
@@ -52,6 +64,7 @@ class _Marks:
         remarks, found = [], []
         order = sorted(self.document.spans, key=lambda span: (span.start - span.end, span.start))
         for span in order:
+            check_tag(self.document.path, span.line, span.type)
             kinds, tokens = self._place(span)
             remarks += [(span, kind) for kind in kinds]
             if tokens is not None:
@@ -113,14 +126,34 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
         while span[1] < begin + size:
             own.append((span[0], span[1] - begin, span[2] - begin))
             span = next(rest)
-        tags = _plain_tags(document.home, sentence, own) if scheme == PLAIN else tags_of(own, size, scheme)
+        judged = _judged(document, sentence, own)
+        tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
+                _with_open(tags_of(own, size, scheme), own, judged))
         made.append(sentence._replace(tags=tags))
         begin += size
     return made
 
 
-def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple]) -> list[str]:
+def _judged(document: Document, sentence: Placed, spans: Iterable[SpanTuple]) -> list[bool]:
+    """For each token of a sentence whether somebody has judged it."""
+    parts = document.judged
+    if parts is None:
+        return [True] * len(sentence.tokens)
+    within = {token for _, first, last in spans for token in range(first, last + 1)}
+    return [index in within or any(begin <= start and end <= stop for begin, stop in parts)
+            for index, (start, end) in enumerate(sentence.places)]
+
+
+def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:
+    """Tags with those open that nobody has judged; the end of a span is known, whatever comes behind it."""
+    behind = {last + 1 for _, _, last in spans}
+    return [tag if sure else NEXT if index in behind else OPEN
+            for index, (tag, sure) in enumerate(zip(tags, judged))]
+
+
+def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple], judged: Sequence[bool]) -> list[str]:
     types = {first: kind for kind, first, last in spans if first == last}
+    types.update({index: OPEN for index, sure in enumerate(judged) if not sure})
     for index, token in enumerate(sentence.tokens):
         if not types.get(index):
             raise CorpusError(path, sentence.lines[index] if sentence.lines else sentence.line,
@@ -132,16 +165,28 @@ def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple]) -> list
 def check_scheme(document: Document, sentence: Placed, scheme: str, report: Report) -> None:
     """Reports a sentence whose tags break their scheme, before spans are made of them."""
     tags = sentence.tags or []
-    if scheme not in (PLAIN, 'IOB1') and spans_of(tags) != strict_spans_of(tags, scheme):
+    formed = fits(tags, scheme) if is_open(tags) and scheme != PLAIN else (
+        scheme in (PLAIN, 'IOB1') or spans_of(tags) == strict_spans_of(tags, scheme))
+    if not formed:
         report(Remark('ill-formed', document.path, sentence.line, ' '.join(sentence.tokens)))
 
 
-def retagged(sentence: Placed, path: str, scheme: str) -> Placed:
-    """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each."""
+def retagged(sentence: Placed, path: str, scheme: str, source: str, types: Iterable[str] = ()) -> Placed:
+    """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each.
+
+    Args:
+        sentence: with tags, of which some may be open.
+        path: of its file.
+        scheme: the other one.
+        source: that of the tags.
+        types: of the spans that there may be where tags are open.
+    """
     tags = sentence.tags or []
-    spans = spans_of(tags)
+    spans = spans_of(closed(tags))
     if scheme == PLAIN:
-        return sentence._replace(tags=_plain_tags(path, sentence, spans))
+        return sentence._replace(tags=_plain_tags(path, sentence, spans, [OPEN not in tag for tag in tags]))
+    if is_open(tags):
+        return sentence._replace(tags=converted(tags, source, scheme, sorted({*types, *types_in(tags)})))
     return sentence._replace(tags=tags_of(spans, len(tags), scheme))
 
 
@@ -156,13 +201,34 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
     spans = list(document.spans)
     for sentence in document.sentences or () if not spans else ():
         tags = sentence.tags or []
-        found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(tags)
+        found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(closed(tags))
+        if is_open(tags):
+            found = countable(found, certain(tags, scheme))
         if scheme == PLAIN and found:
             report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
         check_scheme(document, sentence, scheme, report)
         spans += [TextSpan(sentence.places[first][0], sentence.places[last][1], kind,
                            sentence.lines[first] if sentence.lines else sentence.line) for kind, first, last in found]
     return spans
+
+
+def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
+    """The parts of a document that are judged: those that it names, or those of its tokens whose tags are certain, and
+    None for all of it; the arguments are those of `spans_in`."""
+    if document.spans or not any(is_open(sentence.tags or ()) for sentence in document.sentences or ()):
+        return document.judged
+    parts: list[Offsets] = []
+    for sentence in document.sentences or ():
+        tags = sentence.tags or []
+        sure = certain(tags, scheme)
+        if any(not known and tag not in (OPEN, NEXT) for known, tag in zip(sure, tags)):
+            report(Remark('in part', document.path, sentence.line, ' '.join(sentence.tokens)))
+        for index, (known, (start, end)) in enumerate(zip(sure, sentence.places)):
+            if known and index and sure[index - 1]:
+                parts[-1] = parts[-1][0], end
+            elif known:
+                parts.append((start, end))
+    return parts
 
 
 def scheme_of(documents: Iterable[Document]) -> str | None:

@@ -9,6 +9,7 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.text.formats import alignment, brat, columns, conllu, json_exports, json_records
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
+from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
 from ms_crf.text.readers import (
     COLUMNS,
     CONLLU_COLUMNS,
@@ -70,7 +71,7 @@ class Source(NamedTuple):
     columns: tuple[int, ...]               # of token and tag, of a file of columns
 
 
-def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None = None) -> Source:
+def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None = None, mark: str = MARK) -> Source:
     """The documents of a file or folder.
 
     Args:
@@ -79,6 +80,7 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
         report: is called with a `Remark` on what is not read.
         pair: indices of the columns of token and tag. Without it, tags of CoNLL-U are those in UPOS or, if there are
             none at all, in MISC.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
     """
     columns_read = columns_of(path, pair or COLUMNS)
     if kind == BRAT:
@@ -93,6 +95,7 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
         documents = list(json_records.read(path, report))
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
+    documents = [_opened(document, mark) for document in documents]
     scheme = alignment.scheme_of(documents)
     marked = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
     if marked is not None:
@@ -107,21 +110,30 @@ def _with_names(document: Document) -> Document:
     return document._replace(sentences=[each._replace(tags=tags(each)) for each in document.sentences or ()])
 
 
+def _opened(document: Document, mark: str) -> Document:
+    """A document with tags that nobody has judged as such."""
+    sentences = [sentence if sentence.tags is None else sentence._replace(tags=opened(sentence.tags, mark))
+                 for sentence in document.sentences or ()]
+    return document if document.sentences is None else document._replace(sentences=sentences)
+
+
 class Target(NamedTuple):
     """What is to be written.
 
     Args:
         format: one of `TO`.
         splitter: finds sentences and tokens where there are none.
-        scheme: of tags of spans; None for that of the source, BIO if it has spans. 'plain' makes tags of spans of one
-            token each.
+        scheme: of tags of spans; None for that of the source, if it has spans BIO, or BIOES if some of its text is not
+            judged. 'plain' makes tags of spans of one token each.
         column: of CoNLL-U, for tags that are not of spans.
+        mark: what stands in place of a tag that nobody has judged.
     """
 
     format: str
     splitter: Splitter
     scheme: str | None = None
     column: int = conllu.UPOS
+    mark: str = MARK
 
 
 def check_target(path: PathLike, kind: str) -> None:
@@ -144,7 +156,7 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
     """
     if target.format == BRAT:
         _remark(source, target, report)
-        marked = list(_marked(source, report))
+        marked = list(_judged_all(_marked(source, report), report))
         _write_brat(marked, os.fspath(path), report)
         return
     with files.text_writer(path) as put:
@@ -156,11 +168,13 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     """The text of a file that holds the documents, in any format but brat's; raises as `write`."""
     _remark(source, target, report)
     if target.format in _SPAN_WRITERS:
-        return _SPAN_WRITERS[target.format](_marked(source, report))
+        found = _marked(source, report)
+        return _SPAN_WRITERS[target.format](_judged_all(found, report) if target.format == LABEL_STUDIO else found)
     plain = PLAIN in ((source.scheme,) if target.scheme is None else (target.scheme,))
     tagged = _tagged(source, target, report)
     if target.format == TOKENS:
-        return json_exports.tokens(tagged)
+        return json_exports.tokens(tagged, target.mark)
+    tagged = _marked_off(tagged, target)
     if target.format == CONLLU:
         return conllu.write(tagged, plain, target.column)
     return columns.write_2003(tagged, plain) if target.format == CONLL2003 else columns.write(tagged)
@@ -169,17 +183,47 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
 def _marked(source: Source, report: Report) -> Iterator[tuple[Document, Sequence[TextSpan]]]:
     """Documents with their spans."""
     for document in source.documents:
-        yield document, alignment.spans_in(document, source.scheme or PLAIN, report)
+        judged = alignment.judged_in(document, source.scheme or PLAIN, report)
+        spans = alignment.spans_in(document, source.scheme or PLAIN, report)
+        yield document._replace(judged=judged), spans
+
+
+def _judged_all(marked: Iterable[tuple[Document, Sequence[TextSpan]]],
+                report: Report) -> Iterator[tuple[Document, Sequence[TextSpan]]]:
+    """Says which texts are not judged whole, for a format that has no place for that."""
+    for document, spans in marked:
+        if document.judged is not None:
+            report(Remark('judged', document.path, document.line, document.text.strip()))
+        yield document, spans
+
+
+def _marked_off(tagged: Iterable[tuple[Document, Sequence[Placed]]],
+                target: Target) -> Iterator[tuple[Document, Sequence[Placed]]]:
+    """Documents with tags as columns have them: those that nobody has judged with the mark in their place."""
+    for document, sentences in tagged:
+        made = []
+        for sentence in sentences:
+            tags = sentence.tags or []
+            if is_open(tags) and not target.mark:
+                raise CorpusError(document.home, sentence.line, 'expected an unknown tag to be named, as nobody has '
+                                                                'judged some tokens here and columns must say so')
+            made.append(sentence._replace(tags=[marked(tag, target.mark) for tag in tags]))
+        yield document, made
 
 
 def _tagged(source: Source, target: Target, report: Report) -> Iterator[tuple[Document, Sequence[Placed]]]:
     """Documents with their sentences, which have tags; those without a sentence are left out."""
+    types = types_in({tag for document in source.documents for sentence in document.sentences or ()
+                      for tag in sentence.tags or ()})
+    # Where the token behind a span is not judged, only tags that mark ends say that it ends there.
+    of_spans = 'BIOES' if any(document.judged is not None for document in source.documents) else 'BIO'
     for document in source.documents:
-        sentences = alignment.tagged(document, target.splitter, report, target.scheme or source.scheme or 'BIO')
+        sentences = alignment.tagged(document, target.splitter, report, target.scheme or source.scheme or of_spans)
         if target.scheme is not None and target.scheme != source.scheme and document.sentences is not None:
             for sentence in sentences:
                 alignment.check_scheme(document, sentence, source.scheme or PLAIN, report)
-            sentences = [alignment.retagged(sentence, document.home, target.scheme) for sentence in sentences]
+            sentences = [alignment.retagged(sentence, document.home, target.scheme, source.scheme or PLAIN, types)
+                         for sentence in sentences]
         if sentences:
             yield document, sentences
 

@@ -46,6 +46,7 @@ class Document(NamedTuple):
     by_line: bool = False                # whether line numbers are those of the text
     text_path: str = ''                  # of the file of the text, if spans are in another one
     confidence: float | None = None      # of all tags together, if they are a model's, for people to correct
+    judged: list[Offsets] | None = None  # the parts of the text that somebody has looked at; None for all of it
 
     @property
     def home(self) -> str:
@@ -89,6 +90,8 @@ KINDS = {
     'borders': ('text', 'without the border before it, since one file holds one text'),
     'ill-formed': ('sentence', 'with tags that break their scheme, read by the rules of conlleval'),
     'plain': ('sentence', 'of plain tags, in which each token became a span'),
+    'judged': ('text', 'without the border between what is judged and what is not, which the format has no place for'),
+    'in part': ('sentence', 'with spans or tags that are judged in part, taken as not judged'),
 }
 
 

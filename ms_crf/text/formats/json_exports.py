@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ms_crf.text.formats.document import Document, Placed, TextSpan
+from ms_crf.text.partial import MARK, as_json
 
 Marked = tuple[Document, Sequence[TextSpan]]
 
@@ -16,11 +17,12 @@ def _line(record: Any) -> str:
     return json.dumps(record, ensure_ascii=False) + '\n'
 
 
-def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]]) -> Iterator[str]:
-    """A line for each sentence: "tokens", "tags" and, where the file has a text, the sentence's "text"."""
+def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]], mark: str = MARK) -> Iterator[str]:
+    """A line for each sentence: "tokens", "tags" and, where the file has a text, the sentence's "text"; null as a tag
+    where nobody has judged, and the mark in those that are judged in part."""
     for document, sentences in documents:
         for sentence in sentences:
-            record: dict[str, Any] = {'tokens': sentence.tokens, 'tags': sentence.tags}
+            record: dict[str, Any] = {'tokens': sentence.tokens, 'tags': as_json(sentence.tags or [], mark)}
             if document.has_text:
                 record = {'text': document.text[sentence.places[0][0]:sentence.places[-1][1]], **record}
             if document.confidence is not None:
@@ -28,16 +30,23 @@ def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]]) -> Iterator[s
             yield _line(record)
 
 
+def _judged(document: Document) -> dict[str, Any]:
+    """The parts of a text that were looked at, if that is not all of it."""
+    return {} if document.judged is None else {'judged': document.judged}
+
+
 def doccano(documents: Iterable[Marked]) -> Iterator[str]:
     """A line for each text, its spans as lists under "label"."""
     for document, spans in documents:
-        yield _line({'text': document.text, 'label': [[span.start, span.end, span.type] for span in spans]})
+        yield _line({'text': document.text, 'label': [[span.start, span.end, span.type] for span in spans],
+                     **_judged(document)})
 
 
 def spacy(documents: Iterable[Marked]) -> Iterator[str]:
     """A line for each text: [text, {"entities": [[start, end, type]]}]."""
     for document, spans in documents:
-        yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans]}])
+        yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans],
+                                     **_judged(document)}])
 
 
 def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
@@ -57,10 +66,10 @@ def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
             within = {'token_start': first[span.start], 'token_end': last[span.end]} if (
                 span.start in first and span.end in last) else {}
             record['spans'].append({'start': span.start, 'end': span.end, **within, 'label': span.type})
-        judged: dict[str, Any] = {'answer': 'accept'}
+        answer: dict[str, Any] = {'answer': 'accept'}
         if document.confidence is not None:
-            judged = {'meta': {'confidence': document.confidence}}
-        yield _line({**record, **judged})
+            answer = {'meta': {'confidence': document.confidence}}
+        yield _line({**record, **_judged(document), **answer})
 
 
 def label_studio(documents: Iterable[Marked]) -> Iterator[str]:

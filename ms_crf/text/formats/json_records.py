@@ -176,7 +176,7 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
         report(Remark('ignored', str(path), line, text))
     spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
     tokens = _tokens(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
-    return document._replace(spans=spans, tokens=tokens)
+    return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
 
 
 def _quoted(name: str) -> str:
@@ -194,6 +194,20 @@ def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
         text, places = joined(tokens)
     sentence = Placed(tokens, places, line, tags)
     return Document(text, str(path), line, sentences=[sentence] if tokens else [], bordered=False, has_text=has_text)
+
+
+def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
+    """The parts of a text that somebody has looked at; None for all of it.
+
+    What Prodigy asked about span by span, so that its answer is of those alone, has "_is_binary".
+    """
+    parts = record.get('judged')
+    if parts is None:
+        return [] if record.get('_is_binary') is True else None
+    if not isinstance(parts, list) or not all(isinstance(part, list) and len(part) == 2 for part in parts):
+        raise CorpusError(document.path, document.line, 'expected "judged" to be a list of [start, end], got '
+                                                        f'{brief(parts)}')
+    return [check_span(document, start, end, document.line) for start, end in parts]
 
 
 class _Part(NamedTuple):

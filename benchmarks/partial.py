@@ -1,0 +1,166 @@
+"""What is learned from text of which a part is tagged, beside what else could be done with it.
+
+Of the training sentences some tags are taken away: 80, 50 or 20 % of them at random, or all but the names that one
+annotator knows, half of the distinct ones, who marks these wherever they occur and says nothing of anything else. Then
+a tagger learns from what is left, in ways that differ in the training file alone:
+
+    unknown         what is not tagged has the tag '?': all paths through the known tags count
+    unknown but O   of the annotator's: the same, but words in lower case and punctuation are O, unless a word with a
+                    capital or a digit stands beside them
+    as O            what is not tagged is taken for O
+    dropped         sentences of which something is not tagged are left out; of the annotator's, those without a name,
+                    and in the others what is not tagged is taken for O
+
+Tags are in BIOES, so that the borders of the names that are marked are known. Dev and test are whole. Nothing is chosen
+but the best epoch, on dev; test is looked at once, with the weights of that epoch. The seed also draws what is taken
+away. Each training has 12 epochs, or, where there are fewer sentences, as many as 500 steps take, 40 at most. What is
+done stands in a file of JSON lines, so that the program goes on where it was stopped; it prints the table of what is
+there.
+
+    python benchmarks/partial.py --data F --embeddings V --results partial.jsonl
+"""
+
+import argparse
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from ms_crf.text.readers import read_corpus  # noqa: E402
+from ms_crf.text.schemes import spans_of, tags_of  # noqa: E402
+
+RATES, ANNOTATOR, WHOLE = (80, 50, 20), 'names of one annotator', 'nothing'
+WAYS = ('unknown', 'unknown but O', 'as O', 'dropped')
+SCHEME, EPOCHS, STEPS, MOST, BATCH = 'BIOES', 12, 500, 40, 32
+
+
+def tasks():
+    """(what is taken away, what is done with it) of each row of the table."""
+    yield WHOLE, ''
+    for rate in RATES:
+        for way in ('unknown', 'as O', 'dropped'):
+            yield f'{rate} % of tags', way
+    for way in WAYS:
+        yield ANNOTATOR, way
+
+
+def known_tags(sentences, taken, seed):
+    """For each sentence its tags, None where they are taken away."""
+    draw = random.Random(seed)
+    if taken == WHOLE:
+        return [in_bioes(sentence.tags) for sentence in sentences]
+    if taken != ANNOTATOR:
+        rate = int(taken.split()[0]) / 100
+        return [[None if draw.random() < rate else tag for tag in in_bioes(sentence.tags)] for sentence in sentences]
+    names = sorted({(kind, *sentence.tokens[first:last + 1]) for sentence in sentences
+                    for kind, first, last in spans_of(sentence.tags)})
+    known = set(draw.sample(names, len(names) // 2))
+    found = []
+    for sentence in sentences:
+        spans = [(kind, first, last) for kind, first, last in spans_of(sentence.tags)
+                 if (kind, *sentence.tokens[first:last + 1]) in known]
+        tags = tags_of(spans, len(sentence.tokens), SCHEME)
+        found.append([None if tag == 'O' else tag for tag in tags])
+    return found
+
+
+def in_bioes(tags):
+    """Tags of the same spans in BIOES."""
+    return tags_of(spans_of(tags), len(tags), SCHEME)
+
+
+def write(path, sentences):
+    """A file of sentences (tokens, tags)."""
+    path.write_text(''.join(''.join(f'{token}\t{tag}\n' for token, tag in zip(tokens, tags)) + '\n'
+                            for tokens, tags in sentences), encoding='utf-8')
+    return path
+
+
+def surely_outside(tokens, index):
+    """Whether a token and its neighbours have neither capital nor digit."""
+    return not any(character.isupper() or character.isdigit() for token in tokens[max(index - 1, 0):index + 2]
+                   for character in token)
+
+
+def rows(sentences, taken, way, seed):
+    """(tokens, tags) of the sentences of the training file."""
+    for sentence, tags in zip(sentences, known_tags(sentences, taken, seed)):
+        nothing = set(tags) == {None} if taken == ANNOTATOR else None in tags
+        if way == 'dropped' and nothing:
+            continue
+        if way == 'unknown but O':
+            tags = ['O' if tag is None and surely_outside(sentence.tokens, index) else tag
+                    for index, tag in enumerate(tags)]
+        filler = '?' if way.startswith('unknown') else 'O'
+        yield sentence.tokens, [filler if tag is None else tag for tag in tags]
+
+
+def train(parsed, sentences, taken, way, seed):
+    """The scores of one training."""
+    chosen = list(rows(sentences, taken, way, seed))
+    record = {'taken': taken, 'way': way, 'seed': seed, 'sentences': len(chosen)}
+    if not any(tag not in ('O', '?') for _, tags in chosen for tag in tags):
+        return {**record, 'epochs': 0, 'dev': 0.0, 'test': 0.0}          # no name is left to learn from
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run, file = folder / 'run', write(folder / 'train.tsv', chosen)
+        dev, test = (write(folder / f'{part}.tsv', [(sentence.tokens, in_bioes(sentence.tags)) for sentence in
+                                                    read_corpus(Path(parsed.data) / f'{part}.tsv')])
+                     for part in ('dev', 'test'))
+        epochs = min(MOST, max(EPOCHS, math.ceil(STEPS / math.ceil(len(chosen) / BATCH))))
+        result = subprocess.run(
+            [sys.executable, ROOT / 'train.py', '--config', ROOT / 'configs' / 'wikigold_24.json', '--train', file,
+             '--dev', dev, '--test', test, '--embeddings', parsed.embeddings, '--save', run,
+             '--epochs', str(epochs), '--patience', '0', '--seed', str(seed)], capture_output=True, text=True)
+        if result.returncode:
+            raise SystemExit(result.stderr)
+        scores = json.loads((run / 'scores.json').read_text())
+    return {**record, 'epochs': epochs, 'dev': scores['dev']['f1'], 'test': scores['test']['f1']}
+
+
+def shown(values):
+    spread = f' ± {100 * statistics.stdev(values):.2f}' if len(values) > 1 else ''
+    return f'{100 * statistics.mean(values):.2f}{spread}'
+
+
+def table(done):
+    yield '| taken away | what is done with it | sentences | runs | dev F1 | test F1 |'
+    yield '|---' * 6 + '|'
+    for taken, way in tasks():
+        runs = [record for record in done if (record['taken'], record['way']) == (taken, way)]
+        if runs:
+            size = statistics.mean(record['sentences'] for record in runs)
+            scores = (shown([record[part] for record in runs]) for part in ('dev', 'test'))
+            yield f'| {taken} | {way} | {size:,.0f} | {len(runs)} | {" | ".join(scores)} |'
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--data', required=True, help='folder with train.tsv, dev.tsv and test.tsv')
+    parser.add_argument('--embeddings', required=True)
+    parser.add_argument('--results', required=True, help='file of JSON lines')
+    parser.add_argument('--seeds', type=int, default=3)
+    parsed = parser.parse_args()
+    results = Path(parsed.results)
+    done = [json.loads(line) for line in results.read_text().splitlines()] if results.exists() else []
+    sentences = read_corpus(Path(parsed.data) / 'train.tsv')
+    for seed in range(1, parsed.seeds + 1):
+        for taken, way in tasks():
+            if any((record['taken'], record['way'], record['seed']) == (taken, way, seed) for record in done):
+                continue
+            done.append(train(parsed, sentences, taken, way, seed))
+            with results.open('a') as file:
+                file.write(json.dumps(done[-1]) + '\n')
+    for line in table(done):
+        print(line)
+
+
+if __name__ == '__main__':
+    main()

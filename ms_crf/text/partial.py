@@ -1,0 +1,178 @@
+"""Tags that are not known whole: of tokens that nobody has judged, or of which only the type or the border is known.
+
+In a file a mark, '?' unless another one is named, stands in place of what is not known. Where tags are handled, OPEN
+does, so that no tag of a corpus can be mistaken for it:
+
+- '?' is OPEN: any tag;
+- '?-PER' is OPEN-PER: a token of an entity of this type, at any place in it;
+- 'B-?' is B-OPEN: this border, of an entity of any type; '?-?' is a token of some entity;
+- NEXT: any tag that does not continue a span; the next token after a span whose end is known. No file has it;
+- OPEN, tags with OPEN between them, OPEN: one of these tags. It comes about where tags are brought into another scheme
+  and what they become depends on their neighbours: B-PER in BIO is B-PER or S-PER in BIOES if the next token is open.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from ms_crf.errors import CorpusError
+from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
+    PLAIN,
+    TABLE,
+    Part,
+    SpanTuple,
+    begins,
+    completions,
+    ends,
+    is_span_tag,
+    may_follow,
+    spans_of,
+    split_tag,
+    tags_in,
+)
+
+MARK = '?'
+_OUTSIDE = ('O', '')
+
+
+def is_open(tags: Iterable[str]) -> bool:
+    """Whether any of some tags is not known whole."""
+    return any(OPEN in tag for tag in tags)
+
+
+def opened(tags: Sequence[str], mark: str = MARK) -> list[str]:
+    """Tags as they stand in a file, with OPEN in place of the mark; '' for no mark."""
+    if not mark or not any(mark in tag for tag in tags):
+        return list(tags)
+    return [_opened(tag, mark) for tag in tags]
+
+
+def _opened(tag: str, mark: str) -> str:
+    if tag == mark:
+        return OPEN
+    if tag.startswith(f'{mark}-') and len(tag) > len(mark) + 1:
+        kind = tag[len(mark) + 1:]
+        return f'{OPEN}-{OPEN if kind == mark else kind}'
+    prefix = tag.removesuffix(f'-{mark}')
+    return f'{prefix}-{OPEN}' if prefix != tag and '-' not in prefix and is_span_tag(prefix) else tag
+
+
+def marked(tag: str, mark: str = MARK) -> str:
+    """A tag as it is written to a file; of several tags in question what they have in common."""
+    if tag.count(OPEN) > 2:
+        parts = [split_tag(other) for other in completions(tag, ())]
+        prefix, kind = ({part[place] for part in parts} for place in (0, 1))
+        if 'O' in prefix or kind == {''}:
+            return mark
+        return f'{mark if len(prefix) > 1 else prefix.pop()}-{mark if len(kind) > 1 else kind.pop()}'
+    return mark if tag == NEXT else tag.replace(OPEN, mark)
+
+
+def as_json(tags: Iterable[str], mark: str = MARK) -> list[str | None]:
+    """Tags as JSON has them, null for those of which nothing is known."""
+    return [None if tag in (OPEN, NEXT) else marked(tag, mark or MARK) for tag in tags]
+
+
+def check_tag(path: object, line: int, tag: str) -> str:
+    """Raises CorpusError for a tag of a file that holds OPEN, which no tag may."""
+    if OPEN in tag:
+        raise CorpusError(path, line, f'expected a tag or type without NUL characters, got {tag!r}')
+    return tag
+
+
+def one_of(tags: Collection[str], known: Sequence[str]) -> str:
+    """The open tag that stands for some of the tags that are known, or the tag itself if it is one."""
+    if len(tags) == len(known):
+        return OPEN
+    return next(iter(tags)) if len(tags) == 1 else OPEN + OPEN.join(sorted(tags)) + OPEN
+
+
+def converted(tags: Sequence[str], source: str, target: str, types: Iterable[str]) -> list[str]:
+    """Tags of which some are open, in another scheme.
+
+    What a tag becomes follows from the tags beside it. Where these are open, it becomes all that it could be beside
+    those that they may stand for; a tag that fits none of them is read as `spans_of` reads it.
+
+    Args:
+        tags: of a sentence.
+        source: their scheme.
+        target: the other scheme.
+        types: of the spans that there may be.
+    """
+    types = list(types)
+    known, wanted = tags_in(source, types), tags_in(target, types)
+    options = [[_OUTSIDE], *([split_tag(one) for one in completions(tag, known)] for tag in tags), [_OUTSIDE]]
+    made = []
+    for tag, before, own, after in zip(tags, options, options[1:], options[2:]):
+        found = {'O'} if _OUTSIDE in own else set()
+        for part in own if tag not in (OPEN, NEXT) else ():
+            if part != _OUTSIDE:
+                fit_before = [one for one in before if may_follow(TABLE[source], one, part)]
+                fit_after = [one for one in after if may_follow(TABLE[source], part, one)]
+                found |= _in(target, part, fit_before or before, fit_after or after)
+        made.append(one_of(found, wanted) if found and tag not in (OPEN, NEXT) else tag)
+    return made
+
+
+def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) -> set[str]:
+    """What a tag of a span can be in another scheme, by all that can stand before and after it."""
+    table, found = TABLE[scheme], set()
+    closes = {ends(part, *one) for one in after}
+    for one in before:
+        opens = begins(one, *part)
+        again = table.again if opens and one[0] != 'O' and one[1] == part[1] else None
+        for last in closes:
+            prefix = (table.single if last else table.first) if opens else table.last if last else table.inside
+            found.add(f'{again or prefix}-{part[1]}' if part[1] else again or prefix)
+    return found
+
+
+def fits(tags: Sequence[str], scheme: str) -> bool:
+    """Whether tags of which some are open may be well-formed in a scheme."""
+    known = tags_in(scheme, {*types_in(tags), 'another type'})
+    options: list[list[Part | None]] = [[None]]
+    options += [[split_tag(one) for one in completions(tag, known)] for tag in tags]
+    options += [[None]]
+    return all(any(may_follow(TABLE[scheme], one, other) for one in before for other in after)
+               for before, after in zip(options, options[1:]))
+
+
+def types_in(tags: Iterable[str]) -> set[str]:
+    """The types of spans that tags name; '' is that of tags without one."""
+    named = [one for tag in tags if tag not in ('O', OPEN, NEXT)
+             for one in (completions(tag, ()) if tag.count(OPEN) > 2 else (tag,)) if one != 'O']
+    return {split_tag(one)[1] for one in named} - {OPEN}
+
+
+# Scores
+
+def certain(tags: Sequence[str], scheme: str) -> list[bool]:
+    """For each token whether nothing is open about it: its tag, and where the span ends that it is in.
+
+    Args:
+        tags: gold ones.
+        scheme: of these.
+    """
+    sure = [OPEN not in tag for tag in tags]
+    if scheme == PLAIN or all(sure):
+        return sure
+    judged = list(sure)
+    for kind, first, last in spans_of(closed(tags)):
+        known = tags_in(scheme, (kind, 'another type'))
+        one, other = split_tag(tags[first]), split_tag(tags[last])
+        before = completions(tags[first - 1], known) if first and not judged[first - 1] else ()
+        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not judged[last + 1] else ()
+        if not all(begins(split_tag(tag), *one) for tag in before) or not all(
+                ends(other, *split_tag(tag)) for tag in after):
+            sure[first:last + 1] = [False] * (last + 1 - first)
+    return sure
+
+
+def closed(tags: Sequence[str]) -> list[str]:
+    """Tags with O in place of those that are open."""
+    return ['O' if OPEN in tag else tag for tag in tags]
+
+
+def countable(spans: Iterable[SpanTuple], sure: Sequence[bool]) -> list[SpanTuple]:
+    """The spans of which all tokens are certain."""
+    return [span for span in spans if all(sure[span[1]:span[2] + 1])]
