@@ -63,8 +63,12 @@ class Tags:
         distinct = dict.fromkeys(tag for tags in sentences for tag in tags)
         if all(tag in ids for tag in distinct):
             return [np.array([ids[tag] for tag in tags], np.int32) for tags in sentences]
+        return self.sets(sentences)
+
+    def sets(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Which tags the tokens of sentences may have: for each sentence (tokens, tags) bool."""
         rows = {}
-        for tag in distinct:
+        for tag in dict.fromkeys(tag for tags in sentences for tag in tags):
             rows[tag] = np.zeros(len(self.tags), bool)
             rows[tag][[self._tag_ids[other] for other in completions(tag, self.tags)]] = True
         return [np.array([rows[tag] for tag in tags]).reshape(len(tags), len(self.tags)) for tags in sentences]

@@ -9,13 +9,16 @@ from typing import Any
 
 from ms_crf.memory import check_memory
 from ms_crf.models.hmm.baum_welch import Fit, Tables, best_of, random_tables
-from ms_crf.models.hmm.symbols import Words, count_words
+from ms_crf.models.hmm.counting import counts_of, learn, tables_of
+from ms_crf.models.hmm.symbols import WordCounts, Words
 from ms_crf.models.hmm.validation import (
+    check_add,
     check_arrays,
     check_count,
     check_number,
     check_pairs,
     check_parallel,
+    check_sets,
     check_states,
     check_symbols,
     check_tables,
@@ -182,29 +185,37 @@ class HMM:
             add: above 0.
             states: all tags, in the order of the states; None for those that occur, sorted.
         """
-        value = check_number(add, 'add')
-        if not value > 0:
-            raise ValueError(f'add must be above 0, got {add}')
+        value = check_add(add)
         sentences, tags = check_parallel(sentences, tags)
         states, indices = check_states(states, tags)
         every = [np.array([indices[tag] for tag in row], np.int64) for row in tags]
         check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
-        paths = [path for path in every if len(path)]
-        size = len(states)
-        start = np.bincount([path[0] for path in paths], minlength=size) + add
-        end = np.bincount([path[-1] for path in paths], minlength=size) + add
-        steps = np.concatenate([path[:-1] * size + path[1:] for path in paths])
-        transition = np.bincount(steps, minlength=size * size).reshape(size, size) + add
-        with np.errstate(all='ignore'):
-            # From each state the sentence ends or goes on.
-            leaving = transition.sum(1) + end
-            words, table = count_words(sentences, every, size, add)
-            tables = Tables(np.log(start / start.sum()), np.log(transition / leaving[:, None]), table,
-                            np.log(end / leaving))
-        if not all(np.isfinite(array).all() for array in tables):
-            raise ValueError(f'add must leave every probability above 0, in 64 bits, got {add}')
-        self.states, self.words = states, words
+        words = WordCounts(sentences)
+        tables = tables_of(counts_of([path for path in every if len(path)], words, len(states)), words, value)
+        self.states, self.words = states, words.words
         self.set_tables(tables)
+        return self
+
+    def fit_sets(self, sentences: Any, sets: Any, states: Any, add: float = 0.1) -> 'HMM':
+        """Counts a model of words as `fit` does, from sentences of which only some tags are known.
+
+        What is not known is counted as it is expected: by the model of what is known, and then of all, a few times.
+
+        Args:
+            sentences: lists of tokens.
+            sets: for each sentence an array (tokens, states) bool: which tags each token may have, one at least.
+            states: all tags, in the order of the sets.
+            add: above 0.
+        """
+        value = check_add(add)
+        sentences, sets = check_sets(sentences, sets, len(states))
+        check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
+        words = WordCounts(sentences)
+        learned = HMM()
+        learned.states, learned.words = list(states), words.words
+        learn(learned, sentences, sets, words, value)
+        self.states, self.words = learned.states, learned.words
+        self.set_tables(learned.tables())
         return self
 
     def baum_welch(self, observations: Any, states: int | None = None, symbols: int | None = None, steps: int = 100,
@@ -285,10 +296,15 @@ class HMM:
             return self.words.columns(chain.from_iterable(sequences))
         return join_symbols(sequences, self.log_emission.shape[1])
 
-    def batches(self, sequences: list) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
+    def batches(self, sequences: list, mask: np.ndarray | None = None
+                ) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
         """Indices of sequences of similar lengths, a batch of them, and the columns of what is observed there.
 
         Empty sequences are in no batch.
+
+        Args:
+            sequences: lists of what is observed.
+            mask: (positions, S) of all sequences one after the other, added to the logarithms there; None for nothing.
         """
         table = np.ascontiguousarray(self.log_emission.T)
         columns, lengths = self.columns_of(sequences), np.array(list(map(len, sequences)), np.int64)
@@ -298,7 +314,8 @@ class HMM:
             # Where the positions of these sequences are among all.
             offsets = np.arange(count.sum()) + np.repeat(begins[indices] - (np.cumsum(count) - count), count)
             observed = columns[offsets]
-            yield indices, SequenceBatch(self.log_start, self.log_transition, self.log_end, table[observed], count,
+            emissions = table[observed] if mask is None else table[observed] + mask[offsets]
+            yield indices, SequenceBatch(self.log_start, self.log_transition, self.log_end, emissions, count,
                                          indices), observed
 
     def _each(self, observations: Any, work: Callable[[SequenceBatch], Iterable], empty: Any,

@@ -17,6 +17,7 @@ from ms_crf.options import Options
 from ms_crf.runs import checksums, records
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora
+from ms_crf.text.partial import is_open
 from ms_crf.text.readers import check_readable
 from ms_crf.text.splitting import mostly_characters
 
@@ -54,7 +55,7 @@ class HMMTags(Tags):
 
 
 class HMMLearner:
-    """Counts the words and tags of corpora.
+    """Counts the words and tags of corpora; what is not known of tags as it is expected.
 
     Args:
         options: `Options`.
@@ -64,7 +65,11 @@ class HMMLearner:
     def __init__(self, options: Options, corpora: Corpora) -> None:
         tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
         tags = [sentence.tags for sentence in corpora.parts['train']]
-        self.model = HMM().fit(tokens['train'], tags, options.add, corpora.tags)
+        if any(map(is_open, tags)):
+            sets = Tags(corpora.tags, False).sets(tags)
+            self.model = HMM().fit_sets(tokens['train'], sets, corpora.tags, options.add)
+        else:
+            self.model = HMM().fit(tokens['train'], tags, options.add, corpora.tags)
         self._decoder = HMMDecoder(self.model)
         self.vocabulary = self._decoder.vocabulary
         self.encoded = {part: self._decoder.encode(sentences) for part, sentences in tokens.items()}

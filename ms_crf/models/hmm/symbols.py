@@ -54,30 +54,35 @@ class Words:
         return np.array([self._shapes[shape_of(word)] - len(self.words) for word in words], np.int64)
 
 
-def count_words(sentences: Sequence[list], paths: Sequence[np.ndarray], states: int,
-                add: float) -> tuple[Words, np.ndarray]:
-    """`Words` and the table of emissions (states, columns), in logarithms.
+class WordCounts:
+    """The words of sentences, as a table of emissions is made of them.
 
     A state gives to words that it has not met as much as it gave to words that were met once in all.
 
     Args:
         sentences: lists of tokens.
-        paths: for each the state of each token.
-        states: how many.
-        add: added to every count.
     """
-    counts = Counter(token for tokens in sentences for token in tokens)
-    once = [word for word, count in counts.items() if count == 1]
-    words = Words(counts, sorted({shape_of(word) for word in once}))
-    path = np.concatenate(paths)
-    known = np.zeros((states, len(counts)))
-    columns = words.known_columns(token for tokens in sentences for token in tokens)
-    np.add.at(known, (path, columns), 1)
-    rare = np.flatnonzero(np.array(list(counts.values())) == 1)
-    shapes = np.zeros((states, len(words.shapes) + 1))
-    np.add.at(shapes.T, words.shape_indices(once), known[:, rare].T)
-    total = known.sum(1, keepdims=True)
-    unseen = (known[:, rare].sum(1, keepdims=True) + add) / (total + 2 * add)
-    shapes = (shapes + add) / (shapes.sum(1, keepdims=True) + add * shapes.shape[1])
-    known = (known + add / len(counts)) / (total + add)
-    return words, np.log(np.concatenate((known * (1 - unseen), shapes * unseen), 1))
+
+    def __init__(self, sentences: Sequence[list]) -> None:
+        counts = Counter(token for tokens in sentences for token in tokens)
+        self._once = [word for word, count in counts.items() if count == 1]
+        self.words = Words(counts, sorted({shape_of(word) for word in self._once}))
+        self.size = len(counts)
+        self.columns = self.words.known_columns(token for tokens in sentences for token in tokens)    # (tokens,)
+        self._rare = np.flatnonzero(np.array(list(counts.values())) == 1)
+
+    def table(self, known: np.ndarray, add: float) -> np.ndarray:
+        """The table of emissions (states, columns), in logarithms.
+
+        Args:
+            known: (states, words), how often each state has given each word.
+            add: added to every count.
+        """
+        states, rare = len(known), known[:, self._rare]
+        shapes = np.zeros((states, len(self.words.shapes) + 1))
+        np.add.at(shapes.T, self.words.shape_indices(self._once), rare.T)
+        total = known.sum(1, keepdims=True)
+        unseen = (rare.sum(1, keepdims=True) + add) / (total + 2 * add)
+        shapes = (shapes + add) / (shapes.sum(1, keepdims=True) + add * shapes.shape[1])
+        known = (known + add / self.size) / (total + add)
+        return np.log(np.concatenate((known * (1 - unseen), shapes * unseen), 1))

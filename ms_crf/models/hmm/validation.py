@@ -194,6 +194,30 @@ def check_parallel(sentences: Any, tags: Any) -> tuple[list, list]:
     return sentences, tags
 
 
+def check_add(add: Any) -> float:
+    """What is added to counts; raises ValueError unless it is above 0."""
+    value = check_number(add, 'add')
+    if not value > 0:
+        raise ValueError(f'add must be above 0, got {add}')
+    return value
+
+
+def check_sets(sentences: Any, sets: Any, states: int) -> tuple[list, list[np.ndarray]]:
+    """Lists of tokens and their sets of tags, without sentences that are empty.
+
+    Raises:
+        TypeError, ValueError: they are none, or a token has no tag that it may have.
+    """
+    sets = [np.asarray(own) for own in as_list(sets, 'sets', 'a list of arrays')]
+    sentences, _ = check_parallel(sentences, [[''] * len(own) for own in sets])
+    for index, own in enumerate(sets):
+        if own.dtype != bool or own.shape != (len(sentences[index]), states) or not own.any(-1).all():
+            raise ValueError(f'sets must hold for sentence {index} bools ({len(sentences[index])}, {states}) with '
+                             f'a True in each row, got {own.dtype} of shape {own.shape}')
+    filled = [index for index, tokens in enumerate(sentences) if tokens]
+    return [sentences[index] for index in filled], [sets[index] for index in filled]
+
+
 def check_states(states: Any, tags: Sequence[list]) -> tuple[list, dict]:
     """The states of a model in their order, and the index of each; those of the tags, sorted, if `states` is None."""
     try:
