@@ -69,8 +69,8 @@ def marked(tag: str, mark: str = MARK) -> str:
 
 
 def as_json(tags: Iterable[str], mark: str = MARK) -> list[str | None]:
-    """Tags as JSON has them, null for those of which nothing is known."""
-    return [None if tag in (OPEN, NEXT) else marked(tag, mark or MARK) for tag in tags]
+    """Tags as JSON has them, null for those of which nothing is known, or which need a mark where there is none."""
+    return [None if OPEN in tag and (not mark or marked(tag, mark) == mark) else marked(tag, mark) for tag in tags]
 
 
 def check_tag(path: object, line: int, tag: str) -> str:
