@@ -2,12 +2,14 @@
 
 Of two folders with train.tsv, dev.tsv and test.tsv, trains on some sentences of each, drawn by the seed, once from
 nothing and once from the run of the same seed that was trained on all of the other. Each training is a process of its
-own, one at a time. All runs stay in DIR; called again, the program goes on with what is missing there.
+own, one at a time. All runs stay in DIR; called again, the program goes on with what is missing there. `--names
+PER=person` gives a type of spans the name that it has in the other corpus, so that its weights are taken over.
 """
 
 import argparse
 import json
 import random
+import re
 import shutil
 import statistics
 import subprocess
@@ -23,6 +25,20 @@ def sample(path, count, seed, output):
     blocks = [block for block in path.read_text(encoding='utf-8').split('\n\n') if block.strip()]
     chosen = sorted(random.Random(seed).sample(range(len(blocks)), count))
     output.write_text(''.join(blocks[number].strip('\n') + '\n\n' for number in chosen), encoding='utf-8')
+
+
+def renamed(corpus, names, folder):
+    """A corpus whose types of spans have other names; itself if there are none."""
+    if not names:
+        return corpus.absolute()
+    made = folder / corpus.name
+    made.mkdir(exist_ok=True)
+    for part in ('train', 'dev', 'test'):
+        text = (corpus / f'{part}.tsv').read_text(encoding='utf-8')
+        for name, other in names.items():
+            text = re.sub(rf'(?m)^(.*\t[A-Z])-{re.escape(name)}$', rf'\1-{other}', text)
+        (made / f'{part}.tsv').write_text(text, encoding='utf-8')
+    return made
 
 
 def train(folder, options):
@@ -66,6 +82,7 @@ def main():
     parser.add_argument('--corpora', nargs=2, type=Path, required=True)
     parser.add_argument('--embeddings', type=Path, help='word vectors for all trainings')
     parser.add_argument('--work', type=Path, required=True, help='folder of the runs; made if it is not there')
+    parser.add_argument('--names', nargs='*', default=[], metavar='OLD=NEW', help='new names of types of spans')
     parser.add_argument('--sentences', default=f'100,500,{ALL}', help='of train (default: %(default)s)')
     parser.add_argument('--seeds', type=int, default=3, help='(default: %(default)s)')
     parser.add_argument('--settings', nargs='*', default=[''],
@@ -75,12 +92,14 @@ def main():
         if getattr(arguments, name):
             setattr(arguments, name, getattr(arguments, name).absolute())
     arguments.work.mkdir(parents=True, exist_ok=True)
+    names = dict(name.split('=') for name in arguments.names)
+    corpora = [renamed(corpus, names, arguments.work) for corpus in arguments.corpora]
     columns = [NOTHING, *arguments.settings]
     cells = {}
     for size in arguments.sentences.split(','):
         for setting in columns:
-            for corpus, other in (arguments.corpora, arguments.corpora[::-1]):
-                scores = [score(run_of(arguments, corpus.absolute(), other.absolute(), size, seed, setting))
+            for corpus, other in (corpora, corpora[::-1]):
+                scores = [score(run_of(arguments, corpus, other, size, seed, setting))
                           for seed in range(1, 1 + arguments.seeds)]
                 spread = f' ± {statistics.stdev(scores):.1f}' if len(scores) > 1 else ''
                 cells[corpus, size, setting] = f'{statistics.mean(scores):.1f}{spread}'
@@ -88,7 +107,7 @@ def main():
     heads = [NOTHING, *(f'`{f"--init {setting}".strip()}`' for setting in arguments.settings)]
     print('| corpus | sentences |', ' | '.join(heads), '|')
     print('|---' * (2 + len(columns)) + '|')
-    for corpus in arguments.corpora:
+    for corpus in corpora:
         for size in arguments.sentences.split(','):
             print(f'| {corpus.name} | {size} |', ' | '.join(cells[corpus, size, setting] for setting in columns), '|')
 
