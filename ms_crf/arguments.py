@@ -160,7 +160,7 @@ def _load(path: str) -> None:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:                   # whatever it raises is a fault of the plugin
+    except (Exception, SystemExit) as error:     # whatever it raises is a fault of the plugin
         del sys.modules[name]
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == spec.origin]
         line = getattr(error, 'lineno', None) if isinstance(error, SyntaxError) else lines[-1] if lines else None

@@ -25,6 +25,7 @@ from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
 from ms_crf.models.base import kind_of
 from ms_crf.options import MODELS, Options, dashed
+from ms_crf.runs.records import check_output
 from ms_crf.side_by_side import Training, arguments_of, check_jobs, mean_and_deviation, run_all
 from ms_crf.text.dataset import Scores
 from ms_crf.text.folds import Fold, as_json
@@ -171,7 +172,7 @@ class _Comparison:
     def check_places(self) -> None:
         """Raises CorpusError if the figures or the runs could not be written."""
         if self.parsed.json is not None:
-            files.check_writable(self.parsed.json)
+            check_output(self.parsed.json, *(options[part] for options in self.settings.values() for part in PARTS))
         if self.parsed.keep is None:
             return
         folder = Path(self.parsed.keep)

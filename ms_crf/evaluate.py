@@ -18,7 +18,7 @@ from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import read_run, unknown_tag_of
 from ms_crf.options import Options
 from ms_crf.reports.evaluation import evaluate
-from ms_crf.runs.records import newest
+from ms_crf.runs.records import check_output, newest
 from ms_crf.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval
@@ -78,7 +78,7 @@ def _evaluate(arguments: Sequence[str]) -> int:
         raise OptionError('--run and --mindir name two models, expected one of them')
     columns = check_input(parsed, named)
     if parsed.json:
-        files.check_writable(parsed.json)
+        check_output(parsed.json, parsed.input)
     path = parsed.mindir or parsed.run or newest('runs')
     if parsed.mindir or read_run(path)[0].uses_mindspore:
         choose_device(parsed.device, console.program('evaluate'))

@@ -78,8 +78,9 @@ def faults_named(path: object, kept: str = 'what was there before stays') -> Ite
         raise CorpusError(path, None, f'can not be written: {reason}' + (f'; {kept}' if kept else '')) from None
 
 
-def check_writable(path: PathLike) -> None:
-    """Raises CorpusError unless a file of this name could be written; it is neither made nor changed."""
+def check_writable(path: PathLike, *read: PathLike) -> None:
+    """Raises CorpusError unless a file of this name could be written, other than those that are read; it is neither
+    made nor changed."""
     path = os.fspath(path)
     with faults_named(path, ''):
         if is_written_through(path):
@@ -94,6 +95,9 @@ def check_writable(path: PathLike) -> None:
             raise CorpusError(path, None, f'can not be written: {folder} is not a folder that you may write to')
         if os.path.lexists(target) and not os.access(target, os.W_OK):
             raise CorpusError(path, None, 'can not be written: the file there may not be changed')
+    if target in map(os.path.realpath, read):
+        raise CorpusError(path, None, 'expected another file to write than the one that is read, which would be lost; '
+                                      'choose another name')
 
 
 def draft_of(path: PathLike) -> str:

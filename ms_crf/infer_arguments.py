@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from ms_crf import console
 from ms_crf.arguments import Parser, add_common
 from ms_crf.errors import OptionError, brief
-from ms_crf.files import check_writable
 from ms_crf.models.base import MOST_NBEST
+from ms_crf.runs.records import check_output
 from ms_crf.text.folders import Job, are_many, jobs
 from ms_crf.text.formats.brat import is_brat
 from ms_crf.text.formats.conllu import UPOS, check_tag_column
@@ -132,7 +132,7 @@ class Request:
                 check_readable(job.source)
             self.tag_column(job)
         if parsed.output and not self.many:
-            check_writable(parsed.output)
+            check_output(parsed.output)
         self.interactive = parsed.text is None and not parsed.input and sys.stdin.isatty() and not parsed.output
 
     def kind(self, job: Job) -> str:

@@ -19,7 +19,7 @@ from ms_crf.models.base import read_run
 from ms_crf.options import check_path
 from ms_crf.reports.figures import check_alike, figures_of, input_of
 from ms_crf.reports.libraries import NAMES, library
-from ms_crf.runs.records import newest
+from ms_crf.runs.records import check_output, newest
 from ms_crf.text.readers import is_json
 
 ERRORS, MOST_ERRORS, MOST_RUNS = 50, 10_000, 12
@@ -53,13 +53,14 @@ def _report(arguments: Sequence[str]) -> int:
         raise OptionError(f'--errors must be from 0 to {MOST_ERRORS:,}, got {brief(parsed.errors)}')
     if 'errors' in named and len(parsed.runs) > 1:
         raise OptionError('--errors means nothing with several runs; leave it away')
-    check_writable(parsed.output)
+    check_output(parsed.output)
     for name in NAMES:
         library(name)
     runs = _runs(parsed.runs)
     given = input_of(runs[0], parsed.input, columns if 'columns' in named else None, parsed.unknown_tag)
     if 'columns' in named and is_json(given.path):
         raise OptionError(f'--columns means nothing with JSON lines, which {given.path} has; leave it away')
+    check_writable(parsed.output, given.path)
     if any(read_run(run)[0].uses_mindspore for run in runs):
         choose_device(parsed.device, console.program('report'))
 

@@ -21,7 +21,7 @@ from ms_crf.models.base import MOST_NBEST
 from ms_crf.runs.records import newest
 from ms_crf.server.limits import Limits
 from ms_crf.server.worker import Settings
-from ms_crf.text.splitting import CHOICES, check_name
+from ms_crf.text.splitting import CHOICES, check_name, splitter_named
 
 TOKEN = 'MS_CRF_TOKEN'                 # the variable of the environment
 _MOST = {'max_body': 1 << 30, 'max_sentences': 10 ** 6, 'max_tokens': 10 ** 7, 'max_length': 100_000,
@@ -74,6 +74,7 @@ def _serve(arguments: Sequence[str]) -> int:
         raise OptionError(f'--port must be from 0 to 65535, got {brief(parsed.port)}')
     if parsed.splitter is not None:
         check_name(parsed.splitter, '--splitter')
+        splitter_named(parsed.splitter)          # says at once if its library is not there
     limits = _limits(vars(parsed))
     for origin in parsed.allow_origin:
         _check_origin(origin)
@@ -112,7 +113,11 @@ def _limits(values: dict[str, float]) -> Limits:
 
 
 def _check_origin(origin: str) -> None:
-    parts = urlsplit(origin)
+    try:
+        parts = urlsplit(origin)
+        _ = parts.port
+    except ValueError:                           # brackets that hold no address, a port that is none
+        parts = urlsplit('')
     if origin != '*' and (parts.scheme not in ('http', 'https') or origin != f'{parts.scheme}://{parts.netloc}'
                           or not parts.netloc or not origin.isascii()):
         raise OptionError(f'--allow-origin must be * or an origin such as https://example.org, without a path, got '

@@ -23,7 +23,8 @@ from ms_crf.bulk.shards import JSONL, PARQUET, Shard, shards_of
 from ms_crf.bulk.worker import Done, Order
 from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import read_run
-from ms_crf.runs.records import model_digest, newest
+from ms_crf.options import check_path
+from ms_crf.runs.records import check_output, model_digest, newest
 from ms_crf.text.splitting import CHOICES, check_name
 
 from tqdm import tqdm
@@ -80,8 +81,9 @@ def _check(parsed: argparse.Namespace) -> None:
     for name in parsed.input:
         if '://' in name:
             raise OptionError(f'--input must be files that all machines see by their names, got {brief(name)}')
+        check_path('--input', name)
     if parsed.json:
-        files.check_writable(parsed.json)
+        check_output(parsed.json)
 
 
 class _Command:
@@ -95,6 +97,8 @@ class _Command:
         self.parsed = parsed
         self.began = time.monotonic()
         self.shards = shards_of(parsed.input, parsed.output, parsed.format)
+        if parsed.json:
+            files.check_writable(parsed.json, *(path for shard in self.shards for path in (shard.source, shard.target)))
         self.run = os.path.abspath(parsed.run or newest('runs'))
         read_run(self.run)
         self.model = model_digest(self.run)
@@ -120,6 +124,8 @@ class _Command:
 
     def work(self) -> int:
         """Tags what is not there yet; returns the exit status."""
+        if self.parsed.address is not None and not all(os.path.isfile(shard.target) for shard in self.shards):
+            engine.check_address(self.parsed.address)
         folder = Folder(self.parsed.output, self.made_with())
         try:
             waiting = [shard for shard in self.shards if not os.path.isfile(shard.target)]

@@ -17,7 +17,7 @@ from ms_crf import console, environment
 from ms_crf.bulk.folder import draft_of, remove
 from ms_crf.bulk.shards import Shard
 from ms_crf.bulk.worker import Began, Done, Order, Worker
-from ms_crf.errors import OptionError, not_installed
+from ms_crf.errors import OptionError, brief, not_installed
 
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
 PATIENCE = 10.0                # seconds that workers get to end
@@ -91,8 +91,6 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     Raises:
         OptionError: Ray is not installed, or there is no such cluster.
     """
-    if address is not None:
-        _check_address(address)
     ray = _engine(address is None)
     options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL'}
     variables = environment.for_others()
@@ -154,18 +152,20 @@ def _end(processes: Iterable[Any]) -> None:
     psutil.wait_procs(left, timeout=2)
 
 
-def _check_address(address: str) -> None:
+def check_address(address: str) -> None:
     """Raises OptionError unless somebody listens there; Ray itself would try for a minute."""
     if address == 'auto':
         return
     host, colon, port = address.rpartition(':')
-    if not colon or '://' in address or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise OptionError(f'--address must be HOST:PORT or auto, got {address}')
+    if not colon or '://' in address or not port.isdecimal() or len(port) > 5 \
+            or not 0 < int(port) < 65536:
+        raise OptionError(f'--address must be HOST:PORT or auto, got {brief(address)}')
     try:
         socket.create_connection((host.strip('[]'), int(port)), 10).close()
-    except OSError as error:
-        raise OptionError(f'--address {address} does not answer: {error.strerror or error}; start a cluster with: ray '
-                          'start --head') from None
+    except (OSError, UnicodeError) as error:     # the second for a name that no machine can have
+        reason = getattr(error, 'strerror', None) or 'there is no such machine'
+        raise OptionError(f'--address {address} does not answer: {reason}; start a cluster with: ray start --head'
+                          ) from None
 
 
 def _check_device(ray: Any, device: str) -> None:

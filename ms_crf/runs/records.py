@@ -53,6 +53,15 @@ def write_json(path: PathLike, record: Any) -> None:
         new.json(Path(path).name, record)
 
 
+def check_output(path: PathLike, *read: PathLike) -> None:
+    """As `files.check_writable`; raises CorpusError for a file that belongs to a run as well."""
+    files.check_writable(path, *read)
+    target = Path(os.path.realpath(path))
+    if target.name in (*NAMES, CHECKSUMS) and (target.parent / CONFIG).exists() and not files.is_written_through(path):
+        raise CorpusError(path, None, 'expected a file to write that is none of a run, got one of the run in '
+                                      f'{target.parent}; choose another name')
+
+
 def read_json(path: PathLike) -> Any:
     """Raises CorpusError if the file is not there, damaged or not JSON."""
     data = files.read_whole(path, checksums.NO_RUN)
