@@ -74,18 +74,29 @@ def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterabl
     return chosen[::-1]
 
 
+def teaching(lengths: np.ndarray, tags: Sequence[np.ndarray]) -> np.ndarray:
+    """Lengths of sentences as `plan` takes them for training, 0 for those of which nobody has judged a token.
+
+    Args:
+        lengths: of all sentences.
+        tags: for each what `Tags.gold` gave.
+    """
+    judged = [not own.all() if own.dtype == bool else bool((own >= 0).any()) for own in tags]
+    return np.where(judged, lengths, 0)
+
+
 def plan(shapes: Sequence[Any], lengths: np.ndarray, cut: Callable[[Any, np.ndarray], list],
          generator: np.random.Generator | None = None) -> list:
     """(shape, indices of sentences) of every batch: in random order, or the shortest sentences first.
 
     Args:
         shapes: shortest first, that all sentences fit into.
-        lengths: of the sentences.
+        lengths: of the sentences; those of length 0 are in no batch.
         cut: a function of a shape and the sentences that fit into it, to their batches (shape, indices).
         generator: of the random order; None for the shortest first.
     """
     batches: list = []
-    shorter = -1
+    shorter = 0
     for shape in shapes:
         inside = np.flatnonzero((lengths > shorter) & (lengths <= shape.length))
         if generator is None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
-from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, token_batch
+from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, teaching, token_batch
 from ms_crf.models.graphs import GraphDecoder, Served, Static, load_weights
 from ms_crf.models.labels import Tags, TagsRecord
 from ms_crf.options import Options
@@ -92,6 +92,7 @@ class _Learner:
         gold = self.vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
         self.encoded['train'] = self.encoded['train']._replace(tags=gold)
         self._shapes = row_shapes(self.encoded['train'].lengths, options.batch_size)
+        self._teaching = teaching(self.encoded['train'].lengths, gold)
         self._digests = {f'{name}_sha256': digest_of(corpora.parts[part])
                          for name, part in (('text', 'train'), ('dev', 'dev'))}
 
@@ -112,7 +113,7 @@ class _Learner:
 
     def plan(self, generator: np.random.Generator) -> list:
         """(shape, indices of sentences) of the batches of an epoch."""
-        return plan(self._shapes, self.encoded['train'].lengths, cut_rows, generator)
+        return plan(self._shapes, self._teaching, cut_rows, generator)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> TokenBatch:
         """The arrays of a step: features (length, rows, count), lengths (rows,) and tags (length, rows)."""

@@ -18,7 +18,7 @@ from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora
 from ms_crf.text.metrics import Score, as_record
-from ms_crf.text.schemes import OPEN, PLAIN
+from ms_crf.text.schemes import NEXT, OPEN, PLAIN
 from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_record
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
@@ -83,7 +83,8 @@ class Training:
 
     def _count_steps(self) -> int:
         """The number of steps in the first epoch; where epochs are long, the least that it can be."""
-        least = -(-len(self.corpora.parts['train']) // self.options.batch_size)
+        judged = [sentence for sentence in self.corpora.parts['train'] if not {*sentence.tags} <= {OPEN, NEXT}]
+        least = -(-len(judged) // self.options.batch_size)
         return least if least >= FEW_STEPS else len(self.learner.plan(np.random.default_rng([self.options.seed, 1])))
 
     # Saving and loading
@@ -198,8 +199,8 @@ class Training:
 
     def run_epoch(self) -> None:
         """Trains to the end of an epoch, from its beginning or from where it was stopped; then scores and saves it."""
-        options, sentences = self.options, len(self.corpora.parts['train'])
-        batches = self.learner.plan(np.random.default_rng([options.seed, 1 + self.epoch]))
+        batches = self.learner.plan(np.random.default_rng([self.options.seed, 1 + self.epoch]))
+        sentences = sum(len(indices) for _, indices in batches)          # those of which something is judged
         began = saved = time.perf_counter()
         compiling = 0.0
         self.watcher.epoch_begins(self.epoch + 1, self.course.epochs, sentences,

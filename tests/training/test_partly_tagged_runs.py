@@ -7,6 +7,7 @@ from ms_crf.runs import records
 from ms_crf.training import begin
 from ms_crf.training.begin import Stopped
 
+import numpy as np
 import pytest
 from test_train import StopAt, assert_same_bits
 
@@ -35,12 +36,15 @@ def partly(corpora, tmp_path_factory):
 
 
 def test_what_is_not_known_is_learned_from_the_rest(partly):
-    _, folder, _ = partly
+    _, folder, run = partly
     scores = json.loads((folder / records.SCORES).read_text())
     assert scores['test']['f1'] > 0.9            # which is judged whole
     vocabulary = json.loads((folder / records.VOCABULARY).read_text())
     assert vocabulary['tags'] == ['O', 'B-PER', 'I-PER', 'E-PER', 'S-PER']
     assert {'Zan', 'Zel'} <= set(vocabulary['words'])
+    # The sentence of these two has no part in training: an epoch is of the other 21, in batches of 4.
+    assert sum(len(indices) for _, indices in run.learner.plan(np.random.default_rng(1))) == 21
+    assert run.steps_an_epoch == 6
     judged = sum(line.split('\t')[1] in ('O', 'B-PER', 'I-PER') for line in
                  (folder.parent / 'dev.tsv').read_text().splitlines() if line)
     assert f'processed {judged} tokens with 0 phrases; ' in scores['dev']['table'][0]

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
-from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes
+from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, teaching
 from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
@@ -65,6 +65,7 @@ class EncoderLearner:
         watcher.say(f'{subwords / tokens:.2f} subwords a word; {files.sizes.layers} layers, {files.sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if self.tuned else "frozen"}')
         self._shapes = row_shapes(self.encoded['train'].sizes, options.batch_size)
+        self._teaching = teaching(self.encoded['train'].sizes, self.encoded['train'].tags or ())
         check_subwords(options, files.sizes, len(corpora.tags), self._shapes, subwords)
         self.checksum = checksum(files.paths())
         self._weights: dict[str, np.ndarray] | None = (base and base.encoder) or files.weights()
@@ -109,7 +110,7 @@ class EncoderLearner:
 
     def plan(self, generator: np.random.Generator) -> list:
         """(shape, indices of sentences) of the batches of an epoch."""
-        return plan(self._shapes, self.encoded['train'].sizes, cut_rows, generator)
+        return plan(self._shapes, self._teaching, cut_rows, generator)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
         """The arrays of a step, of the sentences of these indices."""

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ms_crf.environment import graph_call
 from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
-from ms_crf.models.bucketing import plan
+from ms_crf.models.bucketing import plan, teaching
 from ms_crf.models.graphs import GraphDecoder, load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
@@ -82,6 +82,7 @@ class WordLearner:
         if options.embeddings:
             self._digests['vectors_sha256'] = _digest_of_vectors(vectors)
         self._counts = self.encoded['train'].word_counts()
+        self._teaching = teaching(self.encoded['train'].lengths, self.encoded['train'].tags or ())
         self._codes: list[np.ndarray] = []
 
     def fill(self, folder: Path) -> None:
@@ -111,7 +112,7 @@ class WordLearner:
         if self.options.unknown > 0:
             unknown = replaced(generator, encoded.tokens, self._counts, self.options.unknown)
         self._codes = encoded.codes(unknown)
-        return plan(self._batcher.shapes_for(encoded), encoded.lengths, partial(cut_by_forms, encoded, self._codes),
+        return plan(self._batcher.shapes_for(encoded), self._teaching, partial(cut_by_forms, encoded, self._codes),
                     generator)
 
     def batch(self, shape: Shape, indices: np.ndarray) -> tuple[np.ndarray, ...]:
