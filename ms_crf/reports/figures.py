@@ -245,7 +245,7 @@ def command_of(options: Options, of_characters: bool) -> str:
             continue
         if isinstance(value, bool):
             words.append(f'--{"" if value else "no-"}{dashed(name)}')
-        elif value != '' and value is not None:
+        elif value is not None and (value != '' or name == 'unknown_tag'):
             words += [f'--{dashed(name)}', str(value)]
     return shlex.join(words)
 

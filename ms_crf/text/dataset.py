@@ -75,7 +75,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     deferred = Deferred(splitter)
     files = {part: read_corpus(path, columns, deferred, found[part].add, mark) for part, path in paths.items()}
     remarks = [line for part in found.values() for line in part.lines()]
-    remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark))]
+    remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
     file_scheme = _recognise(paths, files)
     target = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, target) and target != file_scheme:
@@ -113,13 +113,13 @@ def convert(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iter
     return tags_of(spans_of(tags), len(tags), scheme)
 
 
-def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str) -> str | None:
+def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
     """A line about the tokens of a file that nobody has judged; None if there are none.
 
     Raises:
         CorpusError: there are no others.
     """
-    check_judged(path, sentences)
+    check_judged(path, sentences, part != 'train')
     counts = Counter(marked(tag, mark or MARK) for sentence in sentences for tag in sentence.tags if OPEN in tag)
     if not counts:
         return None
@@ -131,12 +131,13 @@ def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str) -> str
     return f'{path}: {sum(counts.values()):,} of {tokens:,} tokens are not judged: {named}{others} ({meaning})'
 
 
-def check_judged(path: PathLike, sentences: Sequence[Sentence]) -> None:
-    """Raises CorpusError if nobody has judged any token of a file."""
-    if all(tag in (OPEN, NEXT) for sentence in sentences for tag in sentence.tags):
+def check_judged(path: PathLike, sentences: Sequence[Sentence], wholly: bool = True) -> None:
+    """Raises CorpusError if nobody has judged any token of a file, or none of them wholly, as scores need it."""
+    if all(OPEN in tag if wholly else tag in (OPEN, NEXT) for sentence in sentences for tag in sentence.tags):
         tokens = sum(len(sentence.tags) for sentence in sentences)
-        raise CorpusError(path, None, f'expected tags, got {tokens:,} tokens that nobody has judged; if the unknown '
-                                      "tag is a tag of its own here, name another one, or '' for none")
+        raise CorpusError(path, None, f'expected tags, got {tokens:,} tokens that nobody has judged'
+                                      f'{" wholly" * wholly}; if the unknown tag is a tag of its own here, name '
+                                      "another one, or '' for none")
 
 
 def _check_completions(path: PathLike, sentences: Sequence[Sentence]) -> None:

@@ -163,14 +163,14 @@ class _Comments:
     - it has another number of columns than the rows;
     - columns are separated by tabs, and it has none;
     - columns are separated by blanks, it stands before the first row of a sentence, its first column is '#' alone, and
-      it has the form '# key = value' or does not end in a tag. Tags are O, tags of spans, and what the rows of this
+      it has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans, and what the rows of this
       and of earlier sentences end in.
 
     In a file in which all lines begin with '#', those are comments that have this form or do not end in a tag.
     """
 
     def __init__(self, conllu: bool) -> None:
-        self.conllu, self.tabs, self.tags = conllu, False, {'O'}
+        self.conllu, self.tabs, self.tags = conllu, False, {'O', MARK}
         self.width: int | None = None
 
     def see(self, text: str, cells: list[str]) -> None:

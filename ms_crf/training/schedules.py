@@ -174,8 +174,8 @@ class Best:
 
     def __init__(self, gold: Sequence[Sequence[str]], plain: bool) -> None:
         counts: Counter[str] = Counter(chain.from_iterable(gold))
-        self.common, count = counts.most_common(1)[0]
-        self.common_share = count / sum(counts.values())     # accuracy of the most frequent tag alone
+        self.common, count = counts.most_common(1)[0] if counts else ('O', 0)
+        self.common_share = count / max(sum(counts.values()), 1)     # accuracy of the most frequent tag alone
         self.plain = plain
         self.epoch = self.moved = 0                          # moved: the last epoch with any progress
         self.highest = -1.0

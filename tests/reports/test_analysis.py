@@ -6,7 +6,7 @@ from ms_crf.reports.confusion import OTHERS, border, confusion, most_confused, p
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.reports.mistakes import mistakes
 from ms_crf.text.readers import Sentence
-from ms_crf.text.schemes import spans_of
+from ms_crf.text.schemes import OPEN, spans_of
 from ms_crf.text.tagged import Span, Tagged
 
 import numpy as np
@@ -171,3 +171,23 @@ def test_of_plain_tags_only_the_wrong_ones_are_marked():
     assert [tuple(piece) for piece in one.predicted] == [('a', None, False, None), ('b', 'N', True, 0.6),
                                                          ('c', None, False, None)]
     assert [piece.type for piece in one.gold] == [None, 'V', None]
+
+
+# Text of which a part is tagged
+
+def test_what_nobody_has_judged_is_in_no_figure():
+    """The name at 3 may go on into what is not judged, so that nothing is said of either; the last one is missed."""
+    found = evaluation(('a b c d e f g', 'B-X I-X O B-X ? O B-Y', 'B-X I-X O B-X B-Y O O', [0.9] * 4 + [0.5, 0.8, 0.7]),
+                       ('h i', '? B-X', 'B-Y B-X', [0.6, 0.4]))
+    found.gold[0][4] = found.gold[1][0] = OPEN
+    assert found.unjudged == 2 and found.types == ['X', 'Y']
+    assert found.spans == [([('X', 0, 1), ('Y', 6, 6)], [('X', 0, 1)]), ([('X', 1, 1)], [('X', 1, 1)])]
+    # By token: X three and one times, Y once, missed; correct, predicted and gold.
+    assert found.token_counts.sum(0).tolist() == [[4, 4, 4], [0, 0, 1]]
+    assert confusion(found).counts == {('X', 'X'): 2, ('Y', None): 1}
+    assert of_tokens(found).right.tolist() == [True, True, True, True, True, False, True]
+    assert of_tokens(found).confidences.tolist() == [0.9, 0.9, 0.9, 0.9, 0.8, 0.7, 0.4]
+    assert of_entities(found).confidences.tolist() == [0.9, 0.4] and of_entities(found).right.all()
+    wrong, count = mistakes(found, 9)
+    assert count == 1 and [(piece.text, piece.wrong) for piece in wrong[0].gold if piece.type] == [
+        ('a b', False), ('g', True)]

@@ -99,7 +99,8 @@ def test_it_is_said_how_many_tokens_are_not_judged(tmp_path):
 
 @pytest.mark.parametrize('train,dev,message', [
     ('a\t?\nb\t?\n', 'a\tO\n', 'train.tsv: expected tags, got 2 tokens that nobody has judged; if the unknown tag'),
-    ('a\tB-P\n', 'a\t?\n', 'dev.tsv: expected tags, got 1 tokens that nobody has judged'),
+    ('a\tB-P\n', 'a\t?\n', 'dev.tsv: expected tags, got 1 tokens that nobody has judged wholly; if'),
+    ('a\tB-P\n', 'a\tB-?\n', 'dev.tsv: expected tags, got 1 tokens that nobody has judged wholly; if'),
     ('a\tO\nb\tB-?\n', 'a\tO\n', "train.tsv:2: expected a type of entities somewhere, got 'B-?' and no type at all"),
     ('a\tNN\nb\t?-NN\n', 'a\tNN\n',
      "train.tsv:1: expected 'O' or one of B, I, E, M, S with a type like '?-NN', got 'NN'"),
