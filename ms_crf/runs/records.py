@@ -146,8 +146,9 @@ def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> 
     """
     path = Path(folder) / CONFIG
     try:
-        # Runs of earlier versions took every tag for one of its own.
-        values = {'unknown_tag': '', **Options.read(config['options'], path)}
+        # Earlier versions took every tag for one of its own, and '?' may be one among plain tags.
+        earlier = {'unknown_tag': ''} if config.get('found_scheme') == PLAIN else {}
+        values = {**earlier, **Options.read(config['options'], path)}
         Options(**values).check()
     except OptionError as error:
         raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ms_crf.errors import CorpusError
 from ms_crf.text.schemes import (
+    ANOTHER,
     NEXT,
     OPEN,
     PLAIN,
@@ -129,7 +130,7 @@ def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) 
 
 def fits(tags: Sequence[str], scheme: str) -> bool:
     """Whether tags of which some are open may be well-formed in a scheme."""
-    known = tags_in(scheme, {*types_in(tags), 'another type'})
+    known = tags_in(scheme, {*types_in(tags), ANOTHER})
     options: list[list[Part | None]] = [[None]]
     options += [[split_tag(one) for one in completions(tag, known)] for tag in tags]
     options += [[None]]
@@ -158,7 +159,7 @@ def certain(tags: Sequence[str], scheme: str) -> list[bool]:
         return sure
     judged = list(sure)
     for kind, first, last in spans_of(closed(tags)):
-        known = tags_in(scheme, (kind, 'another type'))
+        known = tags_in(scheme, (kind, ANOTHER))
         one, other = split_tag(tags[first]), split_tag(tags[last])
         before = completions(tags[first - 1], known) if first and not judged[first - 1] else ()
         after = completions(tags[last + 1], known) if last + 1 < len(tags) and not judged[last + 1] else ()

@@ -62,6 +62,7 @@ TABLE = {
 PLAIN = 'plain'
 OPEN = '\0'                       # in a tag, what nobody has judged; no tag of a file may hold it
 NEXT = OPEN + OPEN                # a tag that is not judged, but does not continue the span before it
+ANOTHER = OPEN + OPEN + OPEN      # a type that no span has
 SCHEMES = (*TABLE, PLAIN)
 
 # What a prefix says in every scheme: those that always begin a span, those that always end one, and all there are.
@@ -206,7 +207,7 @@ def _could_follow(scheme: str, before: str | None, after: str) -> bool:
         return may_follow(TABLE[scheme], None, split_tag(after)) if OPEN not in after else True
     if OPEN not in before + after:
         return may_follow(TABLE[scheme], split_tag(before), split_tag(after))
-    types = {split_tag(tag)[1] for tag in (before, after)} - {OPEN} | {'another type'}
+    types = {split_tag(tag)[1] for tag in (before, after)} - {OPEN} | {ANOTHER}
     known = tags_in(scheme, types)
     return any(may_follow(TABLE[scheme], split_tag(one), split_tag(other))
                for one in completions(before, known) for other in completions(after, known))

@@ -58,3 +58,12 @@ def test_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
     with pytest.raises(CorpusError) as raised:
         records.read_vocabulary(tmp_path / "run", Vocabulary)
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
+
+
+def test_runs_of_earlier_versions_took_every_plain_tag_for_one(hmm):
+    config = json.loads((hmm / 'config.json').read_text())
+    assert records.read_options(hmm, config).unknown_tag == '?'
+    del config['options']['unknown_tag']
+    marks = {scheme: records.read_options(hmm, {**config, 'found_scheme': scheme}).unknown_tag
+             for scheme in ('BIO', 'plain')}
+    assert marks == {'BIO': '?', 'plain': ''}
