@@ -162,7 +162,7 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
         return PLAIN
     if odd:
         raise _fault(sentences, odd, f"expected 'O' or one of B, I, E, M, S with a type like "
-                                     f"{_readable(max(typed))!r}")
+                                     f"{_readable(min(typed, key=_known_first))!r}")
     prefixes = {split_tag(tag)[0] for tag in tags} - {'O', OPEN}
     fitting = [name for name, scheme in TABLE.items() if prefixes <= set(scheme.prefixes)]
     if not fitting:                              # I and M are the inside of spans in different schemes
@@ -178,6 +178,10 @@ def _fault(sentences: Sequence[Sequence[str]], wrong: Container[str], expected: 
     """The error for the first tag that is among the wrong ones."""
     return next(SchemeError(f'{expected}, got {_readable(tag)!r}', index, position)
                 for index, sentence in enumerate(sentences) for position, tag in enumerate(sentence) if tag in wrong)
+
+
+def _known_first(tag: str) -> tuple[bool, str]:
+    return OPEN in tag, tag
 
 
 def _readable(tag: str) -> str:
