@@ -12,9 +12,10 @@ class Row:
         emissions: (n, K).
         scores: dict of transitions (K, K), start (K,), end (K,).
         constraints: (transitions, start, end) of bools, or None.
+        pairs: (n - 1, K, K), added to the transitions of each step, or None.
     """
 
-    def __init__(self, emissions, scores, constraints=None):
+    def __init__(self, emissions, scores, constraints=None, pairs=None):
         self.length, self.num_tags = emissions.shape
         paths = np.array(list(itertools.product(range(self.num_tags), repeat=self.length)), int)
         paths = paths.reshape(self.num_tags ** self.length, self.length)
@@ -28,6 +29,8 @@ class Row:
             self.scores += emissions[np.arange(self.length), paths].sum(1)
             self.scores += scores['transitions'][paths[:, :-1], paths[:, 1:]].sum(1)
             self.scores += scores['start'][paths[:, 0]] + scores['end'][paths[:, -1]]
+        if pairs is not None and self.length > 1:
+            self.scores += pairs[np.arange(self.length - 1), paths[:, :-1], paths[:, 1:]].sum(1)
         possible = self.scores > -np.inf                         # a path through -inf does not count
         self.paths, self.scores = self.paths[possible], self.scores[possible]
 
@@ -47,11 +50,20 @@ class Row:
 
     def transition_counts(self, tags=None):
         """(K, K)."""
+        return self.pair_marginals(tags).sum(0)
+
+    def pair_marginals(self, tags=None):
+        """(n - 1, K, K), or (0, K, K)."""
         weights, paths = self._weights(tags)
-        counts = np.zeros((self.num_tags, self.num_tags))
+        posteriors = np.zeros((max(self.length - 1, 0), self.num_tags, self.num_tags))
         for weight, path in zip(weights, paths):
-            np.add.at(counts, (path[:-1], path[1:]), weight)
-        return counts
+            posteriors[np.arange(len(posteriors)), path[:-1], path[1:]] += weight
+        return posteriors
+
+    def derivative(self, of_path):
+        """Of the mean of a value of each path, which is held fixed, by the scores of the paths (paths,)."""
+        weights = np.exp(self.scores - self.log_normalizer())
+        return weights * (of_path - (weights * of_path).sum())
 
     def best(self):
         """The best path; of equals the one with the lowest last tag, then the lowest before it, and so on."""
@@ -81,7 +93,7 @@ class Case:
             values = rng.normal(size=shape) * scale
             return np.round(values) if integers else values.astype(np.float32).astype(np.float64)
 
-        self.num_tags, self.constraints = num_tags, constraints
+        self.num_tags, self.constraints, self.pairs = num_tags, constraints, None
         self.emissions = draw(length, batch, num_tags)
         self.scores = {'transitions': draw(num_tags, num_tags), 'start': draw(num_tags), 'end': draw(num_tags)}
         self.lengths = rng.integers(0, length + 1, batch)
@@ -97,10 +109,19 @@ class Case:
         self.emissions[padding] = rng.choice([1e4, -1e4])
         self.tags[padding] = rng.choice([-1, 0])
 
-    def forbid(self, emissions=(), transitions=(), start=(), end=()):
+    def with_pairs(self, seed, scale=1.0, forbidden=()):
+        """With pair emissions (L - 1, B, K, K) as well, -inf at these indices; on padding they don't matter."""
+        rng = np.random.default_rng(seed)
+        length, batch, num_tags = self.emissions.shape
+        pairs = rng.normal(size=(length - 1, batch, num_tags, num_tags)) * scale
+        self.pairs = pairs.astype(np.float32).astype(np.float64)
+        self.pairs[np.arange(1, length)[:, None] >= self.lengths] = rng.choice([1e4, -np.inf, np.nan])
+        return self.forbid(pairs=forbidden)
+
+    def forbid(self, emissions=(), transitions=(), start=(), end=(), pairs=()):
         """-inf at these indices; tags that are not possible any more are drawn anew, unknown ones stay."""
         for values, places in ((self.emissions, emissions), (self.scores['transitions'], transitions),
-                               (self.scores['start'], start), (self.scores['end'], end)):
+                               (self.scores['start'], start), (self.scores['end'], end), (self.pairs, pairs)):
             for place in places:
                 values[place] = -np.inf
         self.rescore()
@@ -111,7 +132,9 @@ class Case:
 
     def rescore(self):
         """Rows anew, after emissions or scores were changed."""
-        self.rows = [Row(self.emissions[:n, b], self.scores, self.constraints) for b, n in enumerate(self.lengths)]
+        self.rows = [Row(self.emissions[:n, b], self.scores, self.constraints,
+                         None if self.pairs is None else self.pairs[:max(n - 1, 0), b])
+                     for b, n in enumerate(self.lengths)]
 
     def known(self, b):
         return self.tags[:self.lengths[b], b]
@@ -134,6 +157,21 @@ class Case:
                           for b, row in enumerate(self.rows) if row.length)
         ends = sum(emissions[n - 1, b] for b, n in enumerate(self.lengths) if n)
         return emissions, transitions, emissions[0].sum(0), ends
+
+
+    def gradients_by_paths(self, by_scores):
+        """By emissions, transitions, start, end and pairs, from that by the scores of each row's paths (paths,)."""
+        length, batch, num_tags = self.emissions.shape
+        emissions, pairs = np.zeros(self.emissions.shape), np.zeros((length - 1, batch, num_tags, num_tags))
+        start, end = np.zeros(num_tags), np.zeros(num_tags)
+        for b, (row, values) in enumerate(zip(self.rows, by_scores)):
+            for path, value in zip(row.paths, values):
+                if row.length:
+                    start[path[0]] += value
+                    end[path[-1]] += value
+                emissions[np.arange(row.length), b, path] += value
+                pairs[np.arange(len(path) - 1), b, path[:-1], path[1:]] += value
+        return emissions, pairs.sum((0, 1)), start, end, pairs
 
 
 class StatePaths:

@@ -14,20 +14,26 @@ SMALLEST_FLOAT = 1e-37    # has a logarithm on every device
 
 def posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
                usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Log normaliser (B,), marginals (L, B, K) and expected transition counts (B, K, K).
+    """Log normaliser (B,), marginals (L, B, K) and expected transition counts (B, K, K); with transitions of each step
+    not these counts, but the posterior of each pair of tags (L, B, K, K), 0 where no real position follows.
 
     Args:
         emissions: (L, B, K) float32, 0 on padding.
         lengths: (B,) int32.
-        transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
+        transitions: (K, K) float32, entry (i, j) scores tag j after tag i; or (L, B, K, K), those of the step after
+            each position, 0 on padding. Then everything is computed in the log domain.
+        start, end: (K,) float32.
         usable: (K,) bool, False for tags that constraints leave no way to; None if all can be.
     """
     peaks = largest_of(emissions)                                # (L, B, 1)
     lowered = emissions - peaks
-    log_normalizer, marginals, pairs, _, reliable = scaled.forward_backward(
-        lowered, lengths, transitions, start, end, usable)
-    if not reliable:
+    if len(transitions.shape) == 4:
         log_normalizer, marginals, pairs, _ = log_domain.forward_backward(lowered, lengths, transitions, start, end)
+    else:
+        log_normalizer, marginals, pairs, _, reliable = scaled.forward_backward(
+            lowered, lengths, transitions, start, end, usable)
+        if not reliable:
+            log_normalizer, marginals, pairs, _ = log_domain.forward_backward(lowered, lengths, transitions, start, end)
     return log_normalizer + price(peaks).sum(0).squeeze(-1), marginals, pairs
 
 
@@ -40,11 +46,16 @@ def posteriors_of_path(paths: Tensor, emissions: Tensor, lengths: Tensor, transi
         paths: (L, B) int32. The rest as in `posteriors`.
     """
     lowered = emissions - largest_of(emissions)
-    _, marginals, _, weights, reliable = scaled.forward_backward(lowered, lengths, transitions, start, end, usable)
-    onward = log(ops.maximum(weights, SMALLEST_FLOAT))
-    if not reliable:
+    if len(transitions.shape) == 4:
         _, marginals, _, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-    steps = ops.gather(transitions, paths, 0)                    # (L, B, K), from each tag to the next
+        before = ops.broadcast_to(paths.expand_dims(2).expand_dims(3), transitions[:, :, :1].shape)
+        steps = ops.gather_elements(transitions, 2, before).squeeze(2)
+    else:
+        _, marginals, _, weights, reliable = scaled.forward_backward(lowered, lengths, transitions, start, end, usable)
+        onward = log(ops.maximum(weights, SMALLEST_FLOAT))
+        if not reliable:
+            _, marginals, _, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
+        steps = ops.gather(transitions, paths, 0)                # (L, B, K), from each tag to the next
     first = ops.broadcast_to(start, emissions[:1].shape)
     steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
     conditional = tensors.clear_padding(ops.softmax(steps + onward, 2), lengths)
@@ -77,15 +88,34 @@ def path_score(emissions: Tensor, lengths: Tensor, marked: Tensor, counts: Tenso
     Args:
         emissions, marked: (L, B, K).
         lengths: (B,).
-        counts: (B, K, K), how often each transition occurs.
-        transitions, start, end: (K, K), (K,), (K,).
+        counts: (B, K, K), how often each transition occurs; of transitions of each step (L, B, K, K), which do.
+        transitions: (K, K), or (L, B, K, K).
+        start, end: (K,).
     """
-    batch = emissions.shape[1]
+    _, batch, num_tags = emissions.shape
     emissions, transitions, start, end = price(emissions), price(transitions), price(start), price(end)
     on_path = ops.select(marked > 0.0, emissions, zeros_like(emissions))     # others may be nan
     at_tags = on_path.sum(0) + marked[:1].squeeze(0) * start + tensors.at_last(marked, lengths) * end   # (B, K)
-    between = counts.reshape(batch, -1) * transitions.reshape(-1)
+    if len(transitions.shape) == 4:
+        between = (counts * transitions).sum(0).reshape(batch, num_tags * num_tags)
+    else:
+        between = counts.reshape(batch, -1) * transitions.reshape(-1)
     return sum_of(ops.concat((at_tags, between), 1))[:, 0]
+
+
+def _known_tags(tags: Tensor, live: Tensor, num_tags: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tags (L, B) below num_tags, which of them are known as in `mark_tags`, the lowest real one, a scalar, and whether
+    a real one is impossible (1,).
+
+    Args:
+        tags: (L, B) int32.
+        live: (L, B) bool, True on real positions.
+        num_tags: K.
+    """
+    real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
+    lowest, impossible = smallest_of(real_tags), largest_of(real_tags) >= num_tags
+    tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
+    return tags, mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags), lowest, impossible
 
 
 def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
@@ -106,10 +136,7 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
     every, marginals, pairs, _, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
 
     live = tensors.real(lengths, length)                           # (L, B)
-    real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
-    lowest, impossible = smallest_of(real_tags), largest_of(real_tags) >= num_tags       # scalar, (1,)
-    tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
-    marked = mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags)   # (L, B, K)
+    tags, marked, lowest, impossible = _known_tags(tags, live, num_tags)
     counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
     known = path_score(emissions, lengths, marked, counts, transitions, start, end)
     known = ops.masked_fill(known, impossible, float('nan'))
@@ -126,4 +153,31 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
         known = ops.select(rows[:, 0], value[batch:], known)
         marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag[:, batch:], marked)
         counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step[batch:], counts)
+    return every - known, marginals - marked, pairs - counts
+
+
+def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                    end: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """`losses` with transitions of each step (L, B, K, K), as in `posteriors`: loss (B,), and its gradient by emissions
+    (L, B, K) and by transitions (L, B, K, K)."""
+    length, _, num_tags = emissions.shape
+    emissions = emissions - largest_of(emissions)
+    every, marginals, pairs, _ = log_domain.forward_backward(emissions, lengths, transitions, start, end)
+
+    live = tensors.real(lengths, length)                           # (L, B)
+    tags, marked, lowest, impossible = _known_tags(tags, live, num_tags)
+    following = ops.concat((marked[1:], zeros_like(marked[:1])), 0)
+    counts = marked.expand_dims(3) * following.expand_dims(2)                 # (L, B, K, K)
+    known = path_score(emissions, lengths, marked, counts, transitions, start, end)
+    known = ops.masked_fill(known, impossible, float('nan'))
+    if lowest < 0.0:
+        unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
+        free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
+        restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
+        value, by_tag, by_step, _ = log_domain.forward_backward(
+            tensors.clear_padding(restricted, lengths), lengths, transitions, start, end)
+        rows = (unknown.sum(0) > 0.0).expand_dims(-1)            # (B, 1)
+        known = ops.select(rows[:, 0], value, known)
+        marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag, marked)
+        counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step, counts)
     return every - known, marginals - marked, pairs - counts

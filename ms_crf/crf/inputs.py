@@ -3,8 +3,16 @@
 from typing import Any, NoReturn
 
 from ms_crf.crf.mindspore_fixes import check_not_traced
-from ms_crf.crf.tensors import forbid, nan_where, ones_like
-from ms_crf.crf.validation import check_batch, check_emissions, check_lengths, check_shapes, check_types
+from ms_crf.crf.tensors import continued, forbid, nan_where, ones_like
+from ms_crf.crf.validation import (
+    check_batch,
+    check_emissions,
+    check_lengths,
+    check_pair_emissions,
+    check_pair_emissions_argument,
+    check_shapes,
+    check_types,
+)
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -18,6 +26,12 @@ def _check(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple | Non
     check_types(str(emissions[0]), None if tags is None else str(tags[0]),
                 None if seq_length is None else str(seq_length[0]))
     check_shapes(num_tags, batch_first, emissions[1], tags and tags[1], seq_length and seq_length[1])
+
+
+@ops.constexpr(check=False)
+def _check_pair_emissions(num_tags: int, batch_first: bool, emissions: tuple, pair_emissions: tuple) -> None:
+    """Both as (dtype, shape)."""
+    check_pair_emissions_argument(num_tags, batch_first, emissions[1], str(pair_emissions[0]), pair_emissions[1])
 
 
 @ops.constexpr(check=False)
@@ -123,6 +137,43 @@ def prepare_raw(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | Non
     if not batch_first:
         batch, length = length, batch
     return emissions, ops.full((batch,), length, dtype=ms.int32)
+
+
+def prepare_steps(transitions: Tensor, emissions: Tensor, pair_emissions: Tensor | None, lengths: Tensor,
+                  batch_first: bool, looked_at: bool) -> Tensor:
+    """Scores (L, B, K, K) of the step after each position: transitions and pair emissions, FORBIDDEN instead of -inf, 0
+    where no real position follows.
+
+    Args:
+        transitions: (K, K) float32.
+        emissions, pair_emissions: as they came from the caller; pair emissions may be None.
+        lengths: (B,) int32.
+        batch_first: the layout of both.
+        looked_at: whether nan and +inf in pair emissions raise ValueError in PyNative mode.
+    """
+    num_tags = transitions.shape[0]
+    length, batch = emissions.shape[0], emissions.shape[1]
+    if batch_first:
+        length, batch = batch, length
+    steps = ops.zeros((length, batch, num_tags, num_tags), ms.float32)
+    if pair_emissions is not None:
+        _check_pair_emissions(num_tags, batch_first, describe('emissions', emissions),
+                              describe('pair_emissions', pair_emissions))
+        if not (isconstant(length) and length == 1):
+            pairs = pair_emissions.astype(ms.float32)
+            if batch_first:
+                pairs = ops.transpose(pairs, (1, 0, 2, 3))
+            if looked_at and has_values(pairs):
+                _check_pair_values(pairs, lengths)
+            steps = ops.concat((pairs, steps[:1]), 0)
+    steps = forbid(steps + transitions)
+    followed = continued(lengths, length).expand_dims(2).expand_dims(3)       # (L, B, 1, 1)
+    return ops.select(followed, steps, ops.zeros_like(steps))
+
+
+@ops.constexpr(check=False)
+def _check_pair_values(pairs: Tensor, lengths: Tensor) -> None:
+    check_pair_emissions(pairs, lengths)
 
 
 def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bool) -> Tensor:

@@ -1,27 +1,32 @@
 """The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from ms_crf.crf.constraints import check_constraints, usable_tags
-from ms_crf.crf.gradients import LogNormalizer, NegativeLogLikelihood, value_of
+from ms_crf.crf.distribution import Distribution
+from ms_crf.crf.gradients import (
+    LogNormalizer,
+    LogNormalizerOfSteps,
+    NegativeLogLikelihood,
+    NegativeLogLikelihoodOfSteps,
+    value_of,
+)
 from ms_crf.crf.inference import posteriors, posteriors_of_path
-from ms_crf.crf.inputs import check_values, in_range, prepare, prepare_raw, prepare_tags
-from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
+from ms_crf.crf.inputs import check_values, in_range, prepare_tags
+from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.sets import are_sets, lengths_of, lowered
 from ms_crf.crf.tensors import (
-    FORBIDDEN,
-    clear_padding,
-    forbid,
     is_fixed,
     nan_in_rows,
     nan_in_scores,
-    ones_like,
     reduce_losses,
 )
 from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
-from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi, viterbi_any_length
+from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi_any_length
+from ms_crf.crf.viterbi import viterbi as viterbi_fixed_length
 from ms_crf.native import custom
 
 import mindspore as ms
@@ -30,22 +35,27 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Uniform, initializer
 
 
-class CRF(CompilableMethods, InFloat32, nn.Cell):
+class CRF(CompilableMethods, Distribution, nn.Cell):
     """Linear-chain conditional random field.
 
     It gives each path of tags the probability exp(score - `normalizer`), its score being the sum of its emissions,
     transitions, start and end: `log_prob` is the logarithm of it, `nbest` gives scores, `marginals` the probability
     of each tag at a position, `path_posteriors` that of the tags of a path one by one.
 
+    A path may also be scored pair by pair: `pair_emissions` (length - 1, batch, num_tags, num_tags), or batch first,
+    which every method takes (for the call itself: `loss` and `viterbi`), are added to the transitions of each step,
+    entry (t, b, i, j) to that from tag i at position t to tag j at t + 1. Then plain operators compute in the log
+    domain, on CPU too.
+
     Every method takes emissions as (length, batch, num_tags), or (batch, length, num_tags) with
     batch_first, in any float type (they are computed in float32), and seq_length (batch,), the number
     of real positions of each row: 0 to length, None for full rows. Rows of length 0 cost nothing.
     All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
-    Emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
-    All values of a row with nan or +inf in its emissions are nan, while its best paths are any valid ones; on
-    padding these emissions don't matter. The same holds for a row whose length is below 0 or above the padded
-    length: its paths are those of 0 or of all positions. nan and +inf in parameters have this effect on every
+    Emissions, pair_emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
+    All values of a row with nan or +inf in its emissions or pair_emissions are nan, while its best paths are any valid
+    ones; on padding these emissions don't matter. The same holds for a row whose length is below 0 or above the
+    padded length: its paths are those of 0 or of all positions. nan and +inf in parameters have this effect on every
     row that they have a part in.
 
     Args:
@@ -107,6 +117,8 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             self.usable = Tensor(usable_tags(allowed))
         self.log_normalizer = LogNormalizer(self.usable)
         self.negative_log_likelihood = NegativeLogLikelihood(self.usable)
+        self.log_normalizer_of_steps = LogNormalizerOfSteps()
+        self.negative_log_likelihood_of_steps = NegativeLogLikelihoodOfSteps()
         self.native = Chain(batch_first, allowed)
 
     def extend_repr(self) -> str:
@@ -116,8 +128,9 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         return (f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}, '
                 f'constraints={constraints}, check_values={self.check_values}')
 
+    # No argument more: inside a graph, `ms.grad(crf)` must be given all that there are.
     def construct(self, emissions, tags=None, seq_length=None):
-        """The loss; without tags what `post_decode` takes.
+        """What `loss` gives; without tags what `viterbi` gives.
 
         The loss has first and second derivatives. Second ones are to be compiled: MindSpore's PyNative mode gets
         those of plain functions wrong.
@@ -134,44 +147,58 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             (batch, num_tags) and (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
         if tags is None:
-            if custom.in_use():
-                emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
-                flat = self.native.viterbi(emissions, lengths, *self._parameters())
-                return scores_and_history(flat, length, batch, self.num_tags)
-            emissions, lengths, void = self._prepare(emissions, seq_length, None, False)
-            transitions, start, end = self._scores()
-            void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
-            if is_fixed(emissions):
-                scores, history = viterbi(emissions, lengths, transitions, start, end)
-            else:
-                scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
-                history = history[:emissions.shape[0] - 1]
-            return scores + void.expand_dims(-1), history
-        losses, lengths = self._losses(emissions, tags, seq_length)
+            return self.viterbi(emissions, seq_length)
+        return self.loss(emissions, tags, seq_length)
+
+    def loss(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
+             pair_emissions: Tensor | None = None) -> Tensor:
+        """The negative log likelihood in float32, reduced."""
+        losses, lengths = self._losses(emissions, tags, seq_length, pair_emissions)
         return reduce_losses(losses, lengths, self.reduction)
 
-    def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def viterbi(self, emissions: Tensor, seq_length: Tensor | None = None,
+                pair_emissions: Tensor | None = None) -> tuple[Tensor, Any]:
+        """What `post_decode` takes: the score of the best path to each tag, and which tag was before.
+
+        Returns:
+            scores (batch, num_tags), and history (length - 1, batch, num_tags), an empty tuple if length is 1.
+        """
+        if custom.in_use() and pair_emissions is None:
+            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
+            flat = self.native.viterbi(emissions, lengths, *self._parameters())
+            return scores_and_history(flat, length, batch, self.num_tags)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, None, False)
+        if is_fixed(emissions) and (pair_emissions is None or emissions.shape[0] == 1):
+            scores, history = viterbi_fixed_length(emissions, lengths, transitions, start, end)
+        else:
+            scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
+            history = history[:emissions.shape[0] - 1]
+        return scores + void.expand_dims(-1), history
+
+    def decode(self, emissions: Tensor, seq_length: Tensor | None = None,
+               pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Best paths, the lowest tag of equals, and their scores; below -1e30 where all paths are forbidden.
 
         Returns:
             paths (batch, length) int32, 0 on padding, and scores (batch,).
         """
-        if custom.in_use():
+        if custom.in_use() and pair_emissions is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             flat = self.native.decode(emissions, lengths, *self._parameters())
             return ops.stop_gradient(flat[batch:]).astype(ms.int32).reshape(batch, length), flat[:batch]
-        emissions, lengths, void = self._prepare(emissions, seq_length, None, False)
-        transitions, start, end = self._scores()
-        void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
-        if is_fixed(emissions):
-            scores, history = viterbi(emissions, lengths, transitions, start, end)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, None, False)
+        if is_fixed(emissions) and pair_emissions is None:
+            scores, history = viterbi_fixed_length(emissions, lengths, transitions, start, end)
             paths, score = best_path(scores, history, lengths)
         else:
             scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
             paths, score = best_path_any_length(scores, history, lengths, emissions.shape[0])
         return ops.transpose(paths, (1, 0)), score + void
 
-    def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None,
+              pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The n best paths, best first.
 
         exp(score - `normalizer`) is a path's posterior. Where a row has fewer than n allowed paths,
@@ -180,39 +207,39 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         Returns:
             paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
         """
-        if custom.in_use():
+        if custom.in_use() and pair_emissions is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             n = checked_n(n, emissions.shape)
             flat = self.native.n_best(emissions, lengths, *self._parameters(), ops.zeros((n,), ms.int32))
             scores, paths = scores_and_paths(flat, length, batch, n)
             return paths, scores
-        emissions, lengths, void = self._prepare(emissions, seq_length)
-        transitions, start, end = self._scores()
+        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
         paths, scores = best_paths(emissions, lengths, transitions, start, end, n)
         return paths, scores + void.expand_dims(-1)
 
-    def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
+    def marginals(self, emissions: Tensor, seq_length: Tensor | None = None,
+                  pair_emissions: Tensor | None = None) -> Tensor:
         """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
         emissions, 0 on padding."""
-        if custom.in_use():
+        if custom.in_use() and pair_emissions is None:
             emissions, lengths, _, _ = self._raw(emissions, seq_length, None)
             return self.native.marginals(emissions, lengths, *self._parameters())
-        emissions, lengths, void = self._prepare(emissions, seq_length)
-        transitions, start, end = self._scores()
+        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
         marginals = marginals + void.expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals
 
-    def path_posteriors(self, emissions: Tensor, paths: Tensor,
-                        seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def path_posteriors(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None,
+                        pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posteriors of the tags of given paths, one by one and each after the one before it.
 
         Args:
             emissions: (length, batch, num_tags), or batch first.
             paths: (batch, length) int32, as `decode` returns them.
             seq_length: (batch,).
+            pair_emissions: see the class.
 
         Returns:
             p(the path's tag at the position | emissions) (batch, length), and p(tag at the position | the path's tag
@@ -220,13 +247,12 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
             over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
             tag is taken from the first result.
         """
-        if custom.in_use():
+        if custom.in_use() and pair_emissions is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             flat = self.native.path_posteriors(emissions, lengths, *self._parameters(), paths)
             count = batch * length
             return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, self.num_tags)
-        emissions, lengths, void = self._prepare(emissions, seq_length)
-        transitions, start, end = self._scores()
+        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
         paths = ops.transpose(paths, (1, 0))
         chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self.usable)
         void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
@@ -237,78 +263,50 @@ class CRF(CompilableMethods, InFloat32, nn.Cell):
         """The old name of `path_posteriors`, which goes with the next version."""
         return self.path_posteriors(emissions, paths, seq_length)
 
-    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
+    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None,
+                   pair_emissions: Tensor | None = None) -> Tensor:
         """Log of the sum over all paths (batch,); 0 for rows of length 0.
 
         Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
         """
-        if custom.in_use():
+        if custom.in_use() and pair_emissions is None:
             emissions, lengths, _, batch = self._raw(emissions, seq_length, None)
             return self.native.normalizer(emissions, lengths, *self._parameters())[:batch]
-        emissions, lengths, void = self._prepare(emissions, seq_length)
-        transitions, start, end = self._scores()
-        return value_of(self.log_normalizer(emissions, lengths, transitions, start, end)) + void
+        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
+        if pair_emissions is None:
+            rows = self.log_normalizer(emissions, lengths, transitions, start, end)
+        else:
+            rows = self.log_normalizer_of_steps(emissions, lengths, transitions, start, end)
+        return value_of(rows) + void
 
-    def log_prob(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None) -> Tensor:
+    def log_prob(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
+                 pair_emissions: Tensor | None = None) -> Tensor:
         """Log probability (batch,) of the tags; of all paths through the known ones if some are negative."""
-        losses, _ = self._losses(emissions, tags, seq_length)
+        losses, _ = self._losses(emissions, tags, seq_length, pair_emissions)
         return -losses
 
-    def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None,
+                pair_emissions: Tensor | None) -> tuple[Tensor, Tensor]:
         if are_sets(tags):
-            return self._losses_of_sets(emissions, tags, seq_length)
-        if custom.in_use():
+            return self._losses_of_sets(emissions, tags, seq_length, pair_emissions)
+        if custom.in_use() and pair_emissions is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, tags)
             losses = self.native.loss(emissions, lengths, *self._parameters(), tags)[:batch]
             return losses, in_range(lengths, 0, length)
         known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
-        emissions, lengths, void = self._prepare(emissions, seq_length, tags)
-        transitions, start, end = self._scores()
-        rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, tags)
+        if pair_emissions is None:
+            rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
+        else:
+            rows = self.negative_log_likelihood_of_steps(emissions, known, lengths, transitions, start, end)
         return value_of(rows) + void, lengths
 
-    def _losses_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _losses_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None,
+                        pair_emissions: Tensor | None) -> tuple[Tensor, Tensor]:
         if self.check_values:
             check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
         every, restricted = lowered(emissions, tags)
-        losses = self.normalizer(every, seq_length) - self.normalizer(restricted, seq_length)
+        losses = (self.normalizer(every, seq_length, pair_emissions)
+                  - self.normalizer(restricted, seq_length, pair_emissions))
         return losses, lengths_of(emissions, seq_length, self.batch_first)
-
-    def _raw(self, emissions: Tensor, seq_length: Tensor | None,
-             tags: Tensor | None) -> tuple[Tensor, Tensor, int, int]:
-        """What the operators take: emissions in float32, lengths as they are; and the padded length and the batch."""
-        emissions, lengths = prepare_raw(emissions, tags, seq_length, self.num_tags, self.batch_first)
-        length, batch = emissions.shape[0], emissions.shape[1]
-        if self.batch_first:
-            length, batch = batch, length
-        if self.check_values:
-            time_first = emissions
-            if self.batch_first:
-                time_first = ops.transpose(emissions, (1, 0, 2))
-            check_values(time_first, tags, seq_length, self.num_tags, self.batch_first)
-        return emissions, lengths, length, batch
-
-    def _parameters(self) -> tuple[Tensor, Tensor, Tensor]:
-        return (self.transitions.astype(ms.float32), self.start_transitions.astype(ms.float32),
-                self.end_transitions.astype(ms.float32))
-
-    def _prepare(self, emissions: Tensor, seq_length: Tensor | None, tags: Tensor | None = None,
-                 clear: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """Emissions (L, B, K) in float32, 0 on padding if `clear`, and what else `prepare` returns."""
-        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        if self.check_values:
-            check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
-        if clear:
-            emissions = clear_padding(emissions, lengths)
-        return emissions, lengths, void
-
-    def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions (K, K), start (K,) and end (K,) in float32, with what constraints forbid."""
-        transitions = forbid(self.transitions.astype(ms.float32))
-        start = forbid(self.start_transitions.astype(ms.float32))
-        end = forbid(self.end_transitions.astype(ms.float32))
-        if self.constrained:
-            transitions = ops.select(self.allowed, transitions, FORBIDDEN * ones_like(transitions))
-            start = ops.select(self.allowed_start, start, FORBIDDEN * ones_like(start))
-            end = ops.select(self.allowed_end, end, FORBIDDEN * ones_like(end))
-        return transitions, start, end

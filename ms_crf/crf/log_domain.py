@@ -3,6 +3,8 @@
 Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
 """
 
+from collections.abc import Sequence
+
 from ms_crf.crf import tensors
 from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, put_block, soften, sum_of
 
@@ -12,25 +14,26 @@ from mindspore import Tensor, ops
 STEPS = 8  # steps of a block: the buffers are written once a block
 
 
-def _block(arrived: Tensor, emissions: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _block(arrived: Tensor, emissions: Tensor, steps: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """C steps of both directions.
 
     Args:
         arrived: (2, B, K), log sums of all paths up to each tag, without its own emission.
         emissions: (C, 2, B, K).
-        step: (2, 1, K, K), entry (j, i) scores tag j reached from tag i.
+        steps: C of (2, 1, K, K) or (2, B, K, K), entry (j, i) scores tag j reached from tag i.
 
     Returns:
         log sums after the block (2, B, K), at each step (C, 2, B, K), and what was taken out of
         them after each step to keep the largest at 0 (C, 2, B, 1).
     """
     history, peaks = [], []
-    for emission in ops.unstack(emissions, 0):
+    of_positions = ops.unstack(emissions, 0)
+    for index in range(STEPS):                                   # zip is among what a `bprop` would lose
         history.append(arrived)
-        paths = arrived + emission
+        paths = arrived + of_positions[index]
         peak = largest_of(paths)                                 # (2, B, 1)
         peaks.append(peak)
-        paths = (paths - peak).expand_dims(-2) + step            # (2, B, K, K), entry (j, i): from i to j
+        paths = (paths - peak).expand_dims(-2) + steps[index]    # (2, B, K, K), entry (j, i): from i to j
         largest = largest_of(paths)                              # (2, B, K, 1)
         arrived = (log(sum_of(ops.exp(paths - largest))) + largest).squeeze(-1)
     shape = emissions.shape
@@ -58,6 +61,54 @@ def _expected_transitions(left: Tensor, right: Tensor, weight: Tensor, transitio
     return pairs.reshape(batch, num_tags, num_tags)
 
 
+def _posteriors_of_pairs(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> Tensor:
+    """Posterior (L, B, K, K) of each pair of tags, 0 where the weight is.
+
+    Args:
+        left, right, weight: as in `_expected_transitions`, but (L, B, K) and (L, B, 1).
+        transitions: (L, B, K, K).
+    """
+    length, batch, num_tags = left.shape
+    paths = left.expand_dims(-1) + transitions + right.expand_dims(-2)
+    paths = paths.reshape(length, batch, num_tags * num_tags)
+    paths = ops.exp(paths - largest_of(paths))
+    return (paths * (weight / sum_of(paths))).reshape(length, batch, num_tags, num_tags)
+
+
+def _pairs(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> Tensor:
+    """The one or the other of these two: of transitions (K, K) or (L', B, K, K), left and right (L, B, K)."""
+    length, batch, num_tags = left.shape
+    if len(transitions.shape) == 4:
+        real = transitions.shape[0]
+        return _posteriors_of_pairs(left[:real], right[:real], weight[:real], transitions)
+    size = (length // STEPS, STEPS, batch)
+    return _expected_transitions(left.reshape(size + (num_tags,)), right.reshape(size + (num_tags,)),
+                                 weight.reshape(size + (1,)), transitions)
+
+
+def _steps_of_both(transitions: Tensor, lengths: Tensor, length: int) -> Tensor:
+    """Transitions (L, B, K, K) as blocks (blocks, C, 2, B, K, K) of both directions, entry (j, i): from i to j.
+
+    Args:
+        transitions: of the step after each position.
+        lengths: (B,).
+        length: a multiple of C, to which they are padded.
+    """
+    transitions = pad_time(transitions, length)
+    _, batch, num_tags, _ = transitions.shape
+    flat = transitions.reshape(length, batch, num_tags * num_tags)
+    back = ops.ReverseSequence(0, 1)(flat, ops.maximum(lengths - 1, 1)).reshape(length, 1, batch, num_tags, num_tags)
+    both = ops.concat((ops.transpose(transitions, (0, 1, 3, 2)).expand_dims(1), back), 1)
+    return both.reshape(length // STEPS, STEPS, 2, batch, num_tags, num_tags)
+
+
+def _steps_at(steps: Tensor, index: Tensor) -> Sequence[Tensor]:
+    """Those of one block, for `_block`: of (2, 1, K, K), the same at each step, or of what `_steps_of_both` gives."""
+    if len(steps.shape) == 4:
+        return [steps for _ in range(STEPS)]
+    return ops.unstack(ops.gather(steps, index, 0), 0)
+
+
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                      end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Normaliser and posteriors in the log domain.
@@ -65,11 +116,13 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     Args:
         emissions: (L, B, K) float32, all 0 on padding.
         lengths: (B,) int32.
-        transitions, start, end: (K, K), (K,), (K,) float32.
+        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        start, end: (K,) float32.
 
     Returns:
-        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), and the log weight of
-        each tag with all that may follow it (L, B, K), up to a summand for each position.
+        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), or, of transitions of each
+        step, the posterior of each pair of tags (L, B, K, K), 0 where no real position follows; and the log weight
+        of each tag with all that may follow it (L, B, K), up to a summand for each position.
     """
     real_length, batch, num_tags = emissions.shape
     blocks = (real_length + STEPS - 1) // STEPS
@@ -80,7 +133,10 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     reverse = ops.ReverseSequence(0, 1)
     size = (blocks, STEPS, 2, batch)
 
-    step = ops.concat((ops.transpose(transitions, (1, 0)), transitions), 0).reshape(2, 1, num_tags, num_tags)
+    if len(transitions.shape) == 2:
+        steps = ops.concat((ops.transpose(transitions, (1, 0)), transitions), 0).reshape(2, 1, num_tags, num_tags)
+    else:
+        steps = _steps_of_both(transitions, lengths, length)
     both = ops.concat((emissions, reverse(emissions, span)), 1).reshape(size + (num_tags,))
     arrived = ops.concat((ops.tile(start.expand_dims(0), (batch, 1)), ops.tile(end.expand_dims(0), (batch, 1))),
                          0).reshape(2, batch, num_tags)
@@ -88,7 +144,8 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     peaks = ops.zeros(size + (1,), ms.float32)
     index = first_block()
     while index < blocks:
-        arrived, block_history, block_peaks = _block(arrived, ops.gather(both, index, 0), step)
+        arrived, block_history, block_peaks = _block(arrived, ops.gather(both, index, 0),
+                                                      _steps_at(steps, index))
         history = put_block(history, index, block_history)
         peaks = put_block(peaks, index, block_peaks)
         index = index + 1
@@ -106,9 +163,6 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     parts = ops.select(followed, soften(peaks), soften(largest) + log(total))
     log_normalizer = (parts * live).sum(0).squeeze(-1)                 # (B,)
 
-    left = (forward - peaks).reshape(blocks, STEPS, batch, num_tags)
     onward = emissions + backward                                # (L, B, K)
-    right = ops.concat((onward[1:], onward[:1]), 0).reshape(blocks, STEPS, batch, num_tags)
-    weight = followed.astype(ms.float32).reshape(blocks, STEPS, batch, 1)
-    pairs = _expected_transitions(left, right, weight, transitions)
+    pairs = _pairs(forward - peaks, ops.concat((onward[1:], onward[:1]), 0), followed.astype(ms.float32), transitions)
     return log_normalizer, marginals[:real_length], pairs, onward[:real_length]

@@ -3,6 +3,8 @@
 Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
 """
 
+from collections.abc import Sequence
+
 from ms_crf.crf import tensors
 from ms_crf.crf.tensors import FORBIDDEN, MISMATCH, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
 from ms_crf.crf.validation import check_n, check_shape_is_known
@@ -67,6 +69,26 @@ def _largest_by_order(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return chosen, ops.gather_elements(candidates, 2, chosen)
 
 
+def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
+    """Scores of steps from states to tags: (1, S, K) of transitions (K, K), (blocks, C, B, S, K) of those of steps."""
+    num_tags = transitions.shape[-1]
+    states = num_tags * n
+    if len(transitions.shape) == 2:
+        steps = transitions.expand_dims(1)                       # (K, 1, K)
+        return ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
+    steps = pad_time(transitions, blocks * size + 1)[:-1].expand_dims(3)      # (T, B, K, 1, K)
+    batch = steps.shape[1]
+    steps = ops.broadcast_to(steps, (blocks * size, batch, num_tags, n, num_tags))
+    return steps.reshape(blocks, size, batch, states, num_tags)
+
+
+def _steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
+    """C of (1 or B, S, K): those of one block, from what `_steps_between_states` gives."""
+    if len(steps.shape) == 3:
+        return [steps for _ in range(size)]
+    return ops.unstack(ops.gather(steps, index, 0), 0)
+
+
 def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor,
                n: int) -> tuple[Tensor, Tensor, Tensor]:
     """All steps after the first position.
@@ -76,7 +98,7 @@ def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor
         total: (B, 1), what was taken out of the scores.
         emissions: (T, B, K) of the positions behind the first.
         lengths: (B,) int32.
-        transitions: (K, K).
+        transitions: (K, K), or (T + 1, B, K, K), those of the step after each position.
         n: int.
 
     Returns:
@@ -90,16 +112,16 @@ def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor
     emissions = pad_time(emissions, blocks * size).reshape(blocks, size, batch, num_tags)
     # In float32: the compiler can't add up gradients of bools, not even zeros.
     following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
-    steps = transitions.expand_dims(1)                           # (K, 1, K)
-    steps = ops.broadcast_to(steps, (num_tags, n, num_tags)).reshape(1, states, num_tags)
+    steps = _steps_between_states(transitions, n, blocks, size)
     history = ops.zeros((blocks, size, batch, states), ms.int64)
     index = first_block()
     while index < blocks:
         emission = ops.gather(emissions, index, 0)               # (C, B, K)
         moves = ops.gather(following, index, 0)                  # (C, B)
+        tables = _steps_at(steps, index, size)
         backtrace = []
         for step in range(size):
-            candidates = scores.expand_dims(-1) + steps + emission[step].expand_dims(1)       # (B, S, K)
+            candidates = scores.expand_dims(-1) + tables[step] + emission[step].expand_dims(1)       # (B, S, K)
             chosen, values = _largest(candidates, n)             # (B, K, n)
             move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
             scores = ops.select(move, values.reshape(batch, states), scores)
@@ -121,7 +143,8 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
     Args:
         emissions: (L, B, K) float32, 0 on padding.
         lengths: (B,) int32.
-        transitions, start, end: (K, K), (K,), (K,) float32.
+        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position, the last without meaning.
+        start, end: (K,) float32.
         n: int, how many.
     """
     wanted = checked_n(n, emissions.shape)
@@ -130,6 +153,9 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
     # Sorting promises nothing of nan: where there is one, other numbers are sorted.
     emissions = ops.masked_fill(emissions, ops.not_equal(void, void).reshape(1, batch, 1), 0.0)
     faulty = ops.not_equal(worthless, worthless)
+    if len(transitions.shape) == 4:                              # then it is of rows
+        transitions = ops.masked_fill(transitions, faulty.reshape(1, batch, 1, 1), 0.0)
+        faulty = ops.not_equal(tensors.nan_in_scores(start.expand_dims(0), start, end), 0.0)
     transitions = ops.masked_fill(transitions, faulty, 0.0)
     start, end = ops.masked_fill(start, faulty, 0.0), ops.masked_fill(end, faulty, 0.0)
     n = _at_most(wanted, num_tags, length)

@@ -1,7 +1,8 @@
 """The gradients of normaliser and loss in one tensor, and their derivative as one more function to differentiate.
 
 Shapes: L length, B batch, K tags. Packed are (2 + L + K, B, K): the value (the same for all tags), the gradients by
-end scores, emissions (L rows) and transitions (K rows), each row of the batch for itself.
+end scores, emissions (L rows) and transitions (K rows, L * K of transitions of each step), each row of the batch for
+itself.
 """
 
 from ms_crf.crf import log_domain, tensors
@@ -15,11 +16,12 @@ _ONE, _ZERO = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
 
 
 def pack(value: Tensor, by_emissions: Tensor, by_transitions: Tensor, lengths: Tensor) -> Tensor:
-    """(B,), (L, B, K), (B, K, K) and the gradient for the end scores as rows (2 + L + K, B, K)."""
+    """(B,), (L, B, K), (B, K, K) or (L, B, K, K), and the gradient for the end scores as rows (2 + L + K, B, K) or
+    (2 + L + L * K, B, K)."""
     _, batch, num_tags = by_emissions.shape
     value = ops.broadcast_to(value.reshape(1, batch, 1), (1, batch, num_tags))
     by_end = tensors.at_last(by_emissions, lengths).expand_dims(0)
-    return ops.concat((value, by_end, by_emissions, by_transitions.reshape(num_tags, batch, num_tags)), 0)
+    return ops.concat((value, by_end, by_emissions, by_transitions.reshape(-1, batch, num_tags)), 0)
 
 
 def pair(factors: Tensor, emissions: Tensor, tags: Tensor | None, lengths: Tensor, transitions: Tensor, start: Tensor,

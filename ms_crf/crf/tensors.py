@@ -115,8 +115,12 @@ def nan_in_rows(emissions: Tensor, lengths: Tensor) -> Tensor:
 
 
 def nan_in_scores(transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """A scalar without gradient: nan if there is nan or +inf in transitions (K, K), start (K,) or end (K,), else 0."""
-    return (ops.stop_gradient(transitions + start + end) * 0.0).sum()
+    """Without gradient: nan if there is nan or +inf in transitions (K, K), start (K,) or end (K,), else 0: a scalar; of
+    transitions (L, B, K, K), of which those on padding are 0, one for each row (B,)."""
+    nothing = ops.stop_gradient(transitions + start + end) * 0.0
+    if len(transitions.shape) == 4:
+        return nothing.sum((0, 2, 3))
+    return nothing.sum()
 
 
 def reduce_losses(losses: Tensor, lengths: Tensor, reduction: str) -> Tensor:

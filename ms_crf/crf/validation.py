@@ -108,6 +108,21 @@ def check_sets(emissions: tuple, sets: tuple) -> None:
                          f'{emissions}, got shape {sets}')
 
 
+def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: tuple, dtype: str,
+                                  pair_emissions: tuple) -> None:
+    """The type and shape of pair_emissions; shapes as in `check_shapes`."""
+    if dtype not in FLOATS:
+        raise TypeError(f'pair_emissions must be a tensor of floats, got {dtype}')
+    emissions, actual = (tuple(None if size == -1 else size for size in shape) for shape in (emissions, pair_emissions))
+    axis = 1 if batch_first else 0                               # of the length
+    steps = None if emissions[axis] is None else emissions[axis] - 1
+    expected = (*((emissions[0], steps) if batch_first else (steps, emissions[1])), num_tags, num_tags)
+    if _differ(actual, expected):
+        names = 'batch, length - 1' if batch_first else 'length - 1, batch'
+        raise ValueError(f'pair_emissions must be ({names}, num_tags, num_tags) = {expected} for emissions '
+                         f'{emissions}, got shape {pair_emissions}; batch_first is {batch_first}')
+
+
 def check_function(emissions: tuple, **others: tuple) -> None:
     """Arguments of the tutorial's functions, each as (type's name, shape)."""
     dtype, shape = emissions
@@ -165,6 +180,18 @@ def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
         row, position, tag = np.argwhere(wrong)[0]
         raise ValueError(f'emissions must be numbers, or -inf for what is forbidden, '
                          f'got {emissions[row, position, tag]} in row {row}, position {position}, tag {tag}')
+
+
+def check_pair_emissions(pair_emissions: ArrayLike, seq_length: ArrayLike) -> None:
+    """Raises ValueError for nan or +inf in a real step of pair emissions (length - 1, batch, num_tags, num_tags)."""
+    pairs = as_array(pair_emissions).swapaxes(0, 1)              # (B, L - 1, K, K)
+    wrong = np.isnan(pairs) | (pairs == np.inf)
+    wrong &= (np.arange(1, pairs.shape[1] + 1) < as_array(seq_length)[:, None])[..., None, None]
+    if wrong.any():
+        row, step, before, after = np.argwhere(wrong)[0]
+        raise ValueError(f'pair_emissions must be numbers, or -inf for what is forbidden, '
+                         f'got {pairs[row, step, before, after]} in row {row}, from position {step} to {step + 1}, '
+                         f'from tag {before} to {after}')
 
 
 def check_mask(mask: ArrayLike) -> None:

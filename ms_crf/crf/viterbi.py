@@ -3,6 +3,7 @@
 Shapes: L length, B batch, K tags, S states that a walk goes through (K, or K ranks times n).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ms_crf.crf import tensors
@@ -28,7 +29,7 @@ def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tens
     Args:
         scores: (B, K), best path up to each tag.
         emissions: (C, B, K), C even.
-        transitions: (K, K).
+        transitions: (K, K), or (C, B, K, K), one for each step.
 
     Returns:
         scores after each step (C, B, K) and the tags they came from (C, B, K).
@@ -38,12 +39,11 @@ def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tens
     odd, even = ops.Split(1, 2)(emissions.reshape(half, 2, batch, num_tags))
     rows = ops.unstack(odd.reshape(half, batch, 1, num_tags), 0)
     columns = ops.unstack(even.reshape(half, batch, num_tags, 1), 0)
-    down = transitions.expand_dims(0)                            # (1, i, j)
-    across = ops.transpose(transitions, (1, 0)).expand_dims(0)   # (1, j, i)
+    downs, acrosses = _by_turns(transitions, half)
     best_of_rows, best_of_columns = ops.ArgMaxWithValue(1, True), ops.ArgMaxWithValue(2, True)
     scores = scores.expand_dims(2)                               # (B, K, 1)
     row_scores, row_tags, column_scores, column_tags = [], [], [], []
-    for row, column in zip(rows, columns):
+    for row, column, down, across in zip(rows, columns, downs, acrosses):
         chosen, scores = best_of_rows(scores + down)             # (B, 1, K)
         scores = scores + row
         row_tags.append(chosen)
@@ -54,6 +54,18 @@ def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tens
         column_scores.append(scores)
     return (_interleave(ops.concat(row_scores, 0), ops.concat(column_scores, 0), emissions.shape),
             _interleave(ops.concat(row_tags, 0), ops.concat(column_tags, 0), emissions.shape))
+
+
+def _by_turns(transitions: Tensor, half: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """Transitions of the first, third, ... step of a block, (1 or B, i, j), and of the others, (1 or B, j, i)."""
+    if len(transitions.shape) == 2:
+        down = transitions.expand_dims(0)
+        across = ops.transpose(transitions, (1, 0)).expand_dims(0)
+        return [down for _ in range(half)], [across for _ in range(half)]
+    _, batch, num_tags, _ = transitions.shape
+    size = (half, batch, num_tags, num_tags)
+    odd, even = ops.Split(1, 2)(transitions.reshape(half, 2, batch, num_tags, num_tags))
+    return ops.unstack(odd.reshape(size), 0), ops.unstack(ops.transpose(even.reshape(size), (0, 1, 3, 2)), 0)
 
 
 def _interleave(odd: Tensor, even: Tensor, shape: tuple) -> Tensor:
@@ -86,7 +98,7 @@ def steps_in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tu
     Args:
         first: (B, K).
         emissions: (blocks, C, B, K), together T steps; C even.
-        transitions: (K, K).
+        transitions: (K, K), or (blocks, C, B, K, K), one for each step.
     """
     blocks, size, batch, num_tags = emissions.shape
     scores = ops.zeros((blocks, size, batch, num_tags), ms.float32)
@@ -94,7 +106,8 @@ def steps_in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tu
     total = ops.zeros((batch, 1), ms.float32)
     index = first_block()
     while index < blocks:
-        block_scores, block_history = _block(first, ops.gather(emissions, index, 0), transitions)
+        block_scores, block_history = _block(first, ops.gather(emissions, index, 0),
+                                             _transitions_at(transitions, index))
         scores = put_block(scores, index, block_scores + total)
         history = put_block(history, index, block_history)
         peak = largest_of(block_scores[-1])                      # keeps long sums small: less to round
@@ -103,6 +116,13 @@ def steps_in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tu
         index = index + 1
     shape = (blocks * size, batch, num_tags)
     return scores.reshape(shape), history.reshape(shape)
+
+
+def _transitions_at(transitions: Tensor, index: Tensor) -> Tensor:
+    """Those of one block: the same for all, or one's own for each step."""
+    if len(transitions.shape) == 2:
+        return transitions
+    return ops.gather(transitions, index, 0)
 
 
 def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
@@ -222,12 +242,13 @@ def best_path(scores: Tensor, history: History, lengths: Tensor) -> tuple[Tensor
 def viterbi_any_length(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                        end: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (B, K) of the best path that ends in each tag, and its history (T, B, K), as `viterbi`, where the compiler
-    knows neither length nor batch; T is L rounded up to whole blocks.
+    knows neither length nor batch; T is L rounded up to whole blocks. It also takes transitions of each step.
 
     Args:
         emissions: (L, B, K) float32; padding is not looked at.
         lengths: (B,) int32.
-        transitions, start, end: (K, K), (K,), (K,) float32.
+        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        start, end: (K,) float32.
     """
     length, batch, num_tags = emissions.shape
     peaks = largest_of(emissions)                                # (L, B, 1)
@@ -239,6 +260,9 @@ def viterbi_any_length(emissions: Tensor, lengths: Tensor, transitions: Tensor, 
     # One step more than there are, so that there is one in a sentence of one token.
     blocks = (length + SMALL_BLOCK - 1) // SMALL_BLOCK
     later = pad_time(emissions, blocks * SMALL_BLOCK + 1)[1:].reshape(blocks, SMALL_BLOCK, batch, num_tags)
+    if len(transitions.shape) == 4:
+        transitions = pad_time(transitions, blocks * SMALL_BLOCK)
+        transitions = transitions.reshape(blocks, SMALL_BLOCK, batch, num_tags, num_tags)
     scores, history = steps_in_blocks(first, later, transitions)
     last_step = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
     scores = ops.gather_elements(scores, 0, last_step)[0]             # at each row's end
