@@ -27,6 +27,9 @@ SLOW = """
     crf/test_checked_values.py::test_a_mask_with_holes_gives_nan_in_a_graph
     crf/test_crf.py::test_cells_run_in_graph_mode
     crf/test_crf.py::test_methods_compile_one_by_one
+    crf/test_distribution.py::test_one_exported_graph_serves_all_shapes
+    crf/test_distribution.py::test_one_graph_learns_at_all_shapes
+    crf/test_distribution.py::test_samples_are_the_same_in_both_modes_and_independent_of_each_other
     crf/test_forbidden.py
     crf/test_mixed_precision.py
     crf/test_nan.py::test_nan_in_one_emission_is_seen[pynative-in blocks]

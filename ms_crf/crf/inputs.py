@@ -5,12 +5,15 @@ from typing import Any, NoReturn
 from ms_crf.crf.mindspore_fixes import check_not_traced
 from ms_crf.crf.tensors import continued, forbid, nan_where, ones_like
 from ms_crf.crf.validation import (
+    FLOATS,
     check_batch,
     check_emissions,
     check_lengths,
     check_pair_emissions,
     check_pair_emissions_argument,
+    check_scalar,
     check_shapes,
+    check_temperature,
     check_types,
 )
 
@@ -174,6 +177,35 @@ def prepare_steps(transitions: Tensor, emissions: Tensor, pair_emissions: Tensor
 @ops.constexpr(check=False)
 def _check_pair_values(pairs: Tensor, lengths: Tensor) -> None:
     check_pair_emissions(pairs, lengths)
+
+
+@ops.constexpr(check=False)
+def check_comparable(num_tags: int, batch_first: bool, other_num_tags: int, other_batch_first: bool) -> None:
+    """Raises ValueError unless two layers have as many tags and the same layout."""
+    if num_tags != other_num_tags:
+        raise ValueError(f'other must have as many tags, {num_tags}, got {other_num_tags}')
+    if batch_first != other_batch_first:
+        raise ValueError(f'other must have the same layout, batch_first = {batch_first}, got {other_batch_first}')
+
+
+@ops.constexpr(check=False)
+def _checked_temperature(temperature: float) -> float:
+    check_temperature(temperature)
+    return float(temperature)
+
+
+@ops.constexpr(check=False)
+def _check_temperature_tensor(dtype: Any, shape: tuple) -> None:
+    check_scalar('temperature', str(dtype), shape, FLOATS)
+
+
+def prepare_temperature(temperature: float | Tensor) -> Tensor:
+    """A scalar tensor (float32), nan where it is not above 0."""
+    if not isinstance(temperature, Tensor):
+        return Tensor(_checked_temperature(temperature), ms.float32)
+    _check_temperature_tensor(temperature.dtype, temperature.shape)
+    temperature = temperature.astype(ms.float32)
+    return temperature + nan_where(ops.logical_not(temperature > 0.0))
 
 
 def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bool) -> Tensor:

@@ -70,6 +70,10 @@ class CRF(CompilableMethods, Distribution, nn.Cell):
             emission of nan or +inf. In PyNative mode only, where it waits for the values: a graph can't look at
             them, and answers nan. `check_batch` does the same for a batch on the host.
 
+    `marginals`, `normalizer`, `log_prob` and what `Distribution` adds divide all scores by `temperature`, a number
+    above 0 or a tensor without axes: above 1 the distribution is less sure, below 1 surer. A tensor may change without
+    a new graph, and has a gradient.
+
     Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
     start_transitions and end_transitions (num_tags,).
 
@@ -217,14 +221,15 @@ class CRF(CompilableMethods, Distribution, nn.Cell):
         paths, scores = best_paths(emissions, lengths, transitions, start, end, n)
         return paths, scores + void.expand_dims(-1)
 
-    def marginals(self, emissions: Tensor, seq_length: Tensor | None = None,
-                  pair_emissions: Tensor | None = None) -> Tensor:
+    def marginals(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
+                  temperature: float | Tensor | None = None) -> Tensor:
         """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
         emissions, 0 on padding."""
-        if custom.in_use() and pair_emissions is None:
+        if custom.in_use() and pair_emissions is None and temperature is None:
             emissions, lengths, _, _ = self._raw(emissions, seq_length, None)
             return self.native.marginals(emissions, lengths, *self._parameters())
-        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, temperature=temperature)
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
         marginals = marginals + void.expand_dims(-1)
         if self.batch_first:
@@ -263,16 +268,17 @@ class CRF(CompilableMethods, Distribution, nn.Cell):
         """The old name of `path_posteriors`, which goes with the next version."""
         return self.path_posteriors(emissions, paths, seq_length)
 
-    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None,
-                   pair_emissions: Tensor | None = None) -> Tensor:
+    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
+                   temperature: float | Tensor | None = None) -> Tensor:
         """Log of the sum over all paths (batch,); 0 for rows of length 0.
 
         Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
         """
-        if custom.in_use() and pair_emissions is None:
+        if custom.in_use() and pair_emissions is None and temperature is None:
             emissions, lengths, _, batch = self._raw(emissions, seq_length, None)
             return self.native.normalizer(emissions, lengths, *self._parameters())[:batch]
-        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, temperature=temperature)
         if pair_emissions is None:
             rows = self.log_normalizer(emissions, lengths, transitions, start, end)
         else:
@@ -280,22 +286,22 @@ class CRF(CompilableMethods, Distribution, nn.Cell):
         return value_of(rows) + void
 
     def log_prob(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
-                 pair_emissions: Tensor | None = None) -> Tensor:
+                 pair_emissions: Tensor | None = None, temperature: float | Tensor | None = None) -> Tensor:
         """Log probability (batch,) of the tags; of all paths through the known ones if some are negative."""
-        losses, _ = self._losses(emissions, tags, seq_length, pair_emissions)
+        losses, _ = self._losses(emissions, tags, seq_length, pair_emissions, temperature)
         return -losses
 
     def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None,
-                pair_emissions: Tensor | None) -> tuple[Tensor, Tensor]:
+                pair_emissions: Tensor | None, temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor]:
         if are_sets(tags):
-            return self._losses_of_sets(emissions, tags, seq_length, pair_emissions)
-        if custom.in_use() and pair_emissions is None:
+            return self._losses_of_sets(emissions, tags, seq_length, pair_emissions, temperature)
+        if custom.in_use() and pair_emissions is None and temperature is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, tags)
             losses = self.native.loss(emissions, lengths, *self._parameters(), tags)[:batch]
             return losses, in_range(lengths, 0, length)
         known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
         emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, tags)
+            emissions, seq_length, pair_emissions, tags, temperature=temperature)
         if pair_emissions is None:
             rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
         else:
@@ -303,10 +309,11 @@ class CRF(CompilableMethods, Distribution, nn.Cell):
         return value_of(rows) + void, lengths
 
     def _losses_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None,
-                        pair_emissions: Tensor | None) -> tuple[Tensor, Tensor]:
+                        pair_emissions: Tensor | None,
+                        temperature: float | Tensor | None) -> tuple[Tensor, Tensor]:
         if self.check_values:
             check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
         every, restricted = lowered(emissions, tags)
-        losses = (self.normalizer(every, seq_length, pair_emissions)
-                  - self.normalizer(restricted, seq_length, pair_emissions))
+        losses = (self.normalizer(every, seq_length, pair_emissions, temperature)
+                  - self.normalizer(restricted, seq_length, pair_emissions, temperature))
         return losses, lengths_of(emissions, seq_length, self.batch_first)

@@ -124,7 +124,8 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
         step, the posterior of each pair of tags (L, B, K, K), 0 where no real position follows; and the log weight
         of each tag with all that may follow it (L, B, K), up to a summand for each position.
     """
-    real_length, batch, num_tags = emissions.shape
+    real_length, batch, _ = emissions.shape
+    num_tags = start.shape[0]                                    # which is known where that of emissions is not
     blocks = (real_length + STEPS - 1) // STEPS
     length = blocks * STEPS
     emissions = pad_time(emissions, length)

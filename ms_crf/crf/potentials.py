@@ -1,11 +1,16 @@
 """The potentials of a chain: a layer's scores and a caller's, as recursions and operators take them."""
 
-from ms_crf.crf.inputs import check_values, prepare, prepare_raw, prepare_steps
+from ms_crf.crf.inputs import check_values, prepare, prepare_raw, prepare_steps, prepare_temperature
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.tensors import FORBIDDEN, clear_padding, forbid, nan_in_rows, nan_in_scores, ones_like
+from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, forbid, nan_in_rows, nan_in_scores, ones_like
 
 import mindspore as ms
 from mindspore import Parameter, Tensor, ops
+
+
+def _divided(scores: Tensor, divisor: Tensor) -> Tensor:
+    """What is forbidden stays so."""
+    return ops.masked_fill(scores / divisor, scores < LEAST, FORBIDDEN)
 
 
 class Potentials(InFloat32):
@@ -48,13 +53,15 @@ class Potentials(InFloat32):
         return emissions, lengths, void
 
     def _potentials(self, emissions: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
-                    tags: Tensor | None = None, clear: bool = True, by_step: bool = False) -> tuple[Tensor, ...]:
+                    tags: Tensor | None = None, clear: bool = True, by_step: bool = False,
+                    temperature: float | Tensor | None = None) -> tuple[Tensor, ...]:
         """What the recursions take.
 
         Args:
             emissions, seq_length, pair_emissions, tags: as they came from the caller.
             clear: whether emissions are 0 on padding.
             by_step: whether there are transitions of each step in any case.
+            temperature: what all scores are divided by; None for 1.
 
         Returns:
             emissions (L, B, K) in float32; lengths (B,) int32; transitions (K, K), with pair_emissions or by_step
@@ -71,6 +78,11 @@ class Potentials(InFloat32):
                                         self.check_values)
         if by_step or not clear:
             void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
+        if temperature is not None:
+            divisor = prepare_temperature(temperature)
+            emissions, transitions = _divided(emissions, divisor), _divided(transitions, divisor)
+            start, end = _divided(start, divisor), _divided(end, divisor)
+            void = void + divisor * 0.0
         return emissions, lengths, transitions, start, end, void
 
     def _scores(self) -> tuple[Tensor, Tensor, Tensor]:

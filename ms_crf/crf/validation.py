@@ -59,6 +59,28 @@ def check_n(n: Any) -> None:
     check_count('n', n)
 
 
+def check_seed(seed: Any) -> None:
+    check_count('seed', seed, 0)
+    if seed >= 2 ** 63:
+        raise ValueError(f'seed must be below 2 ** 63, got {seed}')
+
+
+def check_temperature(temperature: Any) -> None:
+    """A number above 0; of a tensor, nobody can look at its value in a graph."""
+    if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
+        raise TypeError(f'temperature must be a number, got {type(temperature).__name__}')
+    if not 0.0 < temperature < float('inf'):
+        raise ValueError(f'temperature must be above 0, got {temperature}')
+
+
+def check_scalar(name: str, dtype: str, shape: tuple, allowed: tuple) -> None:
+    """The type and shape of a tensor in the place of a number."""
+    if dtype not in allowed:
+        raise TypeError(f'{name} must be a number or a tensor of one of {", ".join(allowed)}, got {dtype}')
+    if shape != ():
+        raise ValueError(f'{name} must be a number or a tensor without axes, got shape {shape}')
+
+
 def check_shape_is_known(name: str, shape: tuple) -> None:
     """A method that is compiled for one shape at a time."""
     if None in shape or -1 in shape:
