@@ -6,13 +6,16 @@ from ms_crf.crf.mindspore_fixes import check_not_traced
 from ms_crf.crf.tensors import continued, forbid, nan_where, ones_like
 from ms_crf.crf.validation import (
     FLOATS,
+    check_argument,
     check_batch,
     check_emissions,
     check_lengths,
+    check_numbers,
     check_pair_emissions,
     check_pair_emissions_argument,
     check_scalar,
     check_shapes,
+    check_sums_of_targets,
     check_temperature,
     check_types,
 )
@@ -54,6 +57,40 @@ def _describe_optional(name: str, argument: Any) -> tuple | None:
     if argument is None:
         return None
     return describe(name, argument)
+
+
+@ops.constexpr(check=False)
+def _check_like(name: str, argument: tuple, form: str, shape: tuple) -> None:
+    """The argument as (dtype, shape)."""
+    check_argument(name, str(argument[0]), argument[1], form, shape)
+
+
+def check_like(name: str, argument: Any, form: str, shape: tuple) -> None:
+    """Raises TypeError or ValueError unless an argument is a tensor of numbers of this shape, that of `form`."""
+    _check_like(name, describe(name, argument), form, shape)
+
+
+@ops.constexpr(check=False)
+def _constant(name: str, values: Any) -> Tensor:
+    return Tensor(check_numbers(name, values))
+
+
+def tensor_of(name: str, values: Any) -> Tensor:
+    """A tensor as it is, numbers and arrays as float32."""
+    if isinstance(values, Tensor):
+        return values
+    return _constant(name, values)
+
+
+@ops.constexpr(check=False)
+def _check_distributions(name: str, targets: Tensor, lengths: Tensor) -> None:
+    check_sums_of_targets(name, targets, lengths)
+
+
+def check_distributions(name: str, targets: Tensor, lengths: Tensor) -> None:
+    """Raises ValueError for targets (L, B, K) that are no distributions; in a graph it does nothing."""
+    if has_values(targets):
+        _check_distributions(name, targets, lengths)
 
 
 def has_values(tensor: Tensor) -> bool:

@@ -14,16 +14,12 @@ from ms_crf.crf.gradients import (
 )
 from ms_crf.crf.inference import posteriors, posteriors_of_path
 from ms_crf.crf.inputs import check_values, in_range, prepare_tags
+from ms_crf.crf.losses import Losses
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.sets import are_sets, lengths_of, lowered
-from ms_crf.crf.tensors import (
-    is_fixed,
-    nan_in_rows,
-    nan_in_scores,
-    reduce_losses,
-)
+from ms_crf.crf.tensors import is_fixed, nan_in_rows, nan_in_scores
 from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
 from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi_any_length
 from ms_crf.crf.viterbi import viterbi as viterbi_fixed_length
@@ -35,7 +31,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Uniform, initializer
 
 
-class CRF(CompilableMethods, Distribution, nn.Cell):
+class CRF(CompilableMethods, Losses, Distribution, nn.Cell):
     """Linear-chain conditional random field.
 
     It gives each path of tags the probability exp(score - `normalizer`), its score being the sum of its emissions,
@@ -153,12 +149,6 @@ class CRF(CompilableMethods, Distribution, nn.Cell):
         if tags is None:
             return self.viterbi(emissions, seq_length)
         return self.loss(emissions, tags, seq_length)
-
-    def loss(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
-             pair_emissions: Tensor | None = None) -> Tensor:
-        """The negative log likelihood in float32, reduced."""
-        losses, lengths = self._losses(emissions, tags, seq_length, pair_emissions)
-        return reduce_losses(losses, lengths, self.reduction)
 
     def viterbi(self, emissions: Tensor, seq_length: Tensor | None = None,
                 pair_emissions: Tensor | None = None) -> tuple[Tensor, Any]:

@@ -109,6 +109,50 @@ def _steps_at(steps: Tensor, index: Tensor) -> Sequence[Tensor]:
     return ops.unstack(ops.gather(steps, index, 0), 0)
 
 
+def messages(ahead: Tensor, back: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+             end: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What arrives at each tag, each time up to a summand for each position.
+
+    Args:
+        ahead, back: emissions (L, B, K) of the way forward and of the way back, L a multiple of STEPS, 0 on padding.
+        lengths, transitions, start, end: as of `forward_backward`.
+
+    Returns:
+        log sums over all before each tag (L, B, K) and over all after it (L, B, K), without its own emission, and what
+        was taken out of the first at each step (L, B, 1).
+    """
+    length, batch, _ = ahead.shape
+    num_tags = start.shape[0]                                    # which is known where that of emissions is not
+    blocks = length // STEPS
+    span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
+    reverse = ops.ReverseSequence(0, 1)
+    size = (blocks, STEPS, 2, batch)
+    if len(transitions.shape) == 2:
+        steps = ops.concat((ops.transpose(transitions, (1, 0)), transitions), 0).reshape(2, 1, num_tags, num_tags)
+    else:
+        steps = _steps_of_both(transitions, lengths, length)
+    both = ops.concat((ahead, reverse(back, span)), 1).reshape(size + (num_tags,))
+    arrived = ops.concat((ops.tile(start.expand_dims(0), (batch, 1)), ops.tile(end.expand_dims(0), (batch, 1))),
+                         0).reshape(2, batch, num_tags)
+    history = ops.zeros(size + (num_tags,), ms.float32)
+    peaks = ops.zeros(size + (1,), ms.float32)
+    index = first_block()
+    while index < blocks:
+        arrived, block_history, block_peaks = _block(arrived, ops.gather(both, index, 0), _steps_at(steps, index))
+        history = put_block(history, index, block_history)
+        peaks = put_block(peaks, index, block_peaks)
+        index = index + 1
+    sides = ops.Split(1, 2)(history.reshape(length, 2, batch, num_tags))
+    peaks = ops.Split(1, 2)(peaks.reshape(length, 2, batch, 1))[0].reshape(length, batch, 1)
+    shape = (length, batch, num_tags)
+    return sides[0].reshape(shape), reverse(sides[1].reshape(shape), span), peaks
+
+
+def whole_blocks(length: int) -> int:
+    """The length rounded up to a multiple of STEPS."""
+    return (length + STEPS - 1) // STEPS * STEPS
+
+
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                      end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Normaliser and posteriors in the log domain.
@@ -124,37 +168,12 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
         step, the posterior of each pair of tags (L, B, K, K), 0 where no real position follows; and the log weight
         of each tag with all that may follow it (L, B, K), up to a summand for each position.
     """
-    real_length, batch, _ = emissions.shape
-    num_tags = start.shape[0]                                    # which is known where that of emissions is not
-    blocks = (real_length + STEPS - 1) // STEPS
-    length = blocks * STEPS
+    real_length = emissions.shape[0]
+    length = whole_blocks(real_length)
     emissions = pad_time(emissions, length)
     live = tensors.real(lengths, length).astype(ms.float32).expand_dims(-1)    # (L, B, 1)
-    span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
-    reverse = ops.ReverseSequence(0, 1)
-    size = (blocks, STEPS, 2, batch)
-
-    if len(transitions.shape) == 2:
-        steps = ops.concat((ops.transpose(transitions, (1, 0)), transitions), 0).reshape(2, 1, num_tags, num_tags)
-    else:
-        steps = _steps_of_both(transitions, lengths, length)
-    both = ops.concat((emissions, reverse(emissions, span)), 1).reshape(size + (num_tags,))
-    arrived = ops.concat((ops.tile(start.expand_dims(0), (batch, 1)), ops.tile(end.expand_dims(0), (batch, 1))),
-                         0).reshape(2, batch, num_tags)
-    history = ops.zeros(size + (num_tags,), ms.float32)
-    peaks = ops.zeros(size + (1,), ms.float32)
-    index = first_block()
-    while index < blocks:
-        arrived, block_history, block_peaks = _block(arrived, ops.gather(both, index, 0),
-                                                      _steps_at(steps, index))
-        history = put_block(history, index, block_history)
-        peaks = put_block(peaks, index, block_peaks)
-        index = index + 1
-    sides = ops.Split(1, 2)(history.reshape(length, 2, batch, num_tags))
-    peaks = ops.Split(1, 2)(peaks.reshape(length, 2, batch, 1))[0].reshape(length, batch, 1)
-
-    forward = sides[0].reshape(length, batch, num_tags) + emissions
-    backward = reverse(sides[1].reshape(length, batch, num_tags), span)
+    forward, backward, peaks = messages(emissions, emissions, lengths, transitions, start, end)
+    forward = forward + emissions
     joint = forward + backward                                   # (L, B, K)
     largest = largest_of(joint)                                  # (L, B, 1)
     share = ops.exp(joint - largest)

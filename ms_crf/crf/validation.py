@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 FLOATS = ('Float16', 'BFloat16', 'Float32', 'Float64')
 INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UInt64')
+TOLERANCE = 1e-3              # of sums of probabilities
 REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
 
 
@@ -79,6 +80,34 @@ def check_scalar(name: str, dtype: str, shape: tuple, allowed: tuple) -> None:
         raise TypeError(f'{name} must be a number or a tensor of one of {", ".join(allowed)}, got {dtype}')
     if shape != ():
         raise ValueError(f'{name} must be a number or a tensor without axes, got shape {shape}')
+
+
+def check_argument(name: str, dtype: str, shape: tuple, form: str, expected: tuple) -> None:
+    """The type and shape of an argument that has to be like something else, which `form` describes."""
+    if dtype not in FLOATS + INTEGERS:
+        raise TypeError(f'{name} must be a tensor of numbers, got {dtype}')
+    if _differ(shape, expected):
+        raise ValueError(f'{name} must have the shape of {form}, {expected}, got {shape}')
+
+
+def check_numbers(name: str, values: Any) -> np.ndarray:
+    """A number, or an array or list of numbers, as float32."""
+    array = np.asarray(values)
+    if array.dtype.kind not in 'iuf':
+        raise TypeError(f'{name} must be a number or a tensor of numbers, got {type(values).__name__}')
+    return array.astype(np.float32)
+
+
+def check_sums_of_targets(name: str, targets: ArrayLike, seq_length: ArrayLike) -> None:
+    """Raises ValueError for a real position at which targets (length, batch, num_tags) are no distribution."""
+    targets = as_array(targets).swapaxes(0, 1)                   # (B, L, K)
+    sums = targets.sum(2)
+    wrong = (np.abs(sums - 1.0) > TOLERANCE) | (targets.min(2) < 0) | np.isnan(sums)
+    wrong &= np.arange(targets.shape[1]) < as_array(seq_length)[:, None]
+    if wrong.any():
+        row, position = np.argwhere(wrong)[0]
+        raise ValueError(f'{name} must be distributions, of numbers from 0 on that add up to 1, got '
+                         f'{targets[row, position].tolist()} in row {row}, position {position}')
 
 
 def check_shape_is_known(name: str, shape: tuple) -> None:
