@@ -17,7 +17,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.models.hmm.hmm import HMM
     from ms_crf.nn.bilstm_crf import BiLSTM_CRF
     from ms_crf.tagger import Tagger
-    from ms_crf.text.schemes import allowed_transitions
+    from ms_crf.text.schemes import allowed_transitions, span_steps
 
 environment.prepare()
 __version__ = environment.VERSION
@@ -31,12 +31,13 @@ _HOMES = {
     'viterbi_decode': 'crf.tutorial',
     'post_decode': 'crf.post_decode',
     'allowed_transitions': 'text.schemes',
+    'span_steps': 'text.schemes',
     'HMM': 'models.hmm.hmm',
     'Tagger': 'tagger',
     'check_batch': 'crf.validation',
 }
 __all__ = ['BiLSTM_CRF', 'CRF', 'HMM', 'Tagger', 'allowed_transitions', 'check_batch', 'compute_normalizer',
-           'compute_score', 'post_decode', 'sequence_mask', 'viterbi_decode']
+           'compute_score', 'post_decode', 'sequence_mask', 'span_steps', 'viterbi_decode']
 
 
 def __getattr__(name: str) -> Any:

@@ -32,6 +32,7 @@ SLOW = """
     crf/test_distribution.py::test_samples_are_the_same_in_both_modes_and_independent_of_each_other
     crf/test_forbidden.py
     crf/test_losses.py::test_compiled_once_for_all_lengths
+    crf/test_mbr.py::test_one_exported_graph_for_all_shapes
     crf/test_mixed_precision.py
     crf/test_nan.py::test_nan_in_one_emission_is_seen[pynative-in blocks]
     crf/test_numbers.py

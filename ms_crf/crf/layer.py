@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ms_crf.crf.constraints import check_constraints, usable_tags
+from ms_crf.crf.decoding import OtherDecoding
 from ms_crf.crf.distribution import Distribution
 from ms_crf.crf.gradients import (
     LogNormalizer,
@@ -21,7 +22,7 @@ from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.sets import are_sets, lengths_of, lowered
 from ms_crf.crf.tensors import is_fixed, nan_in_rows, nan_in_scores
 from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
-from ms_crf.crf.viterbi import best_path, best_path_any_length, viterbi_any_length
+from ms_crf.crf.viterbi import best_paths_of, viterbi_any_length
 from ms_crf.crf.viterbi import viterbi as viterbi_fixed_length
 from ms_crf.native import custom
 
@@ -31,7 +32,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Uniform, initializer
 
 
-class CRF(CompilableMethods, Losses, Distribution, nn.Cell):
+class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
     """Linear-chain conditional random field.
 
     It gives each path of tags the probability exp(score - `normalizer`), its score being the sum of its emissions,
@@ -183,12 +184,7 @@ class CRF(CompilableMethods, Losses, Distribution, nn.Cell):
             return ops.stop_gradient(flat[batch:]).astype(ms.int32).reshape(batch, length), flat[:batch]
         emissions, lengths, transitions, start, end, void = self._potentials(
             emissions, seq_length, pair_emissions, None, False)
-        if is_fixed(emissions) and pair_emissions is None:
-            scores, history = viterbi_fixed_length(emissions, lengths, transitions, start, end)
-            paths, score = best_path(scores, history, lengths)
-        else:
-            scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
-            paths, score = best_path_any_length(scores, history, lengths, emissions.shape[0])
+        paths, score = best_paths_of(emissions, lengths, transitions, start, end)
         return ops.transpose(paths, (1, 0)), score + void
 
     def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None,

@@ -28,7 +28,7 @@ def checked_n(n: int, shape: tuple) -> int:
 
 
 @ops.constexpr
-def _at_most(n: int, num_tags: int, length: int) -> int:
+def at_most(n: int, num_tags: int, length: int) -> int:
     """n, or the number of taggings if that is less."""
     taggings = 1
     for _ in range(length):
@@ -54,7 +54,13 @@ def _largest(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _largest_by_order(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The same by sorting: a graph and memory that don't grow with n.
+    """The same by sorting: a graph and memory that don't grow with n."""
+    chosen = in_order(candidates)[:, :, :n]
+    return chosen, ops.gather_elements(ops.transpose(candidates, (0, 2, 1)), 2, chosen)
+
+
+def in_order(candidates: Tensor) -> Tensor:
+    """Indices (B, M, S) of candidates (B, S, M) from the largest over axis 1 on, the first of equals first.
 
     Sorting promises no order among equals. So each value gets its rank among the different values, and what
     is sorted then are the ranks with the positions, no two of which are equal.
@@ -65,11 +71,10 @@ def _largest_by_order(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
     differs = ops.not_equal(ordered[:, :, 1:], ordered[:, :, :-1]).astype(ms.int32)
     rank = ops.cumsum(ops.concat((ops.zeros_like(differs[:, :, :1]), differs), 2), 2)
     keys, _ = ops.sort(rank.astype(ms.int64) * size + positions.astype(ms.int64), 2, False)
-    chosen = keys[:, :, :n] % size
-    return chosen, ops.gather_elements(candidates, 2, chosen)
+    return keys % size
 
 
-def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
+def steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
     """Scores of steps from states to tags: (1, S, K) of transitions (K, K), (blocks, C, B, S, K) of those of steps."""
     num_tags = transitions.shape[-1]
     states = num_tags * n
@@ -82,8 +87,8 @@ def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -
     return steps.reshape(blocks, size, batch, states, num_tags)
 
 
-def _steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
-    """C of (1 or B, S, K): those of one block, from what `_steps_between_states` gives."""
+def steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
+    """C of (1 or B, S, K): those of one block, from what `steps_between_states` gives."""
     if len(steps.shape) == 3:
         return [steps for _ in range(size)]
     return ops.unstack(ops.gather(steps, index, 0), 0)
@@ -112,13 +117,13 @@ def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor
     emissions = pad_time(emissions, blocks * size).reshape(blocks, size, batch, num_tags)
     # In float32: the compiler can't add up gradients of bools, not even zeros.
     following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
-    steps = _steps_between_states(transitions, n, blocks, size)
+    steps = steps_between_states(transitions, n, blocks, size)
     history = ops.zeros((blocks, size, batch, states), ms.int64)
     index = first_block()
     while index < blocks:
         emission = ops.gather(emissions, index, 0)               # (C, B, K)
         moves = ops.gather(following, index, 0)                  # (C, B)
-        tables = _steps_at(steps, index, size)
+        tables = steps_at(steps, index, size)
         backtrace = []
         for step in range(size):
             candidates = scores.expand_dims(-1) + tables[step] + emission[step].expand_dims(1)       # (B, S, K)
@@ -132,6 +137,70 @@ def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor
         total = total + peak
         index = index + 1
     return scores, total, history.reshape(blocks * size, batch, states)[:length]
+
+
+def sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+             end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Emissions and scores with other numbers where there is nan, of which sorting promises nothing, and nan or 0 for
+    each row (B,), or for all (1,): to be added to its scores."""
+    batch = emissions.shape[1]
+    void, worthless = tensors.nan_in_rows(emissions, lengths), tensors.nan_in_scores(transitions, start, end)
+    emissions = ops.masked_fill(emissions, ops.not_equal(void, void).reshape(1, batch, 1), 0.0)
+    faulty = ops.not_equal(worthless, worthless)
+    if len(transitions.shape) == 4:                              # then it is of rows
+        transitions = ops.masked_fill(transitions, faulty.reshape(1, batch, 1, 1), 0.0)
+        faulty = ops.not_equal(tensors.nan_in_scores(start.expand_dims(0), start, end), 0.0)
+    transitions = ops.masked_fill(transitions, faulty, 0.0)
+    start, end = ops.masked_fill(start, faulty, 0.0), ops.masked_fill(end, faulty, 0.0)
+    return emissions, transitions, start, end, void + worthless
+
+
+def of_states(values: Tensor, n: int) -> Tensor:
+    """Values of tags (K,) as those of states (S,)."""
+    return ops.broadcast_to(values.expand_dims(-1), (values.shape[0], n)).reshape(-1)
+
+
+def first_states(emissions: Tensor, start: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Emissions (L, B, K) with each position's largest brought to 0, scores (B, S) at the first position, and what was
+    taken out of all positions (B, 1)."""
+    _, batch, num_tags = emissions.shape
+    peaks = largest_of(emissions)                                # (L, B, 1)
+    lowered = emissions - peaks
+    scores = (start + lowered[0]).expand_dims(-1)                # (B, K, 1)
+    if n > 1:
+        scores = ops.concat((scores, ops.full((batch, num_tags, n - 1), ABSENT, dtype=ms.float32)), 2)
+    return lowered, scores.reshape(batch, num_tags * n), peaks.sum(0)
+
+
+def chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, lengths: Tensor, length: int,
+                 wanted: int) -> tuple[Tensor, Tensor]:
+    """Paths (B, wanted, L) and scores (B, wanted) from what the recursion gives.
+
+    Args:
+        history: the state before each state (L - 1, B, S), () where L is 1.
+        last: (B, n), the states at which the n paths end, best first.
+        scores: (B, n).
+        void: nan or 0, for each row (B,).
+        lengths: (B,) int32.
+        length: L.
+        wanted: at least n.
+    """
+    batch, n = scores.shape
+    allowed = ops.stop_gradient(scores) > FORBIDDEN / 2
+    # A row of length 0 has one path, the empty one.
+    empty = ops.broadcast_to((lengths == 0).expand_dims(-1), allowed.shape)
+    first = ops.broadcast_to(ops.arange(n) == 0, allowed.shape)
+    scores = ops.select(empty, zeros_like(scores), scores)
+    present = ops.stop_gradient(ops.select(empty, first, allowed))
+    scores = ops.select(present, scores, LOWEST * ones_like(scores))
+    paths = walk_back(history, last, lengths) // n               # (L, B, n)
+    kept = ops.logical_and(tensors.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
+    paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
+    paths = ops.transpose(paths, (1, 2, 0))                      # (B, n, L)
+    if wanted > n:
+        paths = ops.concat((paths, ops.zeros((batch, wanted - n, length), ms.int32)), 1)
+        scores = ops.concat((scores, ops.full((batch, wanted - n), LOWEST, dtype=ms.float32)), 1)
+    return paths, scores + void.expand_dims(-1)
 
 
 def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
@@ -148,44 +217,12 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
         n: int, how many.
     """
     wanted = checked_n(n, emissions.shape)
-    length, batch, num_tags = emissions.shape
-    void, worthless = tensors.nan_in_rows(emissions, lengths), tensors.nan_in_scores(transitions, start, end)
-    # Sorting promises nothing of nan: where there is one, other numbers are sorted.
-    emissions = ops.masked_fill(emissions, ops.not_equal(void, void).reshape(1, batch, 1), 0.0)
-    faulty = ops.not_equal(worthless, worthless)
-    if len(transitions.shape) == 4:                              # then it is of rows
-        transitions = ops.masked_fill(transitions, faulty.reshape(1, batch, 1, 1), 0.0)
-        faulty = ops.not_equal(tensors.nan_in_scores(start.expand_dims(0), start, end), 0.0)
-    transitions = ops.masked_fill(transitions, faulty, 0.0)
-    start, end = ops.masked_fill(start, faulty, 0.0), ops.masked_fill(end, faulty, 0.0)
-    n = _at_most(wanted, num_tags, length)
-    states = num_tags * n
-    peaks = largest_of(emissions)                                # (L, B, 1)
-    lowered = emissions - peaks
-    total = peaks.sum(0)                                         # (B, 1)
-    scores = (start + lowered[0]).expand_dims(-1)                # (B, K, 1)
-    if n > 1:
-        scores = ops.concat((scores, ops.full((batch, num_tags, n - 1), ABSENT, dtype=ms.float32)), 2)
-    scores = scores.reshape(batch, states)
+    length, _, num_tags = emissions.shape
+    emissions, transitions, start, end, void = sortable(emissions, lengths, transitions, start, end)
+    n = at_most(wanted, num_tags, length)
+    lowered, scores, total = first_states(emissions, start, n)
     history = ()
     if length > 1:
         scores, total, history = _recursion(scores, total, lowered[1:], lengths, transitions, n)
-
-    ends = ops.broadcast_to(end.expand_dims(-1), (num_tags, n)).reshape(states)
-    last, scores = _largest((scores + ends).expand_dims(-1), n)  # (B, 1, n)
-    scores = scores[:, 0]                                        # (B, n)
-    allowed = ops.stop_gradient(scores + total) > FORBIDDEN / 2
-    # A row of length 0 has one path, the empty one.
-    empty = ops.broadcast_to((lengths == 0).expand_dims(-1), allowed.shape)
-    first = ops.broadcast_to(ops.arange(n) == 0, allowed.shape)
-    scores = ops.select(empty, zeros_like(scores), scores + total)
-    present = ops.stop_gradient(ops.select(empty, first, allowed))
-    scores = ops.select(present, scores, LOWEST * ones_like(scores))
-    paths = walk_back(history, last[:, 0], lengths) // n                  # (L, B, n)
-    kept = ops.logical_and(tensors.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
-    paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
-    paths = ops.transpose(paths, (1, 2, 0))                      # (B, n, L)
-    if wanted > n:
-        paths = ops.concat((paths, ops.zeros((batch, wanted - n, length), ms.int32)), 1)
-        scores = ops.concat((scores, ops.full((batch, wanted - n), LOWEST, dtype=ms.float32)), 1)
-    return paths, scores + (void + worthless).expand_dims(-1)
+    last, scores = _largest((scores + of_states(end, n)).expand_dims(-1), n)         # (B, 1, n)
+    return chosen_paths(history, last[:, 0], scores[:, 0] + total, void, lengths, length, wanted)

@@ -110,6 +110,19 @@ def check_sums_of_targets(name: str, targets: ArrayLike, seq_length: ArrayLike) 
                          f'{targets[row, position].tolist()} in row {row}, position {position}')
 
 
+def check_spans(spans: Any, num_tags: int) -> np.ndarray:
+    """The table of what steps say about spans, as an array, or ValueError or TypeError."""
+    table = as_array(spans)
+    if table.shape != (num_tags + 1, num_tags + 1):
+        raise ValueError(f'spans must be (num_tags + 1, num_tags + 1) = ({num_tags + 1}, {num_tags + 1}) as span_steps '
+                         f'returns it, got shape {table.shape}')
+    check_integers('spans', table)
+    most = (num_tags + 1) ** 2 - 1
+    if table.min() < 0 or table.max() > most:
+        raise ValueError(f'spans must hold numbers from 0 to {most}, got {table.min()} to {table.max()}')
+    return table
+
+
 def check_shape_is_known(name: str, shape: tuple) -> None:
     """A method that is compiled for one shape at a time."""
     if None in shape or -1 in shape:

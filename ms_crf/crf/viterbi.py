@@ -295,3 +295,20 @@ def best_path_any_length(scores: Tensor, history: Tensor, lengths: Tensor, lengt
     paths = ops.select(tensors.real(lengths, length), paths, zeros_like(paths))
     score = score[:, 0]
     return paths, ops.select(lengths > 0, score, zeros_like(score))
+
+
+def best_paths_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                  end: Tensor) -> tuple[Tensor, Tensor]:
+    """Best paths (L, B) int32, 0 on padding, and their scores (B,), in the way that suits what the compiler knows.
+
+    Args:
+        emissions: (L, B, K) float32; padding is not looked at.
+        lengths: (B,) int32.
+        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        start, end: (K,) float32.
+    """
+    if tensors.is_fixed(emissions) and len(transitions.shape) == 2:
+        scores, history = viterbi(emissions, lengths, transitions, start, end)
+        return best_path(scores, history, lengths)
+    scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
+    return best_path_any_length(scores, history, lengths, emissions.shape[0])

@@ -263,6 +263,28 @@ def boundaries(tags: Sequence[str]) -> tuple[list[list[bool]], list[list[bool]]]
             [[ends(before, *after) for after in parts] for before in parts])
 
 
+def span_steps(tags: Sequence[str]) -> np.ndarray:
+    """What a step from one tag to the next says about spans, as `CRF.nbest_spans` takes it.
+
+    Two sequences of tags stand for the same spans, by the rules of `spans_of`, where their steps have the same numbers.
+
+    Args:
+        tags: the tags in the order of their ids.
+
+    Returns:
+        (K + 1, K + 1) int32: entry (i, j) is the number of the step from tag i to tag j; the last row is for steps from
+        the beginning of a sentence, the last column for those to its end.
+    """
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise TypeError(f'tags must be a sequence of strings, got {brief(tags)}')
+    begins, ends = boundaries(tags)
+    said = [(ended, split_tag(tag)[1] if begun else None)
+            for ended_before, begun_after in zip(ends, begins)
+            for ended, begun, tag in zip(ended_before, begun_after, [*tags, 'O'])]
+    numbers = {step: number for number, step in enumerate(dict.fromkeys(said))}
+    return np.array([numbers[step] for step in said], np.int32).reshape(len(tags) + 1, len(tags) + 1)
+
+
 def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
     """The spans of any tags, also ill-formed ones: a span begins wherever a change of type or prefix allows it.
 

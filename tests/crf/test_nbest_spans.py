@@ -1,0 +1,165 @@
+"""The n best sets of spans, beside every path: which, in which order, and how probable each is in all."""
+
+from collections import Counter
+
+from ms_crf import CRF, allowed_transitions, span_steps
+from ms_crf.crf.nbest import LOWEST
+from ms_crf.text.schemes import spans_of
+
+import mindspore as ms
+import numpy as np
+import pytest
+
+from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf
+from oracle import Case
+
+TAGS = ['O', 'B-X', 'I-X', 'I-Y']
+
+
+def sets_in_order(row, same):
+    """Of all paths of an `oracle.Row`, by what they stand for: score and tags of the best tagging, and log probability
+    of all together; best first; of equals the tagging with the lowest last tag, then the lowest before it."""
+    found = {}
+    for score, path in sorted(zip(row.scores, row.paths.tolist()), key=lambda pair: (-pair[0], pair[1][::-1])):
+        found.setdefault(same(path), []).append((score, path))
+    return [(*several[0], np.logaddexp.reduce([score for score, _ in several]) - row.log_normalizer())
+            for several in found.values()]
+
+
+def spans_of_path(path):
+    return tuple(spans_of([TAGS[tag] for tag in path]))
+
+
+def check(case, actual, n, same=spans_of_path):
+    paths, scores, log_probs = (tensor.asnumpy() for tensor in actual)
+    assert paths.shape == (len(case.rows), n, len(case.emissions)) and paths.dtype == np.int32
+    for b, row in enumerate(case.rows):
+        expected = sets_in_order(row, same)[:n]
+        count = len(expected)
+        assert paths[b, :count, :row.length].tolist() == [path for _, path, _ in expected]
+        close(scores[b, :count], [score for score, _, _ in expected])
+        close(log_probs[b, :count], [value for _, _, value in expected])
+        assert (scores[b, count:] == np.float32(LOWEST)).all() and (log_probs[b, count:] == np.float32(LOWEST)).all()
+        assert not paths[b, count:].any() and not paths[b, :, row.length:].any()
+
+
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # there is no operator in C++
+def test_every_set_of_spans_counts_once(compiled):
+    """Some stand for eight taggings; whole numbers, which make many of them equal; zeros, of which all are."""
+    case = Case(3, 5, 5, 4, integers=True)
+    crf, table = make_crf(case), span_steps(TAGS)
+    assert max(Counter(map(spans_of_path, case.rows[0].paths.tolist())).values()) == 8
+
+    def nbest(emissions, lengths):
+        return crf.nbest_spans(emissions, 3, table, lengths), crf.nbest_spans(emissions, 40, table, lengths)
+
+    run = compiled(nbest)
+    for seed in range(3):
+        case = Case(seed, 5, 5, 4, integers=seed > 0)
+        if seed == 2:
+            case.emissions, case.scores = case.emissions * 0, {name: value * 0 for name, value in case.scores.items()}
+            case.rescore()
+        assign(crf, case.scores)
+        for n, actual in zip((3, 40), run(float_tensor(case.emissions), int_tensor(case.lengths))):
+            check(case, actual, n)
+
+
+@pytest.mark.parametrize('compiled', MODES, indirect=True)
+def test_scores_of_pairs(compiled):
+    case = Case(4, 4, 4, 4).with_pairs(2, 1.0, [(0, 0, 1, 2), (1, 0, 0, 0)])
+    crf, table = make_crf(case), span_steps(TAGS)
+
+    def nbest(emissions, pairs, lengths):
+        return crf.nbest_spans(emissions, 9, table, lengths, pairs)
+
+    check(case, compiled(nbest)(float_tensor(case.emissions), float_tensor(case.pairs), int_tensor(case.lengths)), 9)
+
+
+def test_any_table():
+    """Steps may say nothing, which makes one set of all taggings; or all, then it is `nbest`; more than there are."""
+    case = Case(4, 3, 4, 3)
+    crf = make_crf(case, batch_first=True)
+    inputs, lengths = float_tensor(case.emissions.swapaxes(0, 1)), int_tensor(case.lengths)
+    check(case, crf.nbest_spans(inputs, 2, np.zeros((4, 4), int), lengths), 2, lambda path: 0)
+    every = np.broadcast_to(np.arange(4), (4, 4))
+    check(case, crf.nbest_spans(inputs, 30, ms.Tensor(every), lengths), 30, tuple)
+    paths, scores = crf.nbest(inputs, 30, lengths)
+    several, their_scores, _ = crf.nbest_spans(inputs, 30, every.tolist(), lengths)
+    assert (paths.asnumpy() == several.asnumpy()).all()
+    close(their_scores[0], scores[0].asnumpy())
+
+
+def test_many_shapes_and_tables():
+    """Of one to three kinds of steps, so that most sets have many taggings; ties among whole numbers."""
+    rng = np.random.default_rng(0)
+    for seed in range(24):
+        num_tags, length, n, kinds = (int(number) for number in rng.integers(1, (5, 6, 25, 4)))
+        table = rng.integers(0, kinds, (num_tags + 1, num_tags + 1))
+        case = Case(seed, length, 3, num_tags, integers=seed % 2 == 0)
+
+        def same(path, table=table, num_tags=num_tags):
+            return tuple(table[[num_tags, *path], [*path, num_tags]]) if path else ()
+
+        actual = make_crf(case).nbest_spans(float_tensor(case.emissions), n, table, int_tensor(case.lengths))
+        check(case, actual, n, same)
+
+
+def test_tables_of_which_only_begin_and_end_say_something():
+    """Taggings differ by their first and last tags alone."""
+    case = Case(5, 4, 3, 3)
+    table = np.zeros((4, 4), int)
+    table[3, :3], table[:3, 3] = [1, 1, 2], [0, 3, 3]
+    check(case, make_crf(case).nbest_spans(float_tensor(case.emissions), 5, table, int_tensor(case.lengths)), 5,
+          lambda path: (path[0] == 2, path[-1] == 0) if path else ())
+
+
+def test_constraints_and_minus_infinity():
+    """Where the tags are constrained to a scheme, each set has one tagging."""
+    tags = ['O', 'B', 'I']
+    constraints = allowed_transitions('BIO', tags)
+    case = Case(6, 4, 4, 3, constraints=(constraints.transitions, constraints.start, constraints.end))
+    case.forbid(emissions=[(1, 0, 1)], end=[0])
+    actual = make_crf(case).nbest_spans(float_tensor(case.emissions), 9, span_steps(tags), int_tensor(case.lengths))
+    check(case, actual, 9, tuple)
+
+
+def test_gradients_of_scores_and_log_probabilities():
+    """Of a score, the emissions on the tagging; of a log probability, its taggings' marginals minus those of all."""
+    case = Case(7, 4, 1, 4)
+    crf, table = make_crf(case), span_steps(TAGS)
+
+    def second(emissions):
+        _, scores, log_probs = crf.nbest_spans(emissions, 3, table)
+        return scores[0, 1], log_probs[0, 1]
+
+    row, emissions = case.rows[0], float_tensor(case.emissions)
+    case.lengths[:] = 4
+    case.rescore()
+    row = case.rows[0]
+    path = sets_in_order(row, spans_of_path)[1][1]
+    among = np.array([spans_of_path(other) == spans_of_path(path) for other in row.paths.tolist()])
+    weights = np.exp(row.scores - row.log_normalizer())
+    expected = [((weights * among)[:, None] * (row.paths == tag)).sum(0) / weights[among].sum() for tag in range(4)]
+    close(ms.grad(lambda emissions: second(emissions)[0])(emissions)[:, 0], np.eye(4)[path])
+    close(ms.grad(lambda emissions: second(emissions)[1])(emissions)[:, 0],
+          np.stack(expected, 1) - row.marginals())
+
+
+def test_nan_is_seen_in_its_row():
+    case = Case(8, 3, 3, 3)
+    case.emissions[0, 0, 1] = np.nan
+    paths, scores, log_probs = make_crf(case).nbest_spans(float_tensor(case.emissions), 2, np.ones((4, 4), int),
+                                                          int_tensor([3, 2, 4]))
+    for values in (scores, log_probs):
+        assert np.isnan(values.asnumpy()).tolist() == [[True, True], [False, False], [True, True]]
+    assert ((paths.asnumpy() >= 0) & (paths.asnumpy() < 3)).all()
+
+
+@pytest.mark.parametrize('table,error,message', [
+    (np.zeros((3, 3), int), ValueError, r'spans must be \(num_tags \+ 1, num_tags \+ 1\) = \(4, 4\) as span_steps '
+                                        r'returns it, got shape \(3, 3\)'),
+    (np.zeros((4, 4)), TypeError, 'spans must be integers, got float64'),
+    (np.full((4, 4), 16), ValueError, 'spans must hold numbers from 0 to 15, got 16 to 16')])
+def test_faults_of_the_table(table, error, message):
+    with pytest.raises(error, match=message):
+        CRF(3).nbest_spans(float_tensor(np.zeros((2, 1, 3))), 1, table)
