@@ -65,7 +65,8 @@ class Options:
                            trained=False)
     unknown_tag: str = option(MARK, 'Files', 'what stands in place of the tag of a token that nobody has judged, or of '
                               'its type or border alone; \'\' for nothing', 'TAG', trained=False)
-    scheme: str = option('auto', 'Files', 'tag scheme to train in; auto is that of the files, BIO for IOB1',
+    scheme: str = option('auto', 'Files', 'tag scheme to train in, and of the tags that come out; auto is that of the '
+                         'files, BIO for IOB1, and a constrained CRF learns BIO as BIOES',
                          choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)
     save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)
 

@@ -9,7 +9,7 @@ from ms_crf.environment import check_process, graph_load
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError, read_run
-from ms_crf.text.schemes import PLAIN, boundaries, split_tag
+from ms_crf.text.schemes import PLAIN, boundaries, spans_of, split_tag, tags_in, tags_of
 from ms_crf.text.splitting import CHARACTERS, DEFAULT, splitter_named
 from ms_crf.text.tagged import Alternative, Span, Tagged, TaggedText
 
@@ -41,31 +41,35 @@ class Tagger:
 
     Args:
         decoder: the model, a `Decoder` of `ms_crf.models.base`.
-        scheme: the scheme of its tags.
+        scheme: the scheme that it was trained in.
         found_scheme: the scheme of the files that it was trained on, in which gold tags are scored.
         splitter: the name of what cuts raw text into sentences and tokens, see `ms_crf.text.splitting`; None if the
             model, of an earlier version, does not say.
+        written_scheme: the scheme of the tags that come out; None for that of training.
     """
 
-    def __init__(self, decoder: Decoder, scheme: str, found_scheme: str, splitter: str | None = None) -> None:
-        self.scheme, self.found_scheme = scheme, found_scheme
+    def __init__(self, decoder: Decoder, scheme: str, found_scheme: str, splitter: str | None = None,
+                 written_scheme: str | None = None) -> None:
+        #: the schemes of the tags that come out, of training, and of the files
+        self.scheme, self.model_scheme, self.found_scheme = written_scheme or scheme, scheme, found_scheme
         #: the name of the splitter of raw text
         self.splitter = splitter or (CHARACTERS if decoder.vocabulary.of_characters else DEFAULT)
         self._path: str | None = None
         self._temperature = 1.0
-        self.tags = decoder.vocabulary.tags
-        self._names = np.array(self.tags, object)
+        tags = decoder.vocabulary.tags
+        self._names = np.array(tags, object)
         #: whether the model was trained on single characters, as Chinese text is
         self.of_characters = decoder.vocabulary.of_characters
         self._decoder = decoder
         plain = scheme == PLAIN
-        begins, ends = ([], []) if plain else boundaries(self.tags)
-        self._begins, self._ends = np.array(begins), np.array(ends)
-        self._types = [] if plain else [split_tag(tag)[1] for tag in self.tags]
+        self._begins, self._ends = map(np.array, ([], []) if plain else boundaries(tags))
+        self._types = [] if plain else [split_tag(tag)[1] for tag in tags]
+        types = dict.fromkeys(kind for tag, kind in zip(tags, self._types) if tag != 'O')
+        self.tags = tags if self.scheme == scheme else tags_in(self.scheme, types)       #: those that may come out
         # (K, K), 1 where the second tag continues the span that the first is in.
-        self._continues = np.zeros((len(self.tags),) * 2, np.float32)
+        self._continues = np.zeros((len(tags),) * 2, np.float32)
         if not plain:
-            inside = np.array([tag != 'O' for tag in self.tags])
+            inside = np.array([tag != 'O' for tag in tags])
             self._continues[:] = inside[:, None] & ~self._ends[:-1, :-1]
 
     @classmethod
@@ -85,11 +89,12 @@ class Tagger:
         """
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0.01 <= temperature <= 100:
             raise ValueError(f'temperature must be a number from 0.01 to 100, got {temperature!r:.30}')
-        decoder, scheme, found_scheme, splitter = _load(path, compiled)
+        decoder, record = _load(path, compiled)
         if temperature != 1:
             from ms_crf.models.temperature import tempered
             decoder = tempered(decoder, temperature)
-        made = cls(decoder, scheme, found_scheme, splitter)
+        made = cls(decoder, record['scheme'], record['found_scheme'], record.get('splitter'),
+                   record.get('written_scheme'))
         made._path, made._temperature = os.path.abspath(path), temperature
         return made
 
@@ -207,7 +212,7 @@ class Tagger:
             named = self._names[best].tolist()
             for row, (index, length) in enumerate(zip(indices.tolist(), lengths.tolist())):
                 index = filled[index]            # among all sentences, the empty ones included
-                tags = named[row][:length]
+                tags = self._written(named[row][:length], spans[row])
                 if posteriors is None:
                     results[index] = Tagged(sentences[index], tags, spans[row])
                     continue
@@ -221,7 +226,7 @@ class Tagger:
         spans: list[list[Span]] = [[] for _ in lengths]
         if self.scheme == PLAIN:
             return spans
-        outside = len(self.tags)
+        outside = len(self._names)
         paths = np.where(np.arange(paths.shape[1]) < lengths[:, None], paths, outside)
         padded = np.pad(paths, ((0, 0), (1, 1)), constant_values=outside)
         rows, firsts = np.nonzero(self._begins[padded[:, :-2], paths])
@@ -235,8 +240,14 @@ class Tagger:
 
     def _alternatives(self, paths: np.ndarray, scores: np.ndarray, normalizer: float) -> tuple[Alternative, ...]:
         """The n best taggings of a sentence, from paths (n, L) and scores (n,), without paths that do not exist."""
-        return tuple(Alternative([self.tags[tag] for tag in path], min(1.0, float(np.exp(float(score) - normalizer))))
-                     for path, score in zip(paths.tolist(), scores) if score > LOWEST / 2)
+        return tuple(Alternative(self._written(path), min(1.0, float(np.exp(float(score) - normalizer))))
+                     for path, score in zip(self._names[paths].tolist(), scores) if score > LOWEST / 2)
+
+    def _written(self, tags: list[str], spans: Iterable[Span] | None = None) -> list[str]:
+        """Tags of the model in the scheme of those that come out; their spans are found if they are not given."""
+        if self.scheme == self.model_scheme:
+            return tags
+        return tags_of(spans_of(tags) if spans is None else [span[:3] for span in spans], len(tags), self.scheme)
 
 
 class _Posteriors:
@@ -274,8 +285,8 @@ def _empty(confidence: bool, nbest: int) -> Tagged:
     return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
 
 
-def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str, str | None]:
-    """The arguments of `Tagger`: the decoder, both schemes, and the splitter."""
+def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, dict[str, Any]]:
+    """The decoder, and the record of the run or of the graph, which names the schemes and the splitter."""
     # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
     if str(path).endswith('.mindir'):
         with graph_load():
@@ -283,7 +294,7 @@ def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, str, str,
             return MindIRDecoder.load(path)
     kind, config = read_run(path)
     with graph_load() if kind.uses_mindspore else contextlib.nullcontext():
-        return kind.load(path, config, compiled), config['scheme'], config['found_scheme'], config.get('splitter')
+        return kind.load(path, config, compiled), config
 
 
 def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:

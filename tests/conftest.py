@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', '4', '--batch-size', '4',
-         '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
+         '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--scheme', 'BIO', '--device', 'CPU']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
 #: Tests that take more than some three seconds on one core, and files that compile many graphs, marked slow here:

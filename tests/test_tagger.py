@@ -126,6 +126,34 @@ def test_confidences_are_posteriors(run_of, scheme, options):
         assert tagged.alternatives[0].tags == tagged.tags
 
 
+WRITTEN = {'B': 'B', 'S': 'B', 'I': 'I', 'E': 'I'}         # the prefixes of BIO for those of BIOES
+
+
+def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, tmp_path):
+    """A model in BIOES whose tags are to be in BIO: the same spans and confidences, from a run as from its graph."""
+    before = run_of('BIOES', char='none', bigrams=True)
+    run = shutil.copytree(before, tmp_path / 'run')
+    records.write_json(run / 'config.json', {**records.read_config(run), 'written_scheme': 'BIO'})
+    model, tagger = Tagger.load(before), Tagger.load(run)
+    assert (tagger.scheme, tagger.model_scheme, model.scheme) == ('BIO', 'BIOES', 'BIOES')
+    assert sorted(tagger.tags) == ['B-X', 'I-X', 'O']
+
+    def written(tags):
+        return [tag if tag == 'O' else f'{WRITTEN[tag[0]]}{tag[1:]}' for tag in tags]
+
+    def check(found, expected):
+        assert found.tags == written(expected.tags) and found.spans == expected.spans
+        assert (found.confidences, found.confidence) == (expected.confidences, expected.confidence)
+        assert found.alternatives == tuple((written(tags), share) for tags, share in expected.alternatives)
+
+    assert {tag[0] for tagged in model.tag(SENTENCES) for tag in tagged.tags} & {'E', 'S'}
+    for found, expected in zip(tagger.tag(SENTENCES, nbest=4), model.tag(SENTENCES, nbest=4)):
+        check(found, expected)
+    mindir.export(run, tmp_path / 'a.mindir')
+    for found, expected in zip(Tagger.load(tmp_path / 'a.mindir').tag(SENTENCES, False), model.tag(SENTENCES, False)):
+        check(found, expected)
+
+
 def test_no_more_taggings_than_there_are(run_of):
     run, n = run_of(char='none'), np.int64(1000)
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=n), rows_of(run, 'BIO')):

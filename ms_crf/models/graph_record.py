@@ -185,6 +185,7 @@ class GraphRecord:
     format: int = checked(choices=(FORMAT,), advice='another version of this program made it, export again')
     scheme: str = checked(choices=SCHEMES)
     found_scheme: str = checked(choices=SCHEMES)
+    written_scheme: str = checked(None, choices=SCHEMES)
     splitter: str = checked(None, must=splitter_fault)
     output: str = checked(choices=(PATHS, CONFIDENCES, EMISSIONS))
     static: Any = checked(must=_static)

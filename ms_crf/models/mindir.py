@@ -62,6 +62,7 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
         'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
         'set_inputs': static is None, **tensors_of(graph_input, output, static),
         'scheme': config['scheme'], 'found_scheme': config['found_scheme'],
+        'written_scheme': config.get('written_scheme') or config['scheme'],
         'splitter': config.get('splitter'), **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
@@ -95,8 +96,8 @@ class MindIRDecoder:
         self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
 
     @classmethod
-    def load(cls, path: Any) -> tuple['MindIRDecoder', str, str, str | None]:
-        """(decoder, scheme, found_scheme, splitter) from a graph and its record."""
+    def load(cls, path: Any) -> tuple['MindIRDecoder', dict[str, Any]]:
+        """From a graph and its record, and the record."""
         record, graph_input = read_record(path)
         try:
             with quiet():
@@ -108,8 +109,7 @@ class MindIRDecoder:
         check_against(record_of(path), graph_input, shapes, record['scheme'])
         if record['static'] is None:
             graph.set_inputs(*_placeholders(graph_input.inputs()))
-        decoder = cls(graph, graph_input, record['output'], record['static'])
-        return decoder, record['scheme'], record['found_scheme'], record.get('splitter')
+        return cls(graph, graph_input, record['output'], record['static']), record
 
     def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
         """Tags sentences, batch by batch.

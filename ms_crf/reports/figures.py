@@ -209,12 +209,14 @@ def _believable(tagger: Tagger, evaluation: Evaluation, options: Options, given:
     if not whole:
         found.why_not = f'No sentence of {options.dev} is judged whole, so that no temperature could be fitted on it.'
         return found
-    tags = [sentence.tags if tagger.scheme == PLAIN else convert(sentence.tags, tagger.scheme) for sentence in whole]
+    scheme = tagger.model_scheme
+    tags = [sentence.tags if scheme == PLAIN else convert(sentence.tags, scheme) for sentence in whole]
     found.fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in whole], tags)
     if found.fit is None:
         found.why_not = f'The model can give none of the tags in {options.dev}, on which a temperature would be fitted.'
         return found
-    tempered = Tagger(TemperedDecoder(tagger.decoder, found.fit.temperature), tagger.scheme, tagger.found_scheme)
+    tempered = Tagger(TemperedDecoder(tagger.decoder, found.fit.temperature), scheme, tagger.found_scheme,
+                      tagger.splitter, tagger.scheme)
     other = evaluate(tempered, given.sentences, given.path, True)
     found.tempered_tokens = calibration.reliability(calibration.of_tokens(other))
     found.tempered_entities = calibration.reliability(calibration.of_entities(other))

@@ -127,6 +127,7 @@ class RunConfig:
     options: dict
     scheme: str = checked(choices=SCHEMES)
     found_scheme: str = checked(choices=SCHEMES)
+    written_scheme: str = checked(None, choices=SCHEMES)  # of the tags that come out; earlier runs: that of training
     splitter: str = checked(None, must=splitter_fault)    # earlier runs do not say
 
 

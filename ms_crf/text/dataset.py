@@ -45,6 +45,8 @@ class Corpora(NamedTuple):
     file_scheme: str
     #: the scheme of training
     scheme: str
+    #: the scheme of the tags that the model gives, for each of its own spans those of that scheme
+    written: str
     #: all tags that the model is to know
     tags: list[str]
     #: where tags broke the scheme
@@ -58,15 +60,17 @@ class Corpora(NamedTuple):
 
 
 def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),
-         splitter: str = AUTO, mark: str = MARK) -> Corpora:
+         splitter: str = AUTO, mark: str = MARK, for_bio: str = 'BIO') -> Corpora:
     """Reads the files of a training.
 
     Args:
         paths: the names of the files of 'train', 'dev' and perhaps 'test'.
-        scheme: the one to train in, 'BIO', 'BIOES' or 'BMES'; 'auto' for that of the files, BIO if that is IOB1.
+        scheme: the one to train in, 'BIO', 'BIOES' or 'BMES', in which the model gives tags as well; 'auto' for that of
+            the files, BIO if that is IOB1.
         columns: indices of the columns of token and tag, see `read_corpus`.
         splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
         mark: what stands in place of a tag that nobody has judged; '' for nothing.
+        for_bio: with 'auto' the scheme to train in where BIO is found, which the model gives its tags in all the same.
 
     Raises:
         CorpusError: a file can't be read, its tags are of no scheme, or nobody has judged any of its tokens.
@@ -77,26 +81,27 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     remarks = [line for part in found.values() for line in part.lines()]
     remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
     file_scheme = _recognise(paths, files)
-    target = home(file_scheme) if scheme == 'auto' else scheme
-    if PLAIN in (file_scheme, target) and target != file_scheme:
-        raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {target}, '
+    written = home(file_scheme) if scheme == 'auto' else scheme
+    if PLAIN in (file_scheme, written) and written != file_scheme:
+        raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
                                                 f'got {file_scheme} tags, which have no other scheme')
     repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
     if file_scheme == PLAIN:
         tags = sorted({tag for sentence in files['train'] for tag in sentence.tags} - {OPEN})
         gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
         unknown = _unknown(paths, files, file_scheme, tags)
-        return Corpora(files, gold, file_scheme, target, tags, repaired, unknown, remarks, deferred.used)
+        return Corpora(files, gold, file_scheme, PLAIN, PLAIN, tags, repaired, unknown, remarks, deferred.used)
+    target = for_bio if (scheme, written) == ('auto', 'BIO') else written
     tags, types = _all_tags(files['train'], target), types_in({tag for read in files['train'] for tag in read.tags})
     if not types:
         _check_completions(paths['train'], files['train'])
     parts = {part: [sentence._replace(tags=convert(sentence.tags, target, file_scheme, types))
                     for sentence in sentences] for part, sentences in files.items()}
-    gold = {part: [sentence.tags if as_they_stand(file_scheme, target) else
+    gold = {part: [sentence.tags if as_they_stand(file_scheme, written) else
                    convert(sentence.tags, home(file_scheme), file_scheme, types) for sentence in sentences]
             for part, sentences in files.items()}
     unknown = _unknown(paths, files, file_scheme, tags)
-    return Corpora(parts, gold, file_scheme, target, tags, repaired, unknown, remarks, deferred.used)
+    return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used)
 
 
 def convert(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:

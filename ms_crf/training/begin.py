@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 from ms_crf.errors import CorpusError
 from ms_crf.files import temporary
-from ms_crf.models.base import Decoder, Learner, kind_of, read_run, tags_of
+from ms_crf.models.base import Decoder, Kind, Learner, kind_of, read_run, tags_of
 from ms_crf.models.base import Watcher as LearnerWatcher
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.saving import saving, settle
-from ms_crf.text.dataset import Corpora, load, score_in
+from ms_crf.text.dataset import Corpora, convert, load, score_in
 from ms_crf.text.metrics import Score, as_record, table
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 
@@ -87,13 +87,13 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
         leads = workers is None or workers.leads
         directory: Any = RunDirectory.new(options.save, overwrite) if leads else Onlooker(options.save, False)
         fault.callback(directory.release)
-        corpora, began = _read(options, watcher), time.perf_counter()
+        corpora, began = _read(options, watcher, _for_bio(kind, options)), time.perf_counter()
         words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
         options = options.settled(mostly_characters(words))
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
-                  'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme,
+                  'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme, 'written_scheme': corpora.written,
                   'splitter': _splitter(options, corpora, words)}
         _check_together(workers, learner)
         if isinstance(directory, RunDirectory):
@@ -130,7 +130,7 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
             raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
                                             'in steps')
         check_run(directory.folder, watcher)
-        corpora = _read(options, watcher)
+        corpora = _read(options, watcher, config['scheme'])
         learner = kind.learner(options, corpora, watcher, (directory.folder, config))
         check_input(directory.folder, config, options, learner)
         _check_together(workers, learner)
@@ -148,10 +148,22 @@ def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
     return corpora.splitter or suited(words)
 
 
-def _read(options: Options, watcher: Watcher) -> Corpora:
+def _for_bio(kind: type[Kind], options: Options) -> str:
+    """The scheme to train in where BIO is found and none is named.
+
+    BIOES tells more of where a span ends; a constrained chain gives each tagging in BIO by exactly one in BIOES. A run
+    that begins with another one has the scheme of that.
+    """
+    before = read_run(options.init)[1]['scheme'] if options.init else None
+    if before in ('BIO', 'BIOES'):
+        return before
+    return 'BIOES' if kind.in_steps and options.head == 'crf' and options.constraints else 'BIO'
+
+
+def _read(options: Options, watcher: Watcher, for_bio: str) -> Corpora:
     """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
-    corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag)
+    corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio)
     watcher.corpora(corpora)
     return corpora
 
@@ -259,7 +271,9 @@ class Fitted:
 def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
     """The score of a model on 'dev' or 'test'."""
     predicted = tags_of(decoder, learner.encoded[part])
-    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.scheme)
+    if corpora.written != corpora.scheme:
+        predicted = [convert(tags, corpora.written) for tags in predicted]
+    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written)
 
 
 def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score]) -> dict[str, Any]:

@@ -229,6 +229,13 @@ def test_a_corpus_in_other_schemes(tmp_path):
     assert len(found.tags) == 9
     scored = score_in('IOB1', found.gold['dev'], [['B-X', 'E-X']], 'BIOES')
     assert scored.spans[:] == (0, 1, 2) and scored.accuracy == 0.5
+    found = load(paths, for_bio='BIOES')
+    assert (found.scheme, found.written, found.parts['train'][0].tags) == ('BIOES', 'BIO', ['B-X', 'E-X', 'O', 'S-Y'])
+    assert found.gold['dev'] == [['B-X', 'B-X']]
+    for scheme, row, text in (('auto', 'B M E S', 'a/B b/M c/E d/S'), ('BIO', 'B-X I-X', 'a/B-X b/I-X'),
+                              ('auto', 'P Q', 'a/P b/Q')):
+        found = load(corpus(tmp_path, train=text, dev=text), scheme, for_bio='BIOES')
+        assert found.scheme == found.written != 'BIOES' and found.parts['train'][0].tags == row.split()
 
 
 def test_ill_formed_tags_are_told(tmp_path):

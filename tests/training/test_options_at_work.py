@@ -82,6 +82,18 @@ def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
     assert run.course.warmup == 1.5
 
 
+@pytest.mark.parametrize('named,schemes', [
+    ([], ('BIOES', 'BIO')), (['--scheme', 'BIO'], ('BIO', 'BIO')), (['--scheme', 'BIOES'], ('BIOES', 'BIOES')),
+    (['--no-constraints'], ('BIO', 'BIO')), (['--head', 'softmax'], ('BIO', 'BIO'))])
+def test_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_path, named, schemes):
+    small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
+    run = begin.start(options_of([*files(corpora), *small, *named, '--save', str(tmp_path / 'run')]), StopAt(1))
+    run.directory.release()
+    config, vocabulary = records.read_config(tmp_path / 'run'), records.read_json(tmp_path / 'run' / 'vocab.json')
+    assert (config['scheme'], config['written_scheme'], config['found_scheme']) == (*schemes, 'BIO')
+    assert ('S-PER' in vocabulary['tags']) == (schemes[0] == 'BIOES')
+
+
 def test_text_of_characters_is_learned_with_bigrams(tmp_path):
     """Such text is read by bigrams and not by the characters of words, unless told otherwise; the run keeps that."""
     rows = {'中': 'B', '国': 'E', '人': 'S', '好': 'S'}

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger, infer, train
 from ms_crf.errors import CorpusError
 from ms_crf.runs import records
 from ms_crf.training import begin, trainer
@@ -60,6 +60,30 @@ def test_what_a_run_prints_and_leaves(undisturbed):
     config = json.loads((folder / records.CONFIG).read_text())
     assert config['options']['average'] == 0.9 and config['options']['dropout_between'] == 0.5
     assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
+
+
+@pytest.mark.parametrize('earlier', [False, True])
+def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_own(corpora, tmp_path, capsys, earlier):
+    """Learned as BIOES, scored and tagged as BIO; a run of before that was a default stays in BIO when it goes on."""
+    folder = tmp_path / 'run'
+    small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
+    arguments = [*files(corpora), *small, *(['--scheme', 'BIO'] if earlier else []), '--save', str(folder)]
+    with pytest.raises(begin.Stopped):
+        begin.start(options_of(arguments), StopAt(8)).run()
+    if earlier:
+        config = records.read_config(folder)
+        config['options']['scheme'] = 'auto'
+        del config['written_scheme']
+        records.write_json(folder / records.CONFIG, config)
+    assert train.main(['--resume', str(folder), '--device', 'CPU']) == 0
+    assert records.read_config(folder)['scheme'] == ('BIO' if earlier else 'BIOES')
+    table = json.loads((folder / records.SCORES).read_text())['test']['table']
+    capsys.readouterr()
+    assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score', '--device', 'CPU']) == 0
+    assert capsys.readouterr().out.splitlines()[-len(table):] == table
+    assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--format', 'conll']) == 0
+    tags = {line.split('\t')[1] for line in capsys.readouterr().out.splitlines() if line}
+    assert {'O', 'B-PER'} <= tags <= {'O', 'B-PER', 'I-PER'}
 
 
 class StopAt(train.Watcher):
