@@ -172,7 +172,8 @@ class _Comparison:
     def check_places(self) -> None:
         """Raises CorpusError if the figures or the runs could not be written."""
         if self.parsed.json is not None:
-            check_output(self.parsed.json, *(options[part] for options in self.settings.values() for part in PARTS))
+            read = {options.get(part) for options in self.settings.values() for part in PARTS}
+            check_output(self.parsed.json, *filter(None, read))
         if self.parsed.keep is None:
             return
         folder = Path(self.parsed.keep)
