@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mindspore import nn, ops
 
-from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from conftest import MODES, close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -221,3 +221,36 @@ def test_the_whole_model(level, compiled):
 def test_the_layer_in_a_black_list_is_refused():
     with pytest.raises(ValueError, match='^black_list must not hold CRF, whose results would be cast to 16 bits;'):
         ms.amp.custom_mixed_precision(Losses(CRF(3)), black_list=[CRF])
+
+
+class OfPairs(nn.Cell):
+    """What plain operators compute of a chain with pair emissions."""
+
+    def __init__(self, crf):
+        super().__init__()
+        self.crf = crf
+
+    def construct(self, emissions, tags, lengths, pairs):
+        return (self.crf.log_prob(emissions, tags, lengths, pairs), self.crf.edge_marginals(emissions, lengths, pairs),
+                self.crf.entropy(emissions, lengths, pairs), self.crf.sample(emissions, 50, lengths, 3, pairs))
+
+
+def chains_of_pairs():
+    return {level: OfPairs(make_crf(case_of())) for level in ('O1', 'O2', 'white list')}
+
+
+@pytest.mark.parametrize('compiled', MODES, indirect=True)
+@pytest.mark.parametrize('level', ['O1', 'O2', 'white list'])
+def test_pair_emissions(level, compiled):
+    case = case_of().with_pairs(1, 40.0)
+    case.pairs = np.round(case.pairs)                            # a network casts what comes in
+    case.rescore()
+    inputs = (*inputs_of(case), float_tensor(case.pairs))
+    log_prob, edges, entropy, paths = at_level(level, chains_of_pairs, compiled, inputs)
+    close(log_prob, -case.losses())
+    for b, row in enumerate(case.rows):
+        close(edges[:max(row.length - 1, 0), b], row.pair_marginals())
+        logs = row.scores - row.log_normalizer()
+        close(entropy[b], -(np.exp(logs) * logs).sum())
+        possible = {tuple(path) for path, log in zip(row.paths.tolist(), logs) if log > -12}
+        assert {tuple(path) for path in paths[b, :, :row.length].asnumpy().tolist()} <= possible
