@@ -1,0 +1,117 @@
+"""The readers under benchmarks/fuzz.py: each case reads damaged files in process."""
+
+import json
+import shutil
+
+from ms_crf import Tagger, options
+from ms_crf.models.encoder import pretrained
+from ms_crf.models.words import vectors
+from ms_crf.text import readers, stream
+from ms_crf.text.formats import conversion
+from ms_crf.text.splitting import splitter_named
+
+from mutations import bytes_of, record_of
+
+SPANS = (
+    '{"text": "Ada saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}',
+    '{"text": "Ada saw", "spans": [{"start": 0, "end": 3, "label": "X"}], "tokens": [{"start": 0, "end": 3}]}',
+    '{"data": {"text": "Ada"}, "annotations": [{"result": [{"value": {"start": 0, "end": 3, "labels": ["X"]}}]}]}',
+    '["Ada", {"entities": [[0, 3, "X"]]}]',
+)
+ANN = b'T1\tPER 0 3\tAda\nR1\tsees Arg1:T1\nT2\tLOC 8 11;12 16\tNew York\n'
+CONLLU = (
+    b'# newdoc\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No\n1\ta\t_\tADP\t_\t_\t_\t_\t_\t_\n'
+    b'2\tel\t_\tDET\t_\t_\t_\t_\t_\tNER=B-X\n2.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n'
+)
+
+
+class Readers:
+    """Cases of readers.
+
+    Args:
+        material: what they are made of.
+    """
+
+    def __init__(self, material):
+        self.material = material
+        self.cases = [self.read_columns, self.read_json, self.read_spans, self.convert_files, self.read_text,
+                      self.read_vectors, self.read_options, self.read_run, self.read_hmm, self.read_graph,
+                      self.read_encoder]
+
+    def read_columns(self, rng):
+        name = rng.choice(['a.tsv', 'a.conllu', 'a.txt', 'a.tsv.gz'])
+        columns = rng.choice([(0, -1), (1, 0), (-1, 0), (0, 5), (0, 1)])
+        readers.read_corpus(self.material.file(name, bytes_of(rng, self.material.columns)), columns)
+
+    def read_json(self, rng):
+        lines = self.material.json_lines.splitlines()
+        at = rng.randrange(len(lines))
+        lines[at] = record_of(rng, json.loads(lines[at]))
+        data = b'\n'.join(lines)
+        path = self.material.file('a.jsonl', data if rng.random() < 0.6 else bytes_of(rng, data))
+        readers.read_corpus(path)
+
+    def read_spans(self, rng):
+        """Texts with spans, as annotation tools write them."""
+        records = [json.loads(record) for record in SPANS]
+        at = rng.randrange(len(records))
+        lines = [json.dumps(record).encode() for record in records]
+        lines[at] = record_of(rng, records[at])
+        data = rng.choice([b'\n'.join(lines), b'[' + b', '.join(lines) + b']'])
+        readers.read_corpus(self.material.file('a.json', data if rng.random() < 0.6 else bytes_of(rng, data)))
+
+    def convert_files(self, rng):
+        """Damaged files of brat, CoNLL-U and columns, from each format to each."""
+        self.material.file('b.txt', b'Ada saw\nNew York' if rng.random() < 0.7 else bytes_of(rng, b'Ada saw\nNew York'))
+        name, data = rng.choice([('b.ann', ANN), ('b.conllu', CONLLU), ('b.tsv', self.material.columns)])
+        path = self.material.file(name, bytes_of(rng, data))
+        source = conversion.read(path, conversion.format_in(path), lambda _: None)
+        target = conversion.Target(rng.choice(conversion.TO), splitter_named('blanks'))
+        conversion.write(source, target, str(self.material.folder / 'case' / 'o.ann'), lambda _: None)
+
+    def read_text(self, rng):
+        kind = rng.choice(stream.FORMATS)
+        data = bytes_of(rng, self.material.json_lines if kind == 'json' else self.material.columns)
+        path = self.material.file('b', data)
+        lines = stream.numbered(stream.open_lines(path), path, rng.random() < 0.3, lambda message: None)
+        columns = rng.choice([(0,), (0, -1)]) if kind != 'text' else (0,)
+        for _ in stream.read(lines, path, kind, rng.random() < 0.3, columns):
+            pass
+
+    def read_vectors(self, rng):
+        data = bytes_of(rng, self.material.vectors)
+        if rng.random() < 0.2:
+            data = rng.choice([b'1000000000 300\n', b'3 1000000000\n', b'0 0\n', b'-1 3\n', b'50 2\n']) + data
+        vectors.read_vectors(self.material.file(rng.choice(['v.txt', 'v.gz']), data), self.material.words)
+
+    def read_options(self, rng):
+        some = rng.sample(sorted(options.Options().to_json().items()), 3)
+        path = self.material.file('options.json', record_of(rng, {'train': 'a', 'dev': 'b', 'hidden': 6, **dict(some)}))
+        from ms_crf.train import new_options, read_options
+
+        new_options(*read_options(['--config', path]))
+
+    def read_run(self, rng):
+        Tagger.load(self.material.damaged_run(rng, 'words'))
+
+    def read_hmm(self, rng):
+        Tagger.load(self.material.damaged_run(rng, 'hmm')).tag(self.material.sentences)
+
+    def read_graph(self, rng):
+        copy = self.material.folder / 'case' / 'graph'
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.material.graph.parent, copy)
+        path = copy / rng.choice(['model.json', 'model.json', 'model.json', 'model.mindir'])
+        self.material.damage(rng, path)
+        Tagger.load(copy / 'model.mindir')
+
+    def read_encoder(self, rng):
+        folder = self.material.folder / 'case' / 'encoder'
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        damaged = rng.choice([*self.material.encoder, None])
+        for name, data in self.material.encoder.items():
+            if name == damaged:
+                data = record_of(rng, json.loads(data)) if name == 'config.json' else bytes_of(rng, data)
+            (folder / name).write_bytes(data)
+        pretrained.EncoderFiles(folder).weights()
