@@ -88,7 +88,6 @@ class _Command:
         self.confidence = self.parsed.confidence
         if self.confidence is None:
             self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
-        self.writer = self._writer(None)
         self.mark = self.parsed.unknown_tag
         if self.mark is None and self.parsed.score:
             self.mark = unknown_tag_of(path, self.tagger.tags)
@@ -110,6 +109,7 @@ class _Command:
 
     def run(self) -> None:
         if self.request.interactive:
+            self.writer = self._writer(None)
             _print(self.writer.begin(_TITLE))
             self._talk()
             _print(self.writer.end())
