@@ -218,6 +218,11 @@ class Options:
         found: dict[str, Any] = {'char': 'none' if of_characters else 'cnn', 'bigrams': of_characters}
         return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
 
+    def settled_as(self, other: 'Options') -> 'Options':
+        """These with the values of another one, which is settled, for those options that follow from the text."""
+        found: dict[str, Any] = {name: getattr(other, name) for name in ('char', 'bigrams')}
+        return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
+
     def column_pair(self) -> tuple[int, ...]:
         """(token, tag) as numbers; () if they are not two."""
         try:

@@ -130,6 +130,7 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
             raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
                                             'in steps')
         check_run(directory.folder, watcher)
+        options = options.settled_as(records.read_options(directory.folder, config))
         corpora = _read(options, watcher, config['scheme'])
         learner = kind.learner(options, corpora, watcher, (directory.folder, config))
         check_input(directory.folder, config, options, learner)
