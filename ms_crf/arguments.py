@@ -124,6 +124,18 @@ def add_common(group: argparse._ActionsContainer, computing: str = 'compute') ->
     group.add_argument('--device', choices=DEVICES, default='auto', help=f'where to {computing} (default: %(default)s)')
 
 
+def add_model(group: argparse._ActionsContainer) -> None:
+    """Adds --run and --mindir, of which `check_model` takes one, to a parser or a group of one."""
+    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
+    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+
+
+def check_model(parsed: argparse.Namespace) -> None:
+    """Raises OptionError if a command line names two models."""
+    if parsed.run and parsed.mindir:
+        raise OptionError('--run and --mindir name two models, expected one of them')
+
+
 def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
     """Parses a command line, after the plugin that it names has run; also returns the values that it names itself."""
     load_plugin(arguments)

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from ms_crf import files
-from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.arguments import Parser, add_common, add_model, check_model, parse
 from ms_crf.environment import choose_device
 from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import read_run, unknown_tag_of
@@ -31,8 +31,7 @@ def parser() -> Parser:
     made = Parser(prog=console.program('evaluate'),
                   description='Scores a model on tagged sentences: exact entities, overall and by type, and tokens, '
                               'with intervals that say what chance has in it.')
-    made.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
-    made.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+    add_model(made)
     made.add_argument('--input', metavar='FILE', help='tagged sentences: columns, or JSON lines (.jsonl)')
     add_input(made)
     made.add_argument('--json', metavar='FILE', help='write all figures there')
@@ -74,8 +73,7 @@ def _evaluate(arguments: Sequence[str]) -> int:
     parsed, named = parse(parser, arguments)
     if parsed.input is None:
         raise OptionError('the following arguments are required: --input; see --help')
-    if parsed.run and parsed.mindir:
-        raise OptionError('--run and --mindir name two models, expected one of them')
+    check_model(parsed)
     columns = check_input(parsed, named)
     if parsed.json:
         check_output(parsed.json, parsed.input)

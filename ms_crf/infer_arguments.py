@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from ms_crf import console
-from ms_crf.arguments import Parser, add_common
+from ms_crf.arguments import Parser, add_common, add_model, check_model
 from ms_crf.errors import OptionError, brief
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.runs.records import check_output
@@ -27,8 +27,7 @@ def parser() -> Parser:
                   description='Tags text with a model that train.py has made. Without arguments it takes the newest '
                               'run in runs/, and asks for sentences on a terminal or reads standard input.')
     group = made.add_argument_group('Model')
-    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
-    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+    add_model(group)
     add_common(group)
     group = made.add_argument_group('Input')
     group.add_argument('--text', metavar='TEXT', help='one sentence')
@@ -105,8 +104,7 @@ class Request:
 
     def __init__(self, parsed: argparse.Namespace, named: Iterable[str]) -> None:
         self.parsed = parsed
-        if parsed.run and parsed.mindir:
-            raise OptionError('--run and --mindir name two models, expected one of them')
+        check_model(parsed)
         if parsed.text is not None and parsed.input:
             raise OptionError('--text and --input name two inputs, expected one of them')
         if not 0 <= parsed.nbest <= MOST_NBEST:

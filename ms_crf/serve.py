@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ms_crf import files
-from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.arguments import Parser, add_common, add_model, check_model, parse
 from ms_crf.errors import CorpusError, OptionError, brief, not_installed
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.runs.records import newest
@@ -32,8 +32,7 @@ def parser() -> Parser:
     made = Parser(prog=console.program('serve'),
                   description='Tags over HTTP: POST /v1/tag, and a page to paste text into. SIGHUP loads the run '
                               'again, SIGTERM or Ctrl-C ends the server once it has answered what it was asked.')
-    made.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
-    made.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+    add_model(made)
     made.add_argument('--splitter', metavar='NAME',
                       help=f'what cuts raw text: {CHOICES} (default: as the model was trained)')
     made.add_argument('--host', default='127.0.0.1', help='address to listen on; 0.0.0.0 or :: for those of all '
@@ -68,8 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _serve(arguments: Sequence[str]) -> int:
     parsed, _ = parse(parser, arguments)
-    if parsed.run and parsed.mindir:
-        raise OptionError('--run and --mindir name two models, expected one of them')
+    check_model(parsed)
     if not 0 <= parsed.port <= 65535:
         raise OptionError(f'--port must be from 0 to 65535, got {brief(parsed.port)}')
     if parsed.splitter is not None:
