@@ -359,7 +359,7 @@ def other_bytes(data):
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 7, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'weights.ckpt: expected word_table of shape'),
     ('vocab.json', None, 'no such file'), ('vocab.json', b'\xff', 'expected JSON'),
-    ('vocab.json', b'{}', 'expected the keys words, characters, tags'),
+    ('vocab.json', b'{}', 'expected the keys words, characters, bigrams, tags'),
     ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as train.py writes'),
     ('weights.ckpt', other_bytes, 'expected tensors as train.py writes them'),
 ])

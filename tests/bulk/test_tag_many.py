@@ -306,8 +306,8 @@ def main(run, tmp_path, capfd):
     (['--splitter', 'blanks'], '--splitter means nothing without --raw; leave it away'),
     (['--engine', 'spark'], "argument --engine: invalid choice: 'spark' (choose from ray); see --help"),
     (['--input', 's3://bucket/a'], "--input must be files that all machines see by their names, got 's3://bucket/a'"),
-    (['--address', 'localhost'], '--address must be HOST:PORT or auto, got localhost'),
-    (['--address', 'ray://a:1'], '--address must be HOST:PORT or auto, got ray://a:1'),
+    (['--address', 'localhost'], "--address must be HOST:PORT or auto, got 'localhost'"),
+    (['--address', 'ray://a:1'], "--address must be HOST:PORT or auto, got 'ray://a:1'"),
     (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
 def test_options_that_can_not_be(main, arguments, message):
     assert main(*arguments) == (2, '', f'ms_crf.tag_many: {message}\n')
