@@ -66,7 +66,8 @@ class _Run:
     def _check(self) -> None:
         """Raises CorpusError unless what is there is a run of the same options."""
         _, config = read_run(self.folder)
-        before, wanted = records.read_options(self.folder, config).to_json(), self.options.to_json()
+        found = records.read_options(self.folder, config)
+        before, wanted = found.to_json(), self.options.settled_as(found).to_json()
         for name in wanted:
             if name != 'save' and before[name] != wanted[name]:
                 raise CorpusError(self.folder, None, f'expected a run with {dashed(name)} {brief(wanted[name])}, got '

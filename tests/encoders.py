@@ -53,7 +53,8 @@ def make_folder(path, config=CONFIG, arrays=None):
 def arguments(corpora, encoder, folder, *others):
     """Of a short training with a frozen encoder."""
     return [*files(corpora), '--encoder', str(encoder), '--encoder-lstm', '6', '--batch-size', '4', '--epochs', '2',
-            '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU', '--save', str(folder), *others]
+            '--learning-rate', '0.05', '--average', '0.9', '--scheme', 'BIO', '--device', 'CPU', '--save', str(folder),
+            *others]
 
 
 def peer_of(path):

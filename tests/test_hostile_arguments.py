@@ -16,7 +16,8 @@ PLUGIN = 'raise SystemExit(3)\n'
 
 
 def contents(folder):
-    return {path: path.read_bytes() if path.is_file() else None for path in Path(folder).rglob('*')}
+    return {path: path.read_bytes() if path.is_file() else None for path in Path(folder).rglob('*')
+            if '__pycache__' not in path.parts}                  # Python's own, of a plugin
 
 
 @pytest.fixture

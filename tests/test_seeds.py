@@ -20,11 +20,12 @@ import os, signal, sys
 def opened(event, arguments):
     if event == 'open' and str(arguments[0]).endswith('seed-2/.metrics.jsonl') and not told:
         told.append(True)
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        come, comes = os.pipe()
+        os.set_blocking(comes, False)
+        before = signal.set_wakeup_fd(comes)                     # whichever thread the signal reaches
         os.kill(os.getppid(), signal.SIGINT)
-        signal.sigwait([signal.SIGTERM])
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        os.read(come, 1)
+        signal.set_wakeup_fd(before)
 told = []
 sys.addaudithook(opened)
 """
@@ -115,8 +116,9 @@ def test_what_can_not_be(corpora, run, tmp_path, arguments, message, capsys):
     (tmp_path / 'other' / 'seed-2').mkdir(parents=True)
     (tmp_path / 'file').write_text('')
     names = {'run': run, 'other': tmp_path / 'other', 'file': tmp_path / 'file'}
-    assert train.main([*files(corpora), *arguments.format(**names).split()] if '--resume' not in arguments else
-                      arguments.format(**names).split()) == 2
+    usual = [] if '--resume' in arguments else files(corpora)
+    usual += [] if '--save' in arguments or '--resume' in arguments else ['--save', str(tmp_path / 'runs')]
+    assert train.main([*usual, *arguments.format(**names).split()]) == 2
     shown = capsys.readouterr()
     assert shown.out == '' and shown.err.startswith(f'train.py: {message.format(**names)}'), shown.err
     assert len(shown.err.splitlines()) == 1

@@ -351,7 +351,7 @@ def test_a_kind_of_ones_own_can_be_begun_with(corpora, texts, tmp_path):
     base, run = tmp_path / 'base', tmp_path / 'run'
     for arguments in ([*files(corpora), '--model', 'shapes', '--hidden', 8, '--save', base],
                       [*texts, '--init', base, '--freeze', 'convolution', '--save', run]):
-        training = train_py('--plugin', tmp_path / 'growing.py', *arguments, *STEPS, '--epochs', 1)
+        training = train_py('--plugin', tmp_path / 'growing.py', *arguments, *STEPS, '--scheme', 'BIO', '--epochs', 1)
         assert training.communicate(timeout=100)[1] == '' and training.returncode == 0
     before, after = (records.read_tensors(folder / 'state.ckpt') for folder in (base, run))
     weights = records.read_tensors(base / 'weights.ckpt')
