@@ -22,12 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ms_crf import train  # noqa: E402
-from ms_crf.models.base import kind_of  # noqa: E402
 from ms_crf.runs import records  # noqa: E402
-from ms_crf.text.dataset import load  # noqa: E402
+from ms_crf.training.begin import start  # noqa: E402
 
 import numpy as np  # noqa: E402
-from contestants import processor  # noqa: E402
+from contestants import Quiet, processor  # noqa: E402
 
 _SUM = '''
 import time
@@ -50,19 +49,11 @@ if not workers.is_scheduler():
 '''
 
 
-class Silent:
-    """A watcher that shows nothing."""
-
-    def say(self, text):
-        pass
-
-
 def numbers_of_a_step(arguments):
     """(steps of an epoch, numbers that a step adds up): all weights but the table's, and the rows of a batch."""
-    options = train.new_options(*train.read_options(arguments))
-    corpora = load({part: getattr(options, part) for part in ('train', 'dev')}, options.scheme, options.column_pair())
-    learner = kind_of(options).learner(options, corpora, Silent())
-    network, batches = learner.network(), learner.plan(np.random.default_rng([options.seed, 1]))
+    run = start(train.new_options(*train.read_options(arguments)), Quiet())
+    run.directory.release()
+    network, batches = run.network, run.learner.plan(np.random.default_rng([run.options.seed, 1]))
     table = getattr(network, 'row_table', None)
     count = sum(weight.size for weight in network.trainable_params() if weight is not table)
     if table is not None:

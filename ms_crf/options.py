@@ -215,8 +215,7 @@ class Options:
         Args:
             of_characters: whether most words of the training text are single characters, as in Chinese.
         """
-        found: dict[str, Any] = {'char': 'none' if of_characters else 'cnn', 'bigrams': of_characters}
-        return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
+        return self.settled_as(replace(self, char='none' if of_characters else 'cnn', bigrams=of_characters))
 
     def settled_as(self, other: 'Options') -> 'Options':
         """These with the values of another one, which is settled, for those options that follow from the text."""

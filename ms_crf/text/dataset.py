@@ -16,7 +16,6 @@ from ms_crf.text.schemes import (
     NEXT,
     OPEN,
     PLAIN,
-    TABLE,
     SchemeError,
     completions,
     is_span_tag,
@@ -24,6 +23,7 @@ from ms_crf.text.schemes import (
     spans_of,
     split_tag,
     strict_spans_of,
+    tags_in,
     tags_of,
 )
 from ms_crf.text.splitting import AUTO, Deferred
@@ -321,5 +321,5 @@ def _well_formed(tags: list[str], scheme: str) -> bool:
 
 def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:
     kinds = sorted(types_in({tag for sentence in sentences for tag in sentence.tags}))
-    prefixes, outside = TABLE[scheme].prefixes, scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
-    return ['O'] * outside + [f'{prefix}-{kind}' if kind else prefix for kind in kinds for prefix in prefixes]
+    outside = scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
+    return tags_in(scheme, kinds)[not outside:]
