@@ -14,6 +14,7 @@ In the end, as with --trials 0, the best trials are shown, and how much each opt
 import argparse
 import json
 import os
+import queue
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.options import Options, dashed  # noqa: E402
+from ms_crf.training.schedules import EPOCHS, PATIENCE  # noqa: E402
 
 import optuna  # noqa: E402
 
@@ -33,6 +35,7 @@ SPACE = {
     'scheme': ('BIO', 'BIOES'), 'word_rate': (0.0, 0.1, 0.3, 1.0), 'crf_rate': (1.0, 2.0, 5.0, 10.0),
     'char': ('cnn', 'lstm', 'none'), 'char_width': (26, 50, 100), 'hidden': (200, 300, 400), 'layers': (1, 2),
     'dropout_embedding': [0.1, 0.7], 'dropout_between': [0.1, 0.7], 'dropout_kind': ('locked', 'free'),
+    'epochs': (24, 40, 60), 'patience': (8, 16, 0),
     'unknown': (0.0, 0.1, 0.25, 0.5, 1.0), 'average': (0.0, 0.99, 0.998, 0.9995), 'batch_size': (8, 16, 32),
     'optimizer': ('adam', 'adamw', 'sgd'), 'learning_rate': [0.0005, 0.02, 'log'],
     'schedule': ('constant', 'inverse', 'cosine'), 'clip': (0.0, 1.0, 5.0), 'word_dim': (50, 100, 200),
@@ -54,8 +57,8 @@ def suggested(trial, names):
     return found
 
 
-def trained(corpus, seed, chosen, further):
-    """The score on dev of the best epoch of a training."""
+def trained(corpus, seed, chosen, further, cores):
+    """The score on dev of the best epoch of a training, which runs on these cores."""
     folder, _, vectors = corpus.partition(',')
     with tempfile.TemporaryDirectory() as save:
         options = {'train': f'{folder}/train.tsv', 'dev': f'{folder}/dev.tsv', 'test': '', 'embeddings': vectors,
@@ -65,7 +68,7 @@ def trained(corpus, seed, chosen, further):
         file = Path(save) / 'options.json'
         file.write_text(json.dumps(options))
         done = subprocess.run([sys.executable, 'train.py', '--config', str(file)], cwd=ROOT, capture_output=True,
-                              text=True)
+                              text=True, preexec_fn=lambda: os.sched_setaffinity(0, cores))
         if 'the loss' in done.stderr and done.returncode:        # is no number any more: as bad as can be
             return 0.0
         if done.returncode:
@@ -75,15 +78,18 @@ def trained(corpus, seed, chosen, further):
         return 100 * dev['accuracy' if config['scheme'] == 'plain' else 'f1']
 
 
-def objective(trial, arguments):
-    chosen, scores = suggested(trial, arguments.options), []
-    for seed in arguments.seeds:
-        for corpus in arguments.corpus:
-            scores.append(trained(corpus, seed, chosen, arguments.further))
-            trial.set_user_attr(f'{os.path.basename(corpus.partition(",")[0])}, seed {seed}', round(scores[-1], 2))
-            trial.report(statistics.mean(scores), len(scores))
-            if trial.should_prune():
-                raise optuna.TrialPruned
+def objective(trial, arguments, free):
+    chosen, scores, cores = suggested(trial, arguments.options), [], free.get()
+    try:
+        for seed in arguments.seeds:
+            for corpus in arguments.corpus:
+                scores.append(trained(corpus, seed, chosen, arguments.further, cores))
+                trial.set_user_attr(f'{os.path.basename(corpus.partition(",")[0])}, seed {seed}', round(scores[-1], 2))
+                trial.report(statistics.mean(scores), len(scores))
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+    finally:
+        free.put(cores)
     return statistics.mean(scores)
 
 
@@ -114,18 +120,24 @@ def main():
     parser.add_argument('--seeds', type=int, nargs='+', default=[1])
     parser.add_argument('--trials', type=int, default=0, help='further ones (default: none, those that are there are '
                         'shown)')
+    parser.add_argument('--jobs', type=int, default=1, help='trials side by side, each on cores of its own')
     arguments = parser.parse_args()
+    cores, free = sorted(os.sched_getaffinity(0)), queue.Queue()
+    if not 1 <= arguments.jobs <= len(cores):
+        parser.error(f'--jobs must be from 1 to {len(cores)}, the number of cores, got {arguments.jobs}')
+    for number in range(arguments.jobs):
+        free.put(cores[number::arguments.jobs])
     arguments.corpus = [','.join(map(os.path.abspath, one.split(','))) for one in arguments.corpus]
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
         storage=f'sqlite:///{os.path.abspath(arguments.study)}', study_name='options', load_if_exists=True,
-        direction='maximize', sampler=optuna.samplers.TPESampler(multivariate=True, n_startup_trials=8, seed=1),
+        direction='maximize', sampler=optuna.samplers.TPESampler(
+            multivariate=True, n_startup_trials=8, seed=1, constant_liar=arguments.jobs > 1),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1))
     if not study.trials and arguments.trials:
         defaults = Options()
-        values = {name: getattr(defaults, name) for name in arguments.options}
-        study.enqueue_trial({name: SPACE[name][0] if value in ('auto', None) else value
-                             for name, value in values.items()})
+        settled = {'scheme': 'BIOES', 'char': 'cnn', 'bigrams': False, 'epochs': EPOCHS, 'patience': PATIENCE}
+        study.enqueue_trial({name: settled.get(name, getattr(defaults, name)) for name in arguments.options})
     for trial in study.trials:                                   # that an end of the program has cut off
         if trial.state == optuna.trial.TrialState.RUNNING:
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
@@ -136,8 +148,12 @@ def main():
         value = f'{trial.value:.2f}' if trial.number in whole else 'given up'
         print(f'{trial.number}: {value}; best {max(whole.values(), default=0):.2f}', flush=True)
 
-    if arguments.trials:
-        study.optimize(lambda trial: objective(trial, arguments), n_trials=arguments.trials, callbacks=[said])
+    waiting = sum(trial.state == optuna.trial.TrialState.WAITING for trial in study.trials)
+    # Those that wait one by one: two jobs at once would both take the first.
+    for trials, jobs in ((min(waiting, arguments.trials), 1), (arguments.trials - waiting, arguments.jobs)):
+        if trials > 0:
+            study.optimize(lambda trial: objective(trial, arguments, free), n_trials=trials, n_jobs=jobs,
+                           callbacks=[said])
     shown(study)
 
 

@@ -70,7 +70,8 @@ def main():
     arguments = parser.parse_args()
     given = [text for name, value in vars(arguments).items() if value for text in (f'--{name}', value)]
     with tempfile.TemporaryDirectory() as folder:
-        run = start(train.new_options(*train.read_options([*given, '--save', f'{folder}/run'])), Quiet())
+        given += ['--batch-size', '32', '--save', f'{folder}/run']
+        run = start(train.new_options(*train.read_options(given)), Quiet())
         named, products = parts(run)
         print('| part | ms |\n|---|---|')
         for name, functions in named.items():

@@ -86,7 +86,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.contestant:
         options = Options(**{name: getattr(arguments, name) for name in ('train', 'dev', 'test', 'embeddings', 'seed')},
-                          char='cnn', bigrams=False, scheme='BIO', save=arguments.save, patience=0)
+                          char='cnn', bigrams=False, scheme='BIO', batch_size=32, save=arguments.save, patience=0)
         epoch = CONTESTANTS[arguments.contestant](options)
         print(1, flush=True)
         for _ in sys.stdin:

@@ -110,9 +110,9 @@ class Options:
     freeze: str = option('', 'Model', 'parts that stay as they are in the run of --init: words, characters, lstm, '
                          'separated by commas', 'PARTS', needs={'init': True})
 
-    dropout_embedding: float = option(0.5, 'Against overfitting', 'share of the input that is dropped', 'SHARE',
+    dropout_embedding: float = option(0.4, 'Against overfitting', 'share of the input that is dropped', 'SHARE',
                                       least=0, most=0.95)
-    dropout_between: float = option(0.5, 'Against overfitting', 'share of each layer\'s output that is dropped',
+    dropout_between: float = option(0.4, 'Against overfitting', 'share of each layer\'s output that is dropped',
                                     'SHARE', least=0, most=0.95, needs=_OF_LAYERS)
     dropout_kind: str = option('locked', 'Against overfitting',
                                'locked: a sentence loses the same at each of its words; free: each word its own',
@@ -122,29 +122,29 @@ class Options:
                             least=0, most=1e9, needs=_OF_WORDS)
     weight_decay: float = option(0.0, 'Against overfitting', 'of adamw and sgd', 'RATE', least=0, most=100,
                                  needs={'optimizer': ('adamw', 'sgd')})
-    average: float = option(0.998, 'Against overfitting',
+    average: float = option(0.9995, 'Against overfitting',
                             'decay of the running average of the weights that is scored and saved; 0 for '
                             'none', 'SHARE', least=0, most=0.99999)
 
     # Without a value of their own: see `course_of`.
-    epochs: int = option(None, 'Training', 'times through the training sentences (default: 24, or as many as 600 steps '
-                         'take)', 'N', least=1, most=1_000_000)
+    epochs: int = option(None, 'Training', 'times through the training sentences (default: 40, or as many as 1,000 '
+                         'steps take)', 'N', least=1, most=1_000_000)
     patience: int = option(None, 'Training', 'epochs without a better dev score before it stops; 0 for all epochs '
-                           '(default: 8, or as many as 200 steps take)', 'N', least=0, most=1_000_000)
-    batch_size: int = option(32, 'Training', 'sentences of a step', 'N', least=1, most=100_000)
+                           '(default: 12, or as many as 300 steps take)', 'N', least=0, most=1_000_000)
+    batch_size: int = option(16, 'Training', 'sentences of a step', 'N', least=1, most=100_000)
     optimizer: str = option('adam', 'Training', 'kind of update', choices=('adam', 'adamw', 'sgd'))
-    learning_rate: float = option(0.005, 'Training', 'at its highest', 'RATE', least=1e-12, most=100)
+    learning_rate: float = option(0.004, 'Training', 'at its highest', 'RATE', least=1e-12, most=100)
     momentum: float = option(0.9, 'Training', 'of sgd', 'SHARE', least=0, most=0.9999, needs={'optimizer': ('sgd',)})
     schedule: str = option('cosine', 'Training', 'how the learning rate falls',
                            choices=('constant', 'inverse', 'cosine'))
-    decay: float = option(None, 'Training', 'D of inverse: rate / (1 + D * epochs done) (default: 0.05, or as much '
+    decay: float = option(None, 'Training', 'D of inverse: rate / (1 + D * epochs done) (default: 0.03, or as much '
                           'less as there are more epochs)', 'D', least=0, most=1e6, needs={'schedule': ('inverse',)})
     warmup: float = option(None, 'Training', 'epochs over which the rate rises at first; of cosine (default: 0.5, or '
                            'as many as 12.5 steps take)', 'EPOCHS', least=0, most=1e6, needs={'schedule': ('cosine',)})
-    crf_rate: float = option(5.0, 'Training', 'multiplies the learning rate of the CRF\'s own weights', 'FACTOR',
+    crf_rate: float = option(2.0, 'Training', 'multiplies the learning rate of the CRF\'s own weights', 'FACTOR',
                              least=0, most=1e6, needs={'head': ('crf',)})
-    word_rate: float = option(1.0, 'Training', 'multiplies that of the word vectors; 0 keeps them as they are',
-                              'FACTOR', least=0, most=1e6, needs=_OF_WORDS)
+    word_rate: float = option(None, 'Training', 'multiplies that of the word vectors; 0 keeps them as they are '
+                              '(default: 0.3 with --embeddings, else 1)', 'FACTOR', least=0, most=1e6, needs=_OF_WORDS)
     clip: float = option(5.0, 'Training', 'norm that gradients are cut down to; 0 for no limit', 'NORM', least=0,
                          most=1e9)
     precision: str = option('float32', 'Training', 'mixed: 16 bits in the LSTMs and characters; not on CPU',
@@ -210,16 +210,17 @@ class Options:
                 raise OptionError(f'--{dashed(name)} must not lie within --save, got {path}; copy or name it elsewhere')
 
     def settled(self, of_characters: bool) -> 'Options':
-        """These with a value for each option whose default follows from the text.
+        """These with a value for each option whose default follows from the text and the files.
 
         Args:
             of_characters: whether most words of the training text are single characters, as in Chinese.
         """
-        return self.settled_as(replace(self, char='none' if of_characters else 'cnn', bigrams=of_characters))
+        return self.settled_as(replace(self, char='none' if of_characters else 'cnn', bigrams=of_characters,
+                                       word_rate=0.3 if self.embeddings else 1.0))
 
     def settled_as(self, other: 'Options') -> 'Options':
         """These with the values of another one, which is settled, for those options that follow from the text."""
-        found: dict[str, Any] = {name: getattr(other, name) for name in ('char', 'bigrams')}
+        found: dict[str, Any] = {name: getattr(other, name) for name in ('char', 'bigrams', 'word_rate')}
         return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
 
     def column_pair(self) -> tuple[int, ...]:

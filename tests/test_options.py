@@ -202,7 +202,7 @@ def test_help_shows_groups_and_defaults(capsys):
     for name, value in Options().to_json().items():
         assert f'--{dashed(name)}' in text
         assert value in ('', None) or f'(default: {value})' in text, name
-    assert '(default: None)' not in text and 'default: 24, or as many' in text
+    assert '(default: None)' not in text and 'default: 40, or as many' in text
     assert '(default: )' not in text and not {'STR', 'INT', 'FLOAT'} & set(text.replace(']', ' ').split())
     assert '--train FILE' in text and '--save DIR' in text and '--hidden N' in text and '--learning-rate RATE' in text
     for group in ('General', 'Files', 'Model', 'Against overfitting', 'Training'):

@@ -240,10 +240,11 @@ def _parts(tagger: Tagger, evaluation: Evaluation, options: Options) -> dict[str
 
 def command_of(options: Options, of_characters: bool) -> str:
     """The command of a training with these options on such text; those at their defaults are left away."""
-    defaults, words = Options().settled(of_characters), ['ms-crf', 'train']
+    defaults, words = Options(embeddings=options.embeddings).settled(of_characters), ['ms-crf', 'train']
     for name, value in options.to_json().items():
         # The default of test is no file, unless train is at its own.
-        if name not in ('train', 'dev', 'test', 'save') and (value == getattr(defaults, name) or options.idle(name)):
+        named = name in ('train', 'dev', 'test', 'save', 'embeddings')
+        if not named and (value == getattr(defaults, name) or options.idle(name)):
             continue
         if isinstance(value, bool):
             words.append(f'--{"" if value else "no-"}{dashed(name)}')

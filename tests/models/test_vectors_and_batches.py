@@ -71,6 +71,15 @@ def test_vocabulary():
     assert again.to_json() == vocabulary.to_json() and again.word_id('xyz') == 3
 
 
+def test_words_without_a_vector_begin_small():
+    words = [f'word{number}' for number in range(50)]
+    vectors = {word: np.random.default_rng([7, number]).normal(0, 2, 40) for number, word in enumerate(words[:25])}
+    vocabulary = Vocabulary.of([words], [], ['O'], vectors, 4)
+    for known, spread in ((vectors, np.std(list(vectors.values())) / 4), ({}, 1 / 40 ** 0.5)):
+        others = vocabulary.initial_rows(known, 40, np.random.default_rng(0))[2 + len(known):]
+        assert np.std(others) == pytest.approx(spread, rel=0.1) and abs(np.mean(others)) < spread / 5
+
+
 def test_bigrams_of_a_vocabulary():
     """Known are those that occur at least twice in training; their ids follow those of words, behind one for others."""
     training = [['a', 'b', 'a', 'b'], ['a', 'b'], ['c']]

@@ -15,18 +15,18 @@ import pytest
 
 from conftest import SMALL, close, files, options_of, write_corpus, write_tensors
 
-OF_24 = Course(epochs=24, patience=8, warmup=0.5, decay=0.05, average_every=8)
+OF_40 = Course(epochs=40, patience=12, warmup=0.5, decay=0.03, average_every=8)
 
 
 def test_long_epochs_are_as_they_were():
     for steps in (25, 43, 106, 5000):
-        assert course_of(steps) == OF_24
+        assert course_of(steps) == OF_40
 
 
 @pytest.mark.parametrize('steps', [1, 2, 4, 7, 24])
 def test_short_epochs_are_more(steps):
     course = course_of(steps)
-    for epochs, least in ((course.epochs, 600), (course.patience, 200)):
+    for epochs, least in ((course.epochs, 1000), (course.patience, 300)):
         assert (epochs - 1) * steps < least <= epochs * steps
     assert course.warmup * steps == pytest.approx(12.5)
     assert course.decay * course.epochs == pytest.approx(1.2, rel=0.1)
@@ -34,10 +34,10 @@ def test_short_epochs_are_more(steps):
 
 
 def test_what_was_given_is_obeyed():
-    assert course_of(2, 24, 8, 0.5, 0.05) == OF_24._replace(average_every=1)
+    assert course_of(2, 40, 12, 0.5, 0.03) == OF_40._replace(average_every=1)
     assert course_of(106, 3, 0, 2.0, 0.0) == Course(3, 0, 2.0, 0.0, 8)
     assert course_of(2, epochs=4).warmup < 1                     # it must not fill what is asked for
-    assert course_of(2, epochs=4).patience == 100
+    assert course_of(2, epochs=4).patience == 150
 
 
 def tagged(outside, others):

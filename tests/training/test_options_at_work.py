@@ -118,6 +118,22 @@ def test_text_of_characters_is_learned_with_bigrams(tmp_path):
         ('cnn', False), None, (2 + 4, 4))
 
 
+@pytest.mark.parametrize('named,rate', [([], 0.3), (['--word-rate', '1'], 1.0)])
+def test_words_with_vectors_learn_more_slowly(tmp_path, corpora, named, rate):
+    """Unless told otherwise; those without vectors learn at the rate of all. The run keeps the rate."""
+    vectors = tmp_path / 'vectors.txt'
+    vectors.write_text('to 1 2\nof 3 4\n')
+    rates = []
+    for given in (['--embeddings', str(vectors)], ['--word-dim', '2']):
+        save = tmp_path / f'run{len(rates)}'
+        size = ['--hidden', '4', '--char', 'none', '--epochs', '1', '--device', 'CPU']
+        run = begin.start(options_of([*files(corpora), *size, *given, *named, '--save', str(save)]), StopAt(1))
+        run.directory.release()
+        rates.append(records.read_config(save)['options']['word_rate'])
+        assert run.optimizer.row_rate == rates[-1]
+    assert rates == [rate, 1.0]
+
+
 def shown(command):
     """The names of the options in the help of a command, for each option all of them."""
     return [action.option_strings for action in command.parser()._actions

@@ -159,8 +159,12 @@ class Vocabulary(Tags):
 
     def initial_rows(self, vectors: dict[str, np.ndarray], width: int,
                      generator: np.random.Generator) -> np.ndarray:
-        """(num_rows, width): vectors where there are some, random numbers of the same spread elsewhere."""
-        spread: Any = np.std(list(vectors.values())) if vectors else 1 / width ** 0.5
+        """(num_rows, width): vectors where there are some, random numbers elsewhere.
+
+        Beside vectors these have a quarter of their spread: a rare word is known by its characters and by what stands
+        around it, where one with large numbers of its own would be learned by heart.
+        """
+        spread: Any = np.std(list(vectors.values())) / 4 if vectors else 1 / width ** 0.5
         rows = generator.normal(0, spread, (self.num_rows, width)).astype(np.float32)
         rows[PADDING] = 0
         for word, word_id in self._word_ids.items():
