@@ -58,7 +58,7 @@ def test_what_a_run_prints_and_leaves(undisturbed):
         records.CONFIG, records.VOCABULARY, records.WEIGHTS, records.STATE, records.METRICS,
         records.SCORES, records.CHECKSUMS, 'lock'}
     config = json.loads((folder / records.CONFIG).read_text())
-    assert config['options']['average'] == 0.9 and config['options']['dropout_between'] == 0.5
+    assert config['options']['average'] == 0.9 and config['options']['dropout_between'] == 0.4
     assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
 
 
