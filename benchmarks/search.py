@@ -2,9 +2,9 @@
 
 A trial trains with some options on each of the corpora, FOLDER/train.tsv and dev.tsv, once for each seed, and its value
 is the mean of the scores of their best epochs; test files are not read. The first trial is that of the defaults (with
-BIO and convolution), the next ones are chosen by Optuna from those before (a tree of Parzen estimators), and one that
-falls behind the median of the others on the way is given up. FILE is a database: a second start goes on where the first
-was stopped.
+BIOES, convolution and the rate of words with vectors), the next ones are chosen by Optuna from those before (a tree of
+Parzen estimators), and one that falls behind the median of the others on the way is given up. FILE is a database: a
+second start goes on where the first was stopped.
 
     python benchmarks/search.py --study names.db --corpus F/wnut,V --corpus F/wikigold,V --trials 60
 
@@ -35,7 +35,7 @@ SPACE = {
     'scheme': ('BIO', 'BIOES'), 'word_rate': (0.0, 0.1, 0.3, 1.0), 'crf_rate': (1.0, 2.0, 5.0, 10.0),
     'char': ('cnn', 'lstm', 'none'), 'char_width': (26, 50, 100), 'hidden': (200, 300, 400), 'layers': (1, 2),
     'dropout_embedding': [0.1, 0.7], 'dropout_between': [0.1, 0.7], 'dropout_kind': ('locked', 'free'),
-    'epochs': (24, 40, 60), 'patience': (8, 16, 0),
+    'epochs': (24, 40, 60), 'patience': (8, 12, 16, 0),
     'unknown': (0.0, 0.1, 0.25, 0.5, 1.0), 'average': (0.0, 0.99, 0.998, 0.9995), 'batch_size': (8, 16, 32),
     'optimizer': ('adam', 'adamw', 'sgd'), 'learning_rate': [0.0005, 0.02, 'log'],
     'schedule': ('constant', 'inverse', 'cosine'), 'clip': (0.0, 1.0, 5.0), 'word_dim': (50, 100, 200),
@@ -136,7 +136,8 @@ def main():
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1))
     if not study.trials and arguments.trials:
         defaults = Options()
-        settled = {'scheme': 'BIOES', 'char': 'cnn', 'bigrams': False, 'epochs': EPOCHS, 'patience': PATIENCE}
+        settled = {'scheme': 'BIOES', 'char': 'cnn', 'bigrams': False, 'word_rate': 0.3, 'epochs': EPOCHS,
+                   'patience': PATIENCE}
         study.enqueue_trial({name: settled.get(name, getattr(defaults, name)) for name in arguments.options})
     for trial in study.trials:                                   # that an end of the program has cut off
         if trial.state == optuna.trial.TrialState.RUNNING:
