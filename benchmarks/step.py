@@ -25,11 +25,11 @@ WARM_UP, REPEATS, LARGE = 20, 100, 1024
 
 
 def middle_batch(learner):
-    """Arrays of a batch, its shape, and how many tokens it has."""
+    """Arrays of a batch, its shape, indices of its sentences, and how many tokens it has."""
     planned = learner.plan(np.random.default_rng(0))
     lengths = sorted({shape.length for shape, _ in planned})
     shape, indices = next(one for one in planned if one[0].length == lengths[len(lengths) // 2])
-    return learner.batch(shape, indices), shape, int(learner.encoded['train'].lengths[indices].sum())
+    return learner.batch(shape, indices), shape, indices, int(learner.encoded['train'].lengths[indices].sum())
 
 
 def summed(cell, position, *inputs):
@@ -43,13 +43,14 @@ def summed(cell, position, *inputs):
 
 def parts(run):
     """{name of a part: functions that compute it}; and the number of operations of the LSTM's products."""
-    batch, shape, tokens = middle_batch(run.learner)
+    batch, shape, indices, tokens = middle_batch(run.learner)
+    run.learner.batch = lambda *_: batch         # making it is no part of the step
     network = run.network
     _, _, long_spellings, short_spellings, _, lengths, tags = map(ms.Tensor, batch)
     draw = np.random.default_rng(0).normal
     scores = ms.Tensor(draw(size=(*shape[:2], len(run.learner.vocabulary.tags))).astype(np.float32))
     vectors = [ms.Tensor(draw(size=(*shape[:2], width)).astype(np.float32)) for width in network.widths]
-    named = {'all of it, with dropout and the like': [lambda: run._run_step(batch, shape, 0.1)],
+    named = {'all of it, with dropout and the like': [lambda: run._run_step(shape, indices, 0.1)],
              'LSTM': [summed(layer, 0, before, lengths) for layer, before in zip(network.layers, vectors)],
              'characters': [summed(network.characters, None, ids) for ids in (long_spellings, short_spellings)],
              'projection': [summed(network.projection, 0, vectors[-1])],
