@@ -1,8 +1,8 @@
 """Searches options by their scores on dev: python benchmarks/search.py --study FILE --corpus FOLDER[,VECTORS] ...
 
 A trial trains with some options on each of the corpora, FOLDER/train.tsv and dev.tsv, once for each seed, and its value
-is the mean of the scores of their best epochs; test files are not read. The first trial is that of the defaults (with
-BIOES, convolution and the rate of words with vectors), the next ones are chosen by Optuna from those before (a tree of
+is the mean of the scores of their best epochs; test files are not read. The first trial is that of the defaults (for
+tags of spans, and words that are no single characters), the next ones are chosen by Optuna from those before (a tree of
 Parzen estimators), and one that falls behind the median of the others on the way is given up. FILE is a database: a
 second start goes on where the first was stopped.
 
@@ -135,10 +135,9 @@ def main():
             multivariate=True, n_startup_trials=8, seed=1, constant_liar=arguments.jobs > 1),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=1))
     if not study.trials and arguments.trials:
-        defaults = Options()
-        settled = {'scheme': 'BIOES', 'char': 'cnn', 'bigrams': False, 'word_rate': 0.3, 'epochs': EPOCHS,
-                   'patience': PATIENCE}
-        study.enqueue_trial({name: settled.get(name, getattr(defaults, name)) for name in arguments.options})
+        vectors = arguments.corpus[0].partition(',')[2]
+        defaults = Options(embeddings=vectors, scheme='BIOES', epochs=EPOCHS, patience=PATIENCE).settled(False)
+        study.enqueue_trial({name: getattr(defaults, name) for name in arguments.options})
     for trial in study.trials:                                   # that an end of the program has cut off
         if trial.state == optuna.trial.TrialState.RUNNING:
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL)

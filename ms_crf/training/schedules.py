@@ -36,8 +36,8 @@ def course_of(steps: int, epochs: int | None = None, patience: int | None = None
 
     The defaults are 40 epochs, a patience of 12, a warm-up of 0.5 and a decay of 0.03 an epoch. If an epoch has fewer
     than FEW_STEPS steps, they are stretched to the number of steps that they would be if it had FEW_STEPS. So 50
-    sentences, 4 steps an epoch, are trained for 1,000 steps in place of 160. The
-    average of the weights is then updated at every step, or it would be one of a handful of weights.
+    sentences, 4 steps an epoch, are trained for 1,000 steps in place of 160. The average of the weights is then
+    updated at every step, or it would be one of a handful of weights.
 
     Args:
         steps: of an epoch.
