@@ -6,6 +6,8 @@ batches, which oneDNN runs without a stop at each step, the second over sentence
 by matrix products in the log domain; and gradients and updates of only those rows of the word table that a batch has.
 """
 
+import sys
+
 import numpy as np
 import torch
 from torch import nn
@@ -168,13 +170,15 @@ FORMS = {'padded': Padded, 'packed': Packed}
 
 
 def from_run(run, form='padded'):
-    """A peer with the weights of a run directory, which has one layer and reads characters with a CNN."""
+    """A peer with the weights of a run directory of one layer, a CNN over characters, and no n-grams of characters."""
     from ms_crf.models.words.vocabulary import Vocabulary
     from ms_crf.runs import records
     from ms_crf.text.schemes import allowed_transitions
 
     config = records.read_config(run)
     options, vocabulary = records.read_options(run, config), records.read_vocabulary(run, Vocabulary)
+    if vocabulary.ngrams:
+        sys.exit(f'{run}: expected a run without n-grams, which these taggers do not read; train it with --no-ngrams')
     weights = {name: torch.tensor(array)
                for name, array in records.read_tensors(f'{run}/{records.WEIGHTS}').items()}
     model = FORMS[form](vocabulary.num_words, config['word_dim'], len(vocabulary.tags), options.hidden,

@@ -44,6 +44,9 @@ class Ids:
         # Pairs of neighbouring words, in a run that knows any; the first id is for all others.
         self.no_pair = first + len(record['words'])
         self.pairs = {pair: number for number, pair in enumerate(record.get('bigrams', []), self.no_pair + 1)}
+        # Parts of words, of which words that are not known get vectors, in a run that knows any; 0 is for none.
+        self.parts = {part: number for number, part in enumerate(record.get('ngrams', []), 1)}
+        self.most = next((entry['shape'][1] for entry in record['inputs'] if entry['name'] == 'ngrams'), 0)
         self.unknown, self.padding, self.width = record['unknown_id'], record['padding_id'], record['char_length']
 
     def word(self, word):
@@ -56,6 +59,15 @@ class Ids:
         """Of a word, and of it with the one before it and the one after it, '' for none."""
         pairs = f'{before} {word}', f'{word} {after}'
         return [self.word(word), *(self.pairs.get(pair, self.no_pair) for pair in pairs)]
+
+    def ngrams(self, word):
+        """Parts of 3 to 5 characters, in lower case and between < and >, in order of their beginnings, shorter ones
+        first; of as many as the graph takes those that are known."""
+        marked = f'<{word.lower()[:self.most]}>'
+        parts = dict.fromkeys(marked[start:start + size] for start in range(len(marked)) for size in (3, 4, 5)
+                              if start + size <= len(marked))
+        ids = [self.parts[part] for part in list(parts)[:self.most] if part in self.parts]
+        return ids + [0] * (self.most - len(ids))
 
     def spelling(self, word):
         """Of a longer word the first and the last half; filled up behind the end."""
@@ -76,6 +88,12 @@ def tag(graph, record, ids, sentences):
     arrays = {'words': [ids.word_between(*word) if ids.pairs else ids.word(word) for word in distinct],
               'spellings': [ids.spelling(word[0] if ids.pairs else word) for word in distinct],
               'places': np.zeros((len(sentences), max(lengths)), np.int32), 'lengths': lengths}
+    if ids.parts:                                                # of no word at all there is one row all the same
+        others = [number for number, word in enumerate(distinct)
+                  if ids.word(word[0] if ids.pairs else word) == ids.unknown] or [0]
+        names = [distinct[number][0] if ids.pairs else distinct[number] for number in others]
+        arrays['composed'] = others
+        arrays['ngrams'] = [ids.ngrams(word) if ids.word(word) == ids.unknown else [0] * ids.most for word in names]
     for row, words in zip(arrays['places'], sentences):
         row[:len(words)] = [place[word] for word in words]
     paths = graph(*(ms.Tensor(np.asarray(arrays[entry['name']], np.int32)) for entry in record['inputs']))[0].asnumpy()

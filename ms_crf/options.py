@@ -83,6 +83,9 @@ class Options:
                        'characters, else cnn)', choices=('cnn', 'lstm', 'none'), needs=_OF_WORDS)
     bigrams: bool = option(None, 'Model', 'learn vectors of pairs of neighbouring words, too (default: if most words '
                            'are single characters)', needs=_OF_WORDS)
+    ngrams: bool = option(None, 'Model', 'make vectors of n-grams of characters for words that --embeddings lacks, in '
+                          'tagging as in training (default: with --embeddings)',
+                          needs={**_OF_WORDS, 'embeddings': True})
     char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST,
                            needs=_OF_CHARACTERS)
     char_width: int = option(50, 'Model', 'width of what a word\'s characters become; even', 'N', least=2, most=WIDEST,
@@ -147,6 +150,8 @@ class Options:
                               '(default: 0.3 with --embeddings, else 1)', 'FACTOR', least=0, most=1e6, needs=_OF_WORDS)
     clip: float = option(5.0, 'Training', 'norm that gradients are cut down to; 0 for no limit', 'NORM', least=0,
                          most=1e9)
+    balance: bool = option(True, 'Training', 'when the training is done, shift the score of O by what F1 on dev is '
+                           'best with')
     precision: str = option('float32', 'Training', 'mixed: 16 bits in the LSTMs and characters; not on CPU',
                             choices=('float32', 'mixed'))
     seed: int = option(1, 'Training', 'of everything that is random', 'N', least=0, most=2 ** 31 - 1)
@@ -215,12 +220,13 @@ class Options:
         Args:
             of_characters: whether most words of the training text are single characters, as in Chinese.
         """
-        return self.settled_as(replace(self, char='none' if of_characters else 'cnn', bigrams=of_characters,
-                                       word_rate=0.3 if self.embeddings else 1.0))
+        return self.settled_as(replace(
+            self, char='none' if of_characters else 'cnn', bigrams=of_characters,
+            ngrams=bool(self.embeddings) and not of_characters, word_rate=0.3 if self.embeddings else 1.0))
 
     def settled_as(self, other: 'Options') -> 'Options':
         """These with the values of another one, which is settled, for those options that follow from the text."""
-        found: dict[str, Any] = {name: getattr(other, name) for name in ('char', 'bigrams', 'word_rate')}
+        found: dict[str, Any] = {name: getattr(other, name) for name in ('char', 'bigrams', 'ngrams', 'word_rate')}
         return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
 
     def column_pair(self) -> tuple[int, ...]:

@@ -48,7 +48,8 @@ assert not any(name.split('.')[0] == 'ms_crf' for name in sys.modules)
 """
 
 
-@pytest.mark.parametrize('options', [{'char': 'cnn'}, {'char': 'none', 'bigrams': True}, {'bigrams': True}])
+@pytest.mark.parametrize('options', [{'char': 'cnn'}, {'char': 'none', 'bigrams': True}, {'ngrams': True},
+                                     {'bigrams': True, 'ngrams': True}])
 def test_a_graph_without_the_package(options, tmp_path):
     """Batches of two shapes, from a copy of the program in another folder: the tags of `Tagger`."""
     run = make_run(tmp_path / 'run', **options)
@@ -56,7 +57,7 @@ def test_a_graph_without_the_package(options, tmp_path):
     record = json.loads((tmp_path / 'a.json').read_text())
     assert record['set_inputs'] is True and None in record['inputs'][0]['shape']
     rng = random.Random(0)
-    words = [*WORDS, 'XAN', 'a' * 40, '1990', 'new', 'Zoë']
+    words = [*WORDS, 'XAN', 'a' * 40, '1990', 'new', 'Zoë', 'Xanadu', 'unknown']
     sentences = [rng.choices(words, k=rng.randint(0, 9)) for _ in range(40)]
     text = ''.join(' '.join(tokens) + '\n' for tokens in sentences)
 

@@ -11,7 +11,8 @@ from ms_crf import Tagger
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models import mindir
 from ms_crf.models.words.batches import EncodedWords
-from ms_crf.models.words.model import GATES_BYTES, build_network
+from ms_crf.models.words.decoder import GATES_BYTES
+from ms_crf.models.words.model import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.native import library
 from ms_crf.options import Options
@@ -38,7 +39,8 @@ def make_run(folder, scheme='BIO', **options):
     options = options.settled(False)
     letters = sorted(set(''.join(WORDS)))
     bigrams = [f'{one} {other}' for one in WORDS for other in WORDS] if options.bigrams else []
-    vocabulary = Vocabulary(WORDS, letters, TAGS[scheme], options.char_length, bigrams)
+    ngrams = ['<ab', 'unk', 'know', 'nown>', 'anad', 'zo', 'zoe', '<xan', 'new', '中'] if options.ngrams else []
+    vocabulary = Vocabulary(WORDS, letters, TAGS[scheme], options.char_length, bigrams, ngrams)
     config = {'format': 1, 'model': 'bilstm', 'options': options.to_json(), 'word_dim': 6, 'scheme': scheme,
               'found_scheme': scheme}
     records.create(folder, config, vocabulary.to_json())
@@ -47,6 +49,9 @@ def make_run(folder, scheme='BIO', **options):
     weights = {parameter.name: generator.normal(size=parameter.shape).astype(np.float32)
                for parameter in network.trainable_params()}
     write_tensors(folder / records.WEIGHTS, weights)
+    if ngrams:
+        table = np.concatenate((np.zeros((1, 6)), generator.normal(0, 3, (len(ngrams), 6)))).astype(np.float32)
+        write_tensors(folder / records.NGRAMS, {'ngram_table': table})
     return folder
 
 
@@ -91,9 +96,31 @@ def rows_of(run, scheme, temperature=1.0):
         ids = [of_forms.reshape(-1), np.concatenate((indices, indices[:1])), encoded.spelling_of[forms],
                encoded.spelling_of[forms[:1]], places[:, None], [len(tokens)]]
         words, *others = (ms.Tensor(np.asarray(array, np.int32)) for array in ids)
-        emissions = network.emissions(network.rows(words), *others)[:, 0]
+        rows, columns = network.rows(words).asnumpy().copy(), vocabulary.columns
+        if vocabulary.ngrams:
+            for form, place in zip(forms, range(0, len(rows), columns)):
+                made = made_of_ngrams(distinct_in(tokens, columns)[form], vocabulary.ngrams,
+                                      records.read_tensors(run / records.NGRAMS)['ngram_table'])
+                rows[place] = rows[place] if made is None else made
+        emissions = network.emissions(ms.Tensor(rows), *others)[:, 0]
         yield Row(emissions.asnumpy() / temperature, {name: table / temperature for name, table in scores.items()},
                   allowed)
+
+
+def distinct_in(tokens, columns):
+    """The words of the forms of a sentence, in the order in which they occur first."""
+    around = list(zip(tokens, ['', *tokens], [*tokens[1:], '']))
+    return [word for word, *_ in dict.fromkeys(around if columns > 1 else ((word,) for word in tokens))]
+
+
+def made_of_ngrams(word, ngrams, table):
+    """The vector of a word that is not known, None where its own is to be taken."""
+    if word in WORDS or word.lower() in WORDS:
+        return None
+    marked = f'<{word.lower()}>'
+    parts = {marked[start:start + size] for start in range(len(marked)) for size in (3, 4, 5)}
+    rows = [table[1 + number] for number, ngram in enumerate(ngrams) if ngram in parts]
+    return sum(rows) / len(rows) ** 0.5 if rows else None
 
 
 def check_beside_enumeration(tagged, row, names):
@@ -110,7 +137,8 @@ def check_beside_enumeration(tagged, row, names):
 
 
 @pytest.mark.parametrize('scheme,options', [
-    ('BIO', {}), ('BIOES', {'char': 'none', 'bigrams': True}), ('BMES', {}), ('plain', {'char': 'lstm'})])
+    ('BIO', {}), ('BIOES', {'char': 'none', 'bigrams': True}), ('BMES', {}), ('plain', {'char': 'lstm'}),
+    ('BIO', {'ngrams': True}), ('BIO', {'ngrams': True, 'bigrams': True, 'char': 'none'})])
 def test_confidences_are_posteriors(run_of, scheme, options):
     run = run_of(scheme, **options)
     tagger = Tagger.load(run)
@@ -169,8 +197,8 @@ def test_no_more_taggings_than_there_are(run_of):
 def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     """As in much text; without room for them, as in little."""
     run = run_of()
-    monkeypatch.setattr('ms_crf.models.words.model.GATES_FORMS', (1, 8))
-    monkeypatch.setattr('ms_crf.models.words.model.GATES_BYTES', most)
+    monkeypatch.setattr('ms_crf.models.words.decoder.GATES_FORMS', (1, 8))
+    monkeypatch.setattr('ms_crf.models.words.decoder.GATES_BYTES', most)
     tagger = Tagger.load(run)
     for tagged, row in zip(tagger.tag(SENTENCES), rows_of(run, 'BIO')):
         if row is not None:
@@ -246,8 +274,9 @@ def many():
     return [rng.choices(words, k=length) for length in rng.sample(lengths, len(lengths))]
 
 
-def test_run_and_graphs_give_the_same_tags(run_of, many, tmp_path):
-    run = run_of()
+@pytest.mark.parametrize('options', [{}, {'ngrams': True}, {'ngrams': True, 'bigrams': True, 'char': 'none'}])
+def test_run_and_graphs_give_the_same_tags(run_of, many, tmp_path, options):
+    run = run_of(**options)
     found = Tagger.load(run).tag(many, False)
     assert all(tagged.confidence is None and tagged.confidences is None for tagged in found)
     expected = [tagged.tags for tagged in found]
@@ -359,7 +388,7 @@ def other_bytes(data):
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": 7, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'weights.ckpt: expected word_table of shape'),
     ('vocab.json', None, 'no such file'), ('vocab.json', b'\xff', 'expected JSON'),
-    ('vocab.json', b'{}', 'expected the keys words, characters, bigrams, tags'),
+    ('vocab.json', b'{}', 'expected the keys words, characters, bigrams, ngrams, tags'),
     ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as train.py writes'),
     ('weights.ckpt', other_bytes, 'expected tensors as train.py writes them'),
 ])

@@ -125,7 +125,8 @@ class StepLearner(Learner, Protocol):
         If it has a `row_table`, a Parameter, only the rows of it that a batch names are read and updated: the first
         array of a batch holds their ids, each once but for padding, and the cell is called with the rows themselves in
         place of the ids. If it has `pretrained_params()`, these learn at a rate of their own. If its kind has `parts`,
-        the method `parts()` gives the Parameters of each by name.
+        the method `parts()` gives the Parameters of each by name. If it has `tag_bias`, a Parameter (tags,) that
+        is added to the scores of tags at each position, --balance shifts what it has of O when the training is done.
         """
 
     def plan(self, generator: np.random.Generator) -> list:

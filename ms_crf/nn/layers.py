@@ -9,7 +9,7 @@ from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
 import numpy as np
-from mindspore import Tensor, nn
+from mindspore import Parameter, Tensor, nn
 
 
 class Layers(CompilableMethods, nn.Cell):
@@ -35,6 +35,11 @@ class Layers(CompilableMethods, nn.Cell):
             self.head = CRF(num_tags, reduction='mean', constraints=constraints)
         else:
             self.head = Softmax(num_tags, reduction='mean')
+
+    @property
+    def tag_bias(self) -> Parameter:
+        """What is added to the scores of each tag: (num_tags,)."""
+        return self.projection.bias
 
     def hidden_of(self, hidden: Tensor, seq_length: Tensor, keep: Sequence[Tensor] | None = None) -> Tensor:
         """What the layers make of their input: (length, batch, widths[0]) to (length, batch, widths[-1]).

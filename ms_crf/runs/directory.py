@@ -25,7 +25,7 @@ except ImportError:              # Windows
 LOCK = 'lock'
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _FAR = 1 << 30                   # the byte that Windows locks; otherwise no one could read the number of the process
-_KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'weights.tmp', 'state.tmp'}
+_KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'ngrams.tmp', 'weights.tmp', 'state.tmp'}
 _RENAMES_OPEN = os.name != 'nt'                  # whether a folder can be renamed while a file in it is open
 
 

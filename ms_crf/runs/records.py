@@ -2,6 +2,7 @@
 
 config.json     options, scheme and sizes
 vocab.json      words, characters and tags in the order of their ids
+ngrams.ckpt     vectors of n-grams of characters, if there are any: what words get vectors of that are not known
 weights.ckpt    the weights of the best epoch: what tagging needs
 encoder/        the pretrained encoder under them, if there is one and config.json does not name another folder
 tables.npz      in place of weights: those of a hidden Markov model
@@ -34,7 +35,7 @@ from ms_crf.text.splitting import splitter_fault
 
 import numpy as np
 
-CONFIG, VOCABULARY, TABLES, WEIGHTS, METRICS, STATE, SCORES = NAMES
+CONFIG, VOCABULARY, NGRAMS, TABLES, WEIGHTS, METRICS, STATE, SCORES = NAMES
 CHECKSUMS, ENCODER = checksums.RECORD, 'encoder'
 FORMAT = 1
 
@@ -73,7 +74,8 @@ def model_digest(folder: PathLike) -> str:
     """What tells the model of a run from others: a digest of its configuration, vocabulary and weights."""
     folder = Path(folder)
     listed = checksums.read(folder) or {}
-    names = [name for name in (CONFIG, VOCABULARY, TABLES, WEIGHTS) if name in listed or (folder / name).exists()]
+    names = [name for name in (CONFIG, VOCABULARY, NGRAMS, TABLES, WEIGHTS)
+             if name in listed or (folder / name).exists()]
     return checksums.digest({name: (listed.get(name) or [checksums.digest_of(folder / name)])[-1] for name in names})
 
 
@@ -143,13 +145,13 @@ def read_config(folder: PathLike) -> dict[str, Any]:
 def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> Options:
     """The `Options` in what `read_config` gave, with others in place of some.
 
-    Runs of before options followed from the text lack some of them, and are read as they were made.
+    Earlier runs lack some options, and are read as they were made.
     """
     path = Path(folder) / CONFIG
     try:
         # Earlier versions took every tag for one of its own, and '?' may be one among plain tags.
         earlier = {'unknown_tag': ''} if config.get('found_scheme') == PLAIN else {}
-        values = {**earlier, **Options.read(config['options'], path)}
+        values = {**earlier, 'ngrams': False, 'balance': False, **Options.read(config['options'], path)}
         Options(**values).check()
     except OptionError as error:
         raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None

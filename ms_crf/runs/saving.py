@@ -25,8 +25,10 @@ from ms_crf.runs import checksums
 import numpy as np
 
 #: all files that are saved, in the order in which they are replaced
-NAMES = ('config.json', 'vocab.json', 'tables.npz', 'weights.ckpt', 'metrics.jsonl', 'state.ckpt', 'scores.json')
-_LEFT = ('.weights.tmp', '.state.tmp', f'.{checksums.RECORD}')   # drafts of what MindSpore writes, and of the record
+NAMES = ('config.json', 'vocab.json', 'ngrams.ckpt', 'tables.npz', 'weights.ckpt', 'metrics.jsonl', 'state.ckpt',
+         'scores.json')
+# drafts of what MindSpore writes, and of the record
+_LEFT = ('.ngrams.tmp', '.weights.tmp', '.state.tmp', f'.{checksums.RECORD}')
 _KEPT = 'what was saved before stays'
 
 

@@ -271,15 +271,21 @@ class Fitted:
 
 def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
     """The score of a model on 'dev' or 'test'."""
-    predicted = tags_of(decoder, learner.encoded[part])
-    if corpora.written != corpora.scheme:
-        predicted = [convert(tags, corpora.written) for tags in predicted]
+    predicted = predicted_of(part, corpora, learner, decoder)
     return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written)
 
 
-def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score]) -> dict[str, Any]:
-    """What scores.json holds: the best epoch, the number of epochs, and the scores by part."""
-    return {'best_epoch': best_epoch, 'epochs': epochs,
+def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> list:
+    """The tags of a model for 'dev' or 'test', in the scheme in which it gives them."""
+    predicted = tags_of(decoder, learner.encoded[part])
+    if corpora.written != corpora.scheme:
+        predicted = [convert(tags, corpora.written) for tags in predicted]
+    return predicted
+
+
+def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score], shift: float = 0.0) -> dict[str, Any]:
+    """What scores.json holds: the best epoch, the number of epochs, the shift of O's score, and the scores by part."""
+    return {'best_epoch': best_epoch, 'epochs': epochs, 'shift': shift,
             **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
 
 

@@ -15,10 +15,11 @@ from ms_crf.models.graphs import read_weights
 from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
-from ms_crf.runs.saving import saving
+from ms_crf.runs.saving import Saving, saving
 from ms_crf.text.dataset import Corpora
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
+from ms_crf.training.balance import balance
 from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_record
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
@@ -69,6 +70,7 @@ class Training:
         judged = [[tag for tag in tags if OPEN not in tag] for tags in corpora.gold['dev']]
         self.best, self.loss_sum = Best(judged, corpora.file_scheme == PLAIN), 0.0
         self.metrics: list[dict] = []
+        self.shifts: dict[int, float] = {}       # of the score of O in saved weights, by the epoch that they are of
         self.scaling = LossScale() if options.precision == 'mixed' else None
         if directory.has_state():
             self._load_state()
@@ -110,8 +112,7 @@ class Training:
             return
         with saving(self.folder) as new:
             if best:
-                new.tensors(records.WEIGHTS, {name.removeprefix('average.'): array for name, array in
-                                              records.as_arrays(self.scored.trainable_params()).items()})
+                self._save_weights(new)
             if best is not None:
                 new.text(records.METRICS, ''.join(json.dumps(entry) + '\n' for entry in self.metrics))
             arrays = records.as_arrays(self._parameters())
@@ -123,6 +124,11 @@ class Training:
             new.tensors(records.STATE, arrays)
         if self.epoch:
             self.directory.publish()
+
+    def _save_weights(self, new: Saving) -> None:
+        """Saves the weights that are scored as those to tag with."""
+        new.tensors(records.WEIGHTS, {name.removeprefix('average.'): array for name, array in
+                                      records.as_arrays(self.scored.trainable_params()).items()})
 
     def _load_state(self) -> None:
         """Loads the state in the run directory."""
@@ -147,6 +153,9 @@ class Training:
         if self.best.epoch:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
         self.metrics = records.read_metrics(self.folder)[:self.epoch]
+        if (self.folder / records.SCORES).exists():              # it had ended
+            scores = records.read_json(self.folder / records.SCORES)
+            self.shifts[scores['best_epoch']] = scores.get('shift', 0.0)
 
     def load_best(self) -> None:
         """Loads the weights of the best epoch into the network that is scored."""
@@ -172,11 +181,17 @@ class Training:
         if self.epoch < self.course.epochs:
             self.watcher.say(f'stopped: no better dev score for {self.epoch - self.best.moved} epochs')
         self.load_best()
+        shift = before = self.shifts.get(self.best.epoch, 0.0)
+        if self.options.balance and not self.best.plain:
+            shift = balance(self.scored, self.learner, self.corpora, self.decoder, before, self.watcher.say)
         results = {part: self.score(part) for part in ('dev', 'test') if part in self.learner.encoded}
         if warning := self.best.nothing_learned():
             self.watcher.say(warning)
-        scores = scores_record(self.best.epoch, self.epoch, results)
-        records.write_json(self.folder / records.SCORES, scores)
+        scores = scores_record(self.best.epoch, self.epoch, results, shift)
+        with saving(self.folder) as new:
+            if shift != before:
+                self._save_weights(new)
+            new.json(records.SCORES, scores)
         return scores
 
     def _out_of_patience(self) -> bool:

@@ -27,11 +27,14 @@ def write(folder, text, name):
 @pytest.mark.parametrize('text,name', [(VECTORS, 'v.txt'), ('6 2\n' + VECTORS, 'v.vec'), (VECTORS, 'v.txt.gz'),
                                        (VECTORS.replace('\n', ' \r\n'), 'v.txt')])
 def test_vectors_are_looked_up_exactly_then_in_lower_case_then_with_digits_as_0(tmp_path, text, name):
-    vectors, width, ways = read_vectors(write(tmp_path, text, name), ['The', 'Apple', 'APPLE', '1984', 'odd'])
+    wanted = ['The', 'Apple', 'APPLE', '1984', 'odd']
+    vectors, width, ways, common = read_vectors(write(tmp_path, text, name), wanted, 3)
     assert width == 2
     assert ways == {'The': 'lower case', 'Apple': 'exact', 'APPLE': 'lower case', '1984': 'digits as 0'}
     assert {form: vector.tolist() for form, vector in vectors.items()} == {
         'the': [1, 2], 'apple': [3, 4], 'Apple': [5, 6], '0000': [7, 8]}
+    assert {form: vector.tolist() for form, vector in common.items()} == {
+        'the': [1, 2], 'apple': [3, 4], 'Apple': [5, 6]}
 
 
 @pytest.mark.parametrize('text,message', [
@@ -101,7 +104,7 @@ def test_bigrams_of_a_vocabulary():
     ({'words': 'x'}, '"words" to be a list of strings'), ({'bigrams': ['a', 'a']}, '"bigrams" to be distinct'),
     ({'tags': ['O', 'O']}, '"tags" to be distinct'),
     ({'char_length': 0}, '"char_length" to be at least 1, got 0'),
-    ({'more': 1}, 'the keys words, characters, bigrams')])
+    ({'more': 1}, 'the keys words, characters, bigrams, ngrams')])
 def test_faults_of_vocabularies(change, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary.from_json({'words': [], 'characters': [], 'tags': ['O'], 'char_length': 4, **change})

@@ -77,6 +77,11 @@ class EncodedTagger(nn.Cell):
         """Those of the encoder, which learn at a rate of their own."""
         return self.encoder.trainable_params()
 
+    @property
+    def tag_bias(self):
+        """What is added to the scores of each tag: (num_tags,)."""
+        return self.tagger.tag_bias
+
     def vectors(self, pieces, window_lengths, places):
         """What `SubwordTagger` takes.
 

@@ -1,7 +1,7 @@
 """The run that a training over words begins with: its words keep their ids and vectors, and new ones stand behind them.
 
-A new word or character has the vector of the unknown one, so that at first the network reads it as that of the base
-did; of a new word that is among word vectors it is replaced by the one there.
+A new word or character has the vector of the unknown one, or of a word that which its n-grams make, so that at first
+the network reads it as that of the base did; of a new word that is among word vectors it is replaced by the one there.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Base:
     def recorded(cls, vocabulary: Vocabulary, record: BaseRecord) -> 'Base':
         """From the vocabulary of a run that began with it, and what config.json says there."""
         before = Vocabulary(vocabulary.words[:record.words], vocabulary.characters[:record.characters], (),
-                            vocabulary.char_length, vocabulary.bigrams[:record.bigrams])
+                            vocabulary.char_length, vocabulary.bigrams[:record.bigrams], vocabulary.ngrams)
         return cls(before, record, None)
 
     def check_width(self, options: Options, width: int) -> None:
@@ -50,12 +50,14 @@ class Base:
             raise CorpusError(options.embeddings, None, f'expected vectors of {options.word_dim} numbers, as words '
                               f'in {options.init} have them, got {width}')
 
-    def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray]) -> np.ndarray:
+    def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray],
+             ngram_table: np.ndarray | None = None) -> np.ndarray:
         """(num_rows, width): the vectors of words and bigrams that a training begins with; asked for once.
 
         Args:
             vocabulary: of the training.
             vectors: of new words, those that there are.
+            ngram_table: of the base, of which others get vectors; None if it has none.
         """
         assert self.weights is not None
         before = self.weights.pop(WORDS)         # which may be most of the memory
@@ -64,9 +66,11 @@ class Base:
         if self.record.bigrams:
             bigrams = _grown(before[first:], vocabulary.num_rows - vocabulary.num_words, 0)
             rows = np.concatenate((rows, bigrams))
-        for word_id, word in enumerate(vocabulary.words[self.record.words:], FIRST + self.record.words):
+        new = vocabulary.words[self.record.words:]
+        for word_id, word in enumerate(new, FIRST + self.record.words):
             if word in vectors:
                 rows[word_id] = vectors[word]
+        vocabulary.compose(rows, new, vectors, ngram_table)
         return rows
 
     def put_into(self, network: Any, vocabulary: Vocabulary, rows: np.ndarray) -> None:

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ms_crf.models.bucketing import ROOM, TokenBatch, bucket_lengths, token_batch
+from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary, bigrams_of
 
 import numpy as np
@@ -56,6 +57,13 @@ class EncodedWords:
         if vocabulary.bigrams:
             words, self.bigrams_of = [form[0] for form in forms], vocabulary.bigram_ids([form[1:] for form in forms])
         self.word_of, self.spelling_of = vocabulary.word_ids(words), vocabulary.spellings(words)
+        #: forms whose words are not known, but n-grams of them; and ids of these (such forms, MOST)
+        self.composed, self.ngrams_of = np.zeros(0, np.int64), np.zeros((0, MOST), np.int32)
+        if vocabulary.ngrams:
+            unknown = np.flatnonzero(self.word_of == UNKNOWN)
+            ids = vocabulary.ngram_ids([words[form] for form in unknown])
+            found = ids.any(1)
+            self.composed, self.ngrams_of = unknown[found], ids[found]
         self.half = (vocabulary.char_length + 1) // 2
         is_long = [len(word) > self.half for word in words]
         self.is_long = np.array(is_long + is_long)       # by code, see `codes`
@@ -95,6 +103,20 @@ class EncodedWords:
         both = np.full((room, 2), PADDING, np.int32)
         both[:len(forms)] = self.bigrams_of[forms]
         return np.column_stack((words, both)), spellings
+
+    def ngrams(self, forms: np.ndarray, room: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Which of some forms are composed of n-grams (room,), indices into them, and ids of these (room, MOST), int32.
+
+        Args:
+            forms: their codes.
+            room: for so many, 0 as filler; None for as many as there are, but for one at least.
+        """
+        which = np.flatnonzero(np.isin(forms, self.composed))
+        known = self.ngrams_of[np.searchsorted(self.composed, forms[which])]
+        room = max(len(which), 1) if room is None else room
+        places, ids = np.zeros(room, np.int32), np.zeros((room, MOST), np.int32)
+        places[:len(which)], ids[:len(which)] = which, known
+        return places, ids
 
 
 class Batcher:

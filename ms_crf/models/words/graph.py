@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ms_crf.fields import checked, load_record
 from ms_crf.models.graphs import Served, Static
 from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
+from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 
 import numpy as np
@@ -23,7 +24,7 @@ class WordGraphIds:
 class ServedWords(Served):
     """The cell of a graph that is given words and their characters."""
 
-    def construct(self, words, spellings, places, lengths):
+    def construct(self, words, spellings, places, lengths, composed=None, ngrams=None):
         """Tags sentences.
 
         Args:
@@ -32,8 +33,10 @@ class ServedWords(Served):
             spellings: (words, characters) int32 ids of their characters, 0 behind a word's end.
             places: (batch, length) int32, index of the word that stands there.
             lengths: (batch,) int32.
+            composed: with n-grams, (some,) int32, which of the words are unknown ones that are composed of n-grams.
+            ngrams: with n-grams, (some, n-grams) int32 ids of these, 0 behind them.
         """
-        return self._tag_words(self.network.form_vectors(words, spellings), places, lengths)
+        return self._tag_words(self.network.form_vectors(words, spellings, composed, ngrams), places, lengths)
 
     def _tag_words(self, vectors, places, lengths):
         hidden = ops.gather(vectors, ops.transpose(places, (1, 0)), 0)
@@ -43,8 +46,8 @@ class ServedWords(Served):
 class ServedWithoutCharacters(ServedWords):
     """The cell of a graph whose network reads no characters: `construct` takes no spellings."""
 
-    def construct(self, words, places, lengths):  # type: ignore[override]
-        return self._tag_words(self.network.form_vectors(words), places, lengths)
+    def construct(self, words, places, lengths, composed=None, ngrams=None):  # type: ignore[override]
+        return self._tag_words(self.network.form_vectors(words, None, composed, ngrams), places, lengths)
 
 
 class WordGraphInput:
@@ -74,6 +77,8 @@ class WordGraphInput:
             'spellings': (words, self.vocabulary.char_length), 'places': (batch, length), 'lengths': (batch,)}
         if not self.with_characters:
             del inputs['spellings']
+        if self.vocabulary.ngrams:
+            inputs.update({'composed': (words,), 'ngrams': (words, MOST)})
         return inputs
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
@@ -81,6 +86,8 @@ class WordGraphInput:
         tables = [('.word_table', 'ids of words', self.vocabulary.num_rows, True)]
         if self.with_characters:
             tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
+        if self.vocabulary.ngrams:
+            tables.append(('.ngram_table', 'ids of n-grams', 1 + len(self.vocabulary.ngrams), True))
         return tables
 
     def to_json(self) -> dict:
@@ -113,6 +120,8 @@ class WordGraphInput:
         rows, length = static or (len(indices), int(encoded.lengths[indices].max()))
         batch = word_batch(encoded, (length, rows), indices)
         forms, places = distinct_forms(encoded, batch.values)
-        words, spellings = encoded.arrays(forms, rows * length if static else len(forms))
+        room = rows * length if static else len(forms)
+        words, spellings = encoded.arrays(forms, room)
+        composed, ngrams = encoded.ngrams(forms, room if static else None)
         return {'words': words, 'spellings': spellings, 'places': np.ascontiguousarray(places.T),
-                'lengths': batch.lengths}
+                'lengths': batch.lengths, 'composed': composed, 'ngrams': ngrams}

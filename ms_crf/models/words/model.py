@@ -1,39 +1,38 @@
 """The tagger over word vectors and characters as a kind of model: what it learns from, how it tags, its graph."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ms_crf.environment import graph_call
 from ms_crf.fields import checked, load_record
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import plan, teaching
-from ms_crf.models.graphs import GraphDecoder, load_weights
+from ms_crf.models.graphs import load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.models.words.base import Base
 from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, step_arrays, word_batch
+from ms_crf.models.words.decoder import WordDecoder
 from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, WordGraphInput
 from ms_crf.models.words.network import TaggerNetwork
+from ms_crf.models.words.ngrams import FITTED, learn
 from ms_crf.models.words.vectors import WAYS, read_vectors
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.native import custom
 from ms_crf.options import WIDEST, Options
 from ms_crf.runs import records
+from ms_crf.runs.saving import saving
 from ms_crf.text.dataset import Corpora, digest_of
 from ms_crf.training.schedules import replaced
 
 import mindspore as ms
 import numpy as np
 
-GATES_BYTES = 1 << 26            # at most for what a layer says of forms before it is known where they stand;
-GATES_FORMS = (2048, 4096)       # which takes at least so many forms, and has room for a multiple of so many
-FORMS = (2048, 512)              # that are read at a time: as many as there are, and what is left of them
 #: options that a base decides, beside the width of its words
-SHAPING = ('model', 'encoder', 'bigrams', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'layers', 'head')
+SHAPING = ('model', 'encoder', 'bigrams', 'ngrams', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'layers',
+           'head')
 
 
 class WordLearner:
@@ -44,9 +43,11 @@ class WordLearner:
         corpora: its sentences, in one scheme.
         watcher: is told what is read.
         base: what the training begins with, or began with; None for nothing.
+        ngrams: n-grams of characters and the table of their vectors, where they are known already; None otherwise.
     """
 
-    def __init__(self, options: Options, corpora: Corpora, watcher: Watcher, base: Base | None = None) -> None:
+    def __init__(self, options: Options, corpora: Corpora, watcher: Watcher, base: Base | None = None,
+                 ngrams: tuple[list[str], np.ndarray] | None = None) -> None:
         self.options, self.scheme, self.base = options, corpora.scheme, base
         tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
         vectors: dict[str, np.ndarray] = {}
@@ -56,16 +57,22 @@ class WordLearner:
             distinct = list(dict.fromkeys(token for part in tokens.values() for sentence in part for token in sentence
                                           if base is None or not base.vocabulary.knows(token)))
             watcher.say(f'reading {options.embeddings}')
-            vectors, self.word_dim, ways = read_vectors(options.embeddings, distinct)
+            learns = options.ngrams and base is None and ngrams is None
+            vectors, self.word_dim, ways, common = read_vectors(options.embeddings, distinct, FITTED if learns else 0)
             if base is not None:
                 base.check_width(options, self.word_dim)
             counts = ', '.join(f'{list(ways.values()).count(way):,} {way}' for way in WAYS)
             which = 'distinct words' if base is None else 'new words'
             watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} {which} are known '
                         f'({len(ways) / max(len(distinct), 1):.1%}): {counts}')
+            if learns:
+                ngrams = learn({**common, **vectors})
+                watcher.say(f'{len(ngrams[0]):,} n-grams of characters make vectors for the others')
+        found = [] if ngrams is None else ngrams[0]
+        self._ngram_table = None if ngrams is None else ngrams[1]
         self.vocabulary = Vocabulary.of(tokens['train'], others if vectors else [], corpora.tags, vectors,
                                         options.char_length, bool(options.bigrams),
-                                        None if base is None else base.vocabulary)
+                                        None if base is None else base.vocabulary, found)
         self.encoded = {
             part: EncodedWords(tokens[part], self.vocabulary,
                                [sentence.tags for sentence in sentences] if part == 'train' else None)
@@ -73,10 +80,11 @@ class WordLearner:
         self._batcher = Batcher(self.encoded['train'], options.batch_size)
         check_words(options, self.vocabulary, self.word_dim, self._batcher.shapes)
         if base is not None and base.weights is not None:
-            self.rows = base.rows(self.vocabulary, vectors)
+            self.rows = base.rows(self.vocabulary, vectors, self._ngram_table)
             watcher.say(base.described(options, self.vocabulary))
         else:
-            self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]))
+            self.rows = self.vocabulary.initial_rows(vectors, self.word_dim, np.random.default_rng([options.seed, 0]),
+                                                     self._ngram_table)
         self._digests = {'text_sha256': digest_of(corpora.parts['train']),
                          'dev_sha256': digest_of(corpora.parts['dev'])}
         if options.embeddings:
@@ -86,7 +94,10 @@ class WordLearner:
         self._codes: list[np.ndarray] = []
 
     def fill(self, folder: Path) -> None:
-        """A new run directory needs nothing further."""
+        """Puts the vectors of n-grams into a new run directory."""
+        if self.vocabulary.ngrams:
+            with saving(folder) as new:
+                new.tensors(records.NGRAMS, {'ngram_table': self._ngram_table})
 
     def record(self) -> dict:
         """What config.json says of the model, and of the files it is made from, the vectors of words that occur."""
@@ -100,6 +111,8 @@ class WordLearner:
             self.base.put_into(network, self.vocabulary, self.rows)
         else:
             network.word_table.set_data(ms.Tensor(self.rows))
+        if network.with_ngrams:
+            network.ngram_table.set_data(ms.Tensor(self._ngram_table))
         return network
 
     def decoder(self, network: TaggerNetwork, compiled: Any) -> 'WordDecoder':
@@ -134,94 +147,12 @@ def _digest_of_vectors(vectors: dict[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-class WordDecoder(GraphDecoder):
-    """Tags with a network over words.
-
-    Args:
-        network: the network.
-        vocabulary: the tags, and the ids of words and characters.
-        compiled: is called with length, rows and seconds after a graph was compiled.
-    """
-
-    def __init__(self, network: TaggerNetwork, vocabulary: Vocabulary, compiled: Any = None) -> None:
-        super().__init__(network, vocabulary, compiled)
-
-        @ms.jit
-        def read(words, spellings):
-            return network.form_vectors(words, spellings)
-
-        @ms.jit
-        def gates(vectors, count):
-            return network.form_gates(vectors, count)
-
-        self._read, self._gates = read, gates
-
-    def encode(self, sentences: list) -> EncodedWords:
-        """Lists of tokens, none of them empty, as `run` takes them."""
-        return EncodedWords(sentences, self.vocabulary)
-
-    def method(self, encoded: EncodedWords) -> Callable:
-        """What makes scores of tags, from gates of forms where the operators in C++ can be taken, or from vectors."""
-        return self.network.emissions_of_gates if self._room(encoded) else self.network.emissions_of
-
-    def _room(self, encoded: EncodedWords) -> int:
-        """For how many forms gates are computed beforehand, of which only some are there; 0 where they are not."""
-        least, step = GATES_FORMS
-        room = -(-encoded.num_forms // step) * step          # few different ones: for each, graphs are compiled
-        fits = 4 * 4 * self.network.widths[1] * room <= GATES_BYTES
-        return room if custom.in_use() and len(self.network.layers) == 1 and encoded.num_forms >= least and fits else 0
-
-    def inputs(self, encoded: EncodedWords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
-        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `method` takes.
-
-        An array keeps its values only until the next batch is asked for.
-
-        Args:
-            encoded: what `encode` gave.
-            at_most: sentences of a batch.
-        """
-        if self._room(encoded):
-            yield from self._inputs_of_gates(encoded, at_most)
-            return
-        vectors = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)    # NO_FORM finds the last
-        self._read_forms(encoded, vectors)
-        rooms: dict[tuple[int, int], np.ndarray] = {}            # written again and again: new memory takes longer
-        for shape, indices in self.plan(encoded.lengths, at_most):
-            batch = word_batch(encoded, shape, indices)
-            if shape not in rooms:
-                rooms[shape] = np.empty((*shape, vectors.shape[1]), np.float32)
-            np.take(vectors, batch.values, 0, rooms[shape], 'wrap')
-            yield shape, indices, (batch.lengths, rooms[shape], batch.lengths)
-
-    def _inputs_of_gates(self, encoded: EncodedWords, at_most: int) -> Iterator:
-        """As `inputs`, for `emissions_of_gates`: each form is multiplied with the layer's weights once."""
-        vectors = np.empty((self._room(encoded), self.network.widths[0]), np.float32)
-        self._read_forms(encoded, vectors)
-        with graph_call():
-            count = np.array([encoded.num_forms], np.int32)
-            gates = self._gates(ms.from_numpy(vectors), ms.from_numpy(count)).asnumpy()
-        for shape, indices in self.plan(encoded.lengths, at_most):
-            batch = word_batch(encoded, shape, indices)
-            yield shape, indices, (batch.lengths, gates, batch.values, batch.lengths)
-
-    def _read_forms(self, encoded: EncodedWords, table: np.ndarray) -> None:
-        """Puts the vectors of all forms into the first rows of a table (at least so many, widths[0])."""
-        is_long = encoded.is_long[:encoded.num_forms]
-        for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
-                              (np.flatnonzero(~is_long), encoded.half)):
-            while len(chosen):
-                room = FORMS[len(chosen) < FORMS[0]]
-                forms, chosen = chosen[:room], chosen[room:]
-                with graph_call():
-                    vectors = self._read(*map(ms.from_numpy, encoded.arrays(forms, room, width))).asnumpy()
-                table[forms] = vectors[:len(forms)]
-
-
 def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, scheme: str) -> TaggerNetwork:
     """The network of a run over words; its weights are random until they are loaded."""
     network = TaggerNetwork(vocabulary.num_rows, word_dim, len(vocabulary.tags), options.hidden, options.layers,
                             options.char, vocabulary.num_characters, options.char_dim, options.char_width,
-                            options.head, constraints_of(options, scheme, vocabulary.tags), vocabulary.columns)
+                            options.head, constraints_of(options, scheme, vocabulary.tags), vocabulary.columns,
+                            len(vocabulary.ngrams))
     if options.precision == 'mixed':
         for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
             cell.to_float(ms.float16)
@@ -238,7 +169,17 @@ def load_network(folder: Any, config: dict) -> tuple[Vocabulary, TaggerNetwork]:
     options = replace(records.read_options(folder, config), precision='float32')
     network = build_network(options, vocabulary, config['word_dim'], config['scheme'])
     load_weights(folder, network)
+    if network.with_ngrams:
+        network.ngram_table.set_data(ms.Tensor(read_ngram_table(folder, network.ngram_table.shape)))
     return vocabulary, network
+
+
+def read_ngram_table(folder: Any, shape: Sequence[int]) -> np.ndarray:
+    """The vectors of n-grams of a run, of this shape; raises CorpusError if they are damaged or don't fit."""
+    path = Path(folder) / records.NGRAMS
+    arrays = records.read_tensors(path)
+    records.check_fit(path, arrays, {'ngram_table': shape})
+    return arrays['ngram_table']
 
 
 @dataclass
@@ -257,13 +198,21 @@ class WordKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> WordLearner:
         """What a training begins with, or goes on with."""
-        base = None
+        base = ngrams = None
         if options.init and run is None:
-            base = Base.of(options.init, *load_network(options.init, read_base(cls, options.init)))
-        elif options.init:
+            vocabulary, network = load_network(options.init, read_base(cls, options.init))
+            base = Base.of(options.init, vocabulary, network)
+            if network.with_ngrams:
+                ngrams = vocabulary.ngrams, network.ngram_table.asnumpy()
+        if run is not None:
             folder, config = run
-            base = Base.recorded(records.read_vocabulary(folder, Vocabulary), load_record(BaseRecord, config['init']))
-        return WordLearner(options, corpora, watcher, base)
+            vocabulary = records.read_vocabulary(folder, Vocabulary)
+            if options.init:
+                base = Base.recorded(vocabulary, load_record(BaseRecord, config['init']))
+            if vocabulary.ngrams:
+                shape = 1 + len(vocabulary.ngrams), config['word_dim']
+                ngrams = vocabulary.ngrams, read_ngram_table(folder, shape)
+        return WordLearner(options, corpora, watcher, base, ngrams)
 
     @classmethod
     def shape(cls, folder: Any, config: dict, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -317,6 +266,7 @@ def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes:
     def count(changed: Options) -> int:
         dim, share = word_dim if options.embeddings else changed.word_dim, changed.batch_size / options.batch_size
         weights, step, width = vocabulary.num_rows * dim, 0, vocabulary.columns * dim
+        fixed = (1 + len(vocabulary.ngrams)) * dim if vocabulary.ngrams else 0
         if changed.char != 'none':
             weights += character_weights(changed, vocabulary.num_characters)
             half, width = (changed.char_length + 1) // 2, width + changed.char_width
@@ -327,7 +277,7 @@ def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes:
         weights += layer_weights(width, changed.hidden, changed.layers, tags, changed.head)
         step += max(shape.length * shape.rows for shape in shapes) * values_of_a_token(
             width, changed.hidden, changed.layers, tags)
-        return weights * copies(changed) + int(step * share)
+        return fixed + weights * copies(changed) + int(step * share)
 
     check_fits(options, count, f'--embeddings {options.embeddings}' if options.embeddings else 'these files')
 

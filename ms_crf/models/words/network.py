@@ -6,10 +6,12 @@ and only the vectors of words in the batch are touched.
 
 from typing import Any
 
+from ms_crf.models.words.vocabulary import UNKNOWN
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
 from ms_crf.nn.layers import Layers
 
 import mindspore as ms
+import numpy as np
 from mindspore import Parameter, ops
 from mindspore.common.initializer import Uniform, initializer
 
@@ -30,11 +32,12 @@ class TaggerNetwork(Layers):
         head: 'crf' or 'softmax'.
         constraints: what `allowed_transitions` returns; for the CRF.
         columns: how many of these ids a form has: 1, or 3 with bigrams.
+        num_ngrams: number of n-grams of characters, of which words that are not known get vectors.
     """
 
     def __init__(self, num_words: int, word_dim: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1,
                  char: str = 'cnn', num_characters: int = 1, char_dim: int = 30, char_width: int = 50,
-                 head: str = 'crf', constraints: Any = None, columns: int = 1) -> None:
+                 head: str = 'crf', constraints: Any = None, columns: int = 1, num_ngrams: int = 0) -> None:
         super().__init__()
         self.word_table = Parameter(initializer(Uniform((3 / word_dim) ** 0.5), (num_words, word_dim)),
                                     name='word_table')
@@ -42,7 +45,11 @@ class TaggerNetwork(Layers):
         if self.with_characters:
             reader: Any = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
             self.characters = reader(num_characters, char_dim, char_width)
-        self.columns = columns
+        self.columns, self.word_dim, self.with_ngrams = columns, word_dim, num_ngrams > 0
+        if self.with_ngrams:
+            # A row of 0, and one for each; it is learned from the vectors of words before the training.
+            self.ngram_table = Parameter(ms.Tensor(np.zeros((1 + num_ngrams, word_dim), np.float32)),
+                                         name='ngram_table', requires_grad=False)
         self.add_layers(columns * word_dim + char_width * self.with_characters, num_tags, hidden_dim, num_layers, head,
                         constraints)
 
@@ -87,17 +94,30 @@ class TaggerNetwork(Layers):
             vectors = ops.concat((vectors, read.astype(ms.float32)), 1)
         return self.emissions_of(ops.gather(vectors, places, 0), seq_length, keep)
 
-    def form_vectors(self, words, spellings=None):
+    def form_vectors(self, words, spellings=None, composed=None, ngrams=None):
         """What is known of forms by themselves (forms, widths[0]).
 
         Args:
             words: (forms,) ids, or (forms, columns).
             spellings: (forms, characters) ids; None if characters are not read.
+            composed: (some,), which of the forms are unknown words that get vectors from their n-grams; None for none.
+            ngrams: (some, n-grams) ids of these, 0 behind them; a form without any stays as it is.
         """
         vectors = self._of_forms(self.rows(words))
+        if composed is not None:
+            vectors = ops.tensor_scatter_add(vectors, composed.expand_dims(1), self._change(ngrams))
         if self.with_characters:
             vectors = ops.concat((vectors, self.characters(spellings).astype(ms.float32)), 1)
         return vectors
+
+    def _change(self, ngrams):
+        """What the n-grams of unknown words make, less the vector of the unknown word: (some, columns * word_dim)."""
+        counts = (ngrams != 0).astype(ms.float32).sum(1).expand_dims(1)             # (some, 1)
+        made = ops.gather(self.ngram_table, ngrams, 0).sum(1) / ops.sqrt(ops.maximum(counts, 1.0))
+        change = (made - self.word_table[UNKNOWN]) * ops.minimum(counts, 1.0)       # (some, word_dim)
+        if self.columns > 1:                                                        # of bigrams nothing changes
+            change = ops.concat((change, *(ops.zeros_like(change),) * (self.columns - 1)), 1)
+        return change
 
     def form_gates(self, vectors, count):
         """What the layer can say of forms before it is known where they stand, on CPU in C++, without gradients.

@@ -1,9 +1,10 @@
 """Word vectors from a text file in the format of word2vec or GloVe."""
 
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
+from ms_crf.models.words.ngrams import has_letters
 from ms_crf.text.readers import numbered_lines
 
 import numpy as np
@@ -59,23 +60,29 @@ def _is_number(field: str) -> bool:
     return True
 
 
-def read_vectors(path: Any, wanted: Collection[str]) -> tuple[dict[str, np.ndarray], int, dict[str, str]]:
+class Vectors(NamedTuple):
+    """What a file of vectors has for some words."""
+
+    vectors: dict[str, np.ndarray]           # by form, (width,) float32
+    width: int
+    ways: dict[str, str]                     # how each word was found, one of WAYS; words that were not are missing
+    common: dict[str, np.ndarray]            # of the first words with letters in the file, which are its commonest
+
+
+def read_vectors(path: Any, wanted: Collection[str], common: int = 0) -> Vectors:
     """Vectors of the wanted words, each under the form that the file knows first (see `forms_of`).
 
     Args:
         path: a line a word, followed by its numbers; with or without a header line; .gz is decompressed.
         wanted: words.
-
-    Returns:
-        vectors: dict of form: (width,) float32.
-        width: int.
-        ways: dict of word: how it was found, one of WAYS; words that were not found are missing.
+        common: how many of the first words of the file are read in any case.
 
     Raises:
         CorpusError: at the first fault.
     """
     looked_up = {form for word in wanted for form in forms_of(word)}
     vectors: dict[str, np.ndarray] = {}
+    first: dict[str, np.ndarray] = {}
     width: int | None = None
     for line, text in numbered_lines(path):
         text = text.rstrip(' \t')
@@ -96,6 +103,8 @@ def read_vectors(path: Any, wanted: Collection[str]) -> tuple[dict[str, np.ndarr
         word = ' '.join(fields[:-width])
         if word in looked_up and word not in vectors:
             vectors[word] = _vector(path, line, word, fields[-width:], width)
+        if len(first) < common and has_letters(word) and word not in first:
+            first[word] = vectors[word] if word in vectors else _vector(path, line, word, fields[-width:], width)
     if width is None:
         raise CorpusError(path, None, 'expected word vectors, got an empty file')
     ways = {}
@@ -104,7 +113,7 @@ def read_vectors(path: Any, wanted: Collection[str]) -> tuple[dict[str, np.ndarr
         if way is not None:
             ways[word] = way
     used = {form_in(vectors, word) for word in ways}
-    return {form: vector for form, vector in vectors.items() if form in used}, width, ways
+    return Vectors({form: vector for form, vector in vectors.items() if form in used}, width, ways, first)
 
 
 def form_in(known: Any, word: str) -> str | None:

@@ -1,13 +1,14 @@
-"""Ids of words, bigrams, characters and tags."""
+"""Ids of words, bigrams, n-grams of characters, characters and tags."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ms_crf.errors import brief
 from ms_crf.fields import Fault, checked, distinct_strings
 from ms_crf.models.labels import Tags, tag_names
+from ms_crf.models.words.ngrams import MOST, composed, ngrams_of
 from ms_crf.models.words.vectors import form_in, forms_of
 from ms_crf.text.splitting import mostly_characters
 
@@ -42,6 +43,7 @@ class VocabularyRecord:
     words: list[str] = checked(must=distinct_strings)
     characters: list[str] = checked(must=_characters)
     bigrams: list[str] = checked((), must=distinct_strings)
+    ngrams: list[str] = checked((), must=distinct_strings)
     tags: list[str] = checked(must=tag_names)
     char_length: int = checked(least=1, most=MOST_CHARACTERS)
 
@@ -56,17 +58,20 @@ class Vocabulary(Tags):
         bigrams: pairs of neighbouring tokens with a blank between them, nothing standing for what is beyond the ends of
             a sentence; empty if bigrams are not looked at. Their ids are counted on from those of the words, behind one
             for all that are not known.
+        ngrams: n-grams of characters, of which words that are not known get vectors; their ids are counted from 1,
+            in a table of their own, whose first row is 0. Empty if there are none.
     """
 
     record: ClassVar[type] = VocabularyRecord
 
     def __init__(self, words: Iterable[str], characters: Iterable[str], tags: Iterable[str],
-                 char_length: int, bigrams: Iterable[str] = ()) -> None:
+                 char_length: int, bigrams: Iterable[str] = (), ngrams: Iterable[str] = ()) -> None:
         self.words, self.characters, self.char_length = list(words), list(characters), char_length
-        self.bigrams = list(bigrams)
+        self.bigrams, self.ngrams = list(bigrams), list(ngrams)
         super().__init__(tags, mostly_characters(self.words))
         self._word_ids = {word: word_id for word_id, word in enumerate(self.words, FIRST)}
         self._bigram_ids = {bigram: bigram_id for bigram_id, bigram in enumerate(self.bigrams, self.num_words + 1)}
+        self._ngram_ids = {ngram: ngram_id for ngram_id, ngram in enumerate(self.ngrams, 1)}
         codes = _codes(''.join(self.characters))
         # Of each code point up to the highest that is known the id, and UNKNOWN for all beyond.
         self._ids = np.full(int(codes.max(initial=0)) + 2, UNKNOWN, np.int32)
@@ -75,7 +80,7 @@ class Vocabulary(Tags):
     @classmethod
     def of(cls, training: Sequence[Iterable[str]], others: Iterable[Iterable[str]], tags: Iterable[str],
            vectors: dict[str, np.ndarray], char_length: int, bigrams: bool = False,
-           before: 'Vocabulary | None' = None) -> 'Vocabulary':
+           before: 'Vocabulary | None' = None, ngrams: Iterable[str] = ()) -> 'Vocabulary':
         """The vocabulary of corpora.
 
         Args:
@@ -85,10 +90,12 @@ class Vocabulary(Tags):
             vectors: what forms have vectors; may be empty.
             char_length: how many characters of a word are read.
             bigrams: whether bigrams are looked at: those that occur more than once are known.
-            before: one whose words, bigrams and characters are taken over, with their ids; those that it lacks stand
-                behind, and there are no bigrams if it has none.
+            before: one whose words, bigrams, n-grams and characters are taken over, with their ids; those that it lacks
+                stand behind, and there are no bigrams if it has none.
+            ngrams: n-grams of characters that have vectors; those of `before`, if there is one.
         """
         bigrams = bigrams if before is None else bool(before.bigrams)
+        ngrams = ngrams if before is None else before.ngrams
         before = before or cls((), (), (), char_length)
         counts = Counter(token for tokens in training for token in tokens)
         words = dict.fromkeys(before.words)
@@ -99,7 +106,7 @@ class Vocabulary(Tags):
         characters.update(dict.fromkeys(sorted({character for word in counts for character in word})))
         pairs = Counter(bigram for tokens in training for bigram in bigrams_of(tokens)) if bigrams else {}
         known = dict.fromkeys((*before.bigrams, *(one for one, count in pairs.items() if count >= OFTEN)))
-        return cls(words, characters, tags, char_length, known)
+        return cls(words, characters, tags, char_length, known, ngrams)
 
     def word_id(self, word: str) -> int:
         """The id of the first form of a word that is known, UNKNOWN if none is."""
@@ -121,6 +128,14 @@ class Vocabulary(Tags):
         """Ids of two bigrams each: (pairs, 2) int32; the first behind those of words for one that is not known."""
         ids, unknown = self._bigram_ids, self.num_words
         return np.array([(ids.get(one, unknown), ids.get(other, unknown)) for one, other in pairs], np.int32)
+
+    def ngram_ids(self, words: Sequence[str]) -> np.ndarray:
+        """Ids of the n-grams of each that are known: (words, MOST) int32, 0 behind them."""
+        ids = np.zeros((len(words), MOST), np.int32)
+        for row, word in zip(ids, words):
+            found = [self._ngram_ids[ngram] for ngram in ngrams_of(word) if ngram in self._ngram_ids]
+            row[:len(found)] = found
+        return ids
 
     def spellings(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
@@ -149,20 +164,26 @@ class Vocabulary(Tags):
         return 3 if self.bigrams else 1
 
     def to_json(self) -> dict:
-        """What vocab.json is to hold: of bigrams nothing where they are not looked at."""
-        return {name: value for name, value in super().to_json().items() if name != 'bigrams' or value}
+        """What vocab.json is to hold: of bigrams and n-grams nothing where they are not looked at."""
+        return {name: value for name, value in super().to_json().items() if name not in ('bigrams', 'ngrams') or value}
 
     @property
     def num_characters(self) -> int:
         """How many ids of characters there are."""
         return FIRST + len(self.characters)
 
-    def initial_rows(self, vectors: dict[str, np.ndarray], width: int,
-                     generator: np.random.Generator) -> np.ndarray:
-        """(num_rows, width): vectors where there are some, random numbers elsewhere.
+    def initial_rows(self, vectors: dict[str, np.ndarray], width: int, generator: np.random.Generator,
+                     ngram_table: np.ndarray | None = None) -> np.ndarray:
+        """(num_rows, width): vectors where there are some, of others what their n-grams make, else random numbers.
 
         Beside vectors these have a quarter of their spread: a rare word is known by its characters and by what stands
         around it, where one with large numbers of its own would be learned by heart.
+
+        Args:
+            vectors: of words.
+            width: of each.
+            generator: a NumPy random generator.
+            ngram_table: (1 + n-grams, width), the vectors of n-grams; None where there are none.
         """
         spread: Any = np.std(list(vectors.values())) / 4 if vectors else 1 / width ** 0.5
         rows = generator.normal(0, spread, (self.num_rows, width)).astype(np.float32)
@@ -170,4 +191,14 @@ class Vocabulary(Tags):
         for word, word_id in self._word_ids.items():
             if word in vectors:
                 rows[word_id] = vectors[word]
+        self.compose(rows, self.words, vectors, ngram_table)
         return rows
+
+    def compose(self, rows: np.ndarray, words: Sequence[str], vectors: Container[str],
+                ngram_table: np.ndarray | None) -> None:
+        """Puts what their n-grams make into the rows of those of some known words that have no vectors."""
+        others = [word for word in words if word not in vectors]
+        if ngram_table is None or not others:
+            return
+        made, found = composed(ngram_table, self.ngram_ids(others))
+        rows[[self._word_ids[word] for word, known in zip(others, found) if known]] = made[found]

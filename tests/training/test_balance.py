@@ -1,0 +1,123 @@
+"""The shift of the score of O: which one is chosen, and what becomes of a run by it."""
+
+import json
+import shutil
+
+from ms_crf import Tagger
+from ms_crf.runs import records
+from ms_crf.training import begin
+from ms_crf.training.balance import best_shift
+
+import numpy as np
+import pytest
+from test_train import StopAt
+
+from conftest import SMALL, options_of
+
+SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
+
+
+def counts_with(rates, sentences=400):
+    """A function of shifts from -1 to 2 to counts with these shares of correct spans, one gold span a sentence."""
+    draws = np.random.default_rng(0).random(sentences)
+
+    def counts_at(shift):
+        correct = draws < rates[round(2 * (shift + 1))]
+        return np.stack((correct, np.ones(sentences), np.ones(sentences)), 1).astype(int)
+    return counts_at
+
+
+def test_the_best_shift_is_that_of_the_best_rates():
+    choice = best_shift(counts_with([0.1, 0.2, 0.3, 0.5, 0.6, 0.5, 0.4]))
+    assert choice.shift == 1.0 and choice.before == pytest.approx(0.3, abs=0.05) and choice.after > choice.before
+    assert best_shift(counts_with([0.5, 0.6, 0.3, 0.3, 0.2, 0.2, 0.2])).shift == -0.5
+
+
+def test_one_high_rate_among_low_ones_is_chance():
+    """0.5 has the best rate, 1.5 the best ones around it."""
+    assert best_shift(counts_with([0.1, 0.1, 0.1, 0.7, 0.3, 0.5, 0.8])).shift == 1.5
+
+
+@pytest.mark.parametrize('rates', [[0.5] * 7, [0.3] * 3 + [0.302] * 3 + [0.3], [0.0] * 7, [1.0] * 7])
+def test_where_nothing_is_won_nothing_is_shifted(rates):
+    assert best_shift(counts_with(rates))[0] == 0.0
+
+
+def test_a_gain_that_chance_may_have_made_is_none():
+    """One sentence of 20 better, one worse, and a third better: two thirds of resamples like it, which is too few."""
+    def counts_at(shift):
+        counts = np.array([[1, 1, 1]] * 10 + [[0, 1, 1]] * 10)
+        if shift > 0:
+            counts[[0, 10, 11], 0] = [0, 1, 1]
+        return counts
+    assert best_shift(counts_at).shift == 0.0
+
+
+def test_no_spans_at_all():
+    assert best_shift(lambda shift: np.zeros((5, 3), int)) == (0.0, 0.0, 0.0)
+
+
+@pytest.fixture(scope='module')
+def texts(tmp_path_factory):
+    """A text in which Xan is a person three times of ten, and a dev part in which it always is one."""
+    folder = tmp_path_factory.mktemp('texts')
+    person, none = 'to\tO\nXan\tB-PER\nof\tO\n\n', 'to\tO\nXan\tO\nof\tO\n\n'
+    (folder / 'train.tsv').write_text(4 * (3 * person + 7 * none))
+    (folder / 'dev.tsv').write_text(20 * person)
+    (folder / 'plain.tsv').write_text(10 * 'to\tO\nXan\tX\n\n')
+    return folder
+
+
+def trained(texts, folder, *further, train='train.tsv', dev='dev.tsv'):
+    run = begin.start(options_of(['--train', str(texts / train), '--dev', str(texts / dev), *SMALL, '--epochs', '6',
+                                  *further, '--save', str(folder)]), StopAt(10 ** 6))
+    return run.run(), run
+
+
+@pytest.fixture(scope='module')
+def runs(texts, tmp_path_factory):
+    """(scores, what was said) of a run with the shift and of one without, and their folder."""
+    folder = tmp_path_factory.mktemp('runs')
+    found = {}
+    for name, further in (('with', []), ('without', ['--no-balance'])):
+        scores, run = trained(texts, folder / name, *further)
+        found[name] = scores, run.watcher.output.getvalue()
+    return found, folder
+
+
+def test_a_run_is_shifted_by_what_suits_dev(runs):
+    found, folder = runs
+    (scores, said), (before, _) = found['with'], found['without']
+    assert before['shift'] == 0.0 and before['dev']['f1'] < 0.5
+    assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0
+    assert scores == records.read_json(folder / 'with/scores.json')
+    assert (f'the score of O is lowered by {scores["shift"]:g}, which suits dev: F1 {before["dev"]["f1"]:.2%} without, '
+            '100.00% with it') in said
+    one, other = (records.read_tensors(folder / name / 'weights.ckpt') for name in ('with', 'without'))
+    names = json.loads((folder / 'with/vocab.json').read_text())['tags']
+    change = other['projection.bias'] - one['projection.bias']
+    assert change[names.index('O')] == pytest.approx(scores['shift'], abs=1e-6) and np.count_nonzero(change) == 1
+    assert all((one[name] == other[name]).all() for name in one if name != 'projection.bias')
+    assert Tagger.load(folder / 'with').tag([['to', 'Xan', 'of']])[0].tags == ['O', 'B-PER', 'O']
+    assert Tagger.load(folder / 'without').tag([['to', 'Xan', 'of']])[0].tags == ['O', 'O', 'O']
+
+
+def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
+    """Resumed without another epoch the same, to the bit; with others by what suits the best of them."""
+    run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
+    before = records.read_tensors(run / 'weights.ckpt')
+    options = records.read_options(run, records.read_config(run), save=str(run))
+    scores = begin.resume(run, options, StopAt(10 ** 6)).run()
+    assert scores == runs[0]['with'][0]
+    after = records.read_tensors(run / 'weights.ckpt')
+    assert all(after[name].tobytes() == before[name].tobytes() for name in before)
+    longer = begin.resume(run, records.read_options(run, records.read_config(run), epochs=8), StopAt(10 ** 6)).run()
+    assert longer['epochs'] == 8 and longer['dev']['f1'] == 1.0
+
+
+def test_tags_without_o_and_plain_tags_stay(texts, tmp_path):
+    scores, _ = trained(texts, tmp_path / 'plain', '--epochs', '1', train='plain.tsv', dev='plain.tsv')
+    assert scores['shift'] == 0.0
+    (tmp_path / 'words.tsv').write_text(10 * '中\tB\n国\tE\n人\tS\n\n')
+    scores, _ = trained(tmp_path, tmp_path / 'words', '--epochs', '1', train='words.tsv', dev='words.tsv')
+    assert scores['shift'] == 0.0

@@ -1,0 +1,87 @@
+"""Runs whose unknown words get vectors of their n-grams: made, tagged with, resumed, and begun with."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+from ms_crf import Tagger
+from ms_crf.models.words.ngrams import composed, learn
+from ms_crf.models.words.vocabulary import UNKNOWN
+from ms_crf.runs import records
+from ms_crf.text.dataset import load
+from ms_crf.training import begin
+
+import numpy as np
+import pytest
+from test_train import StopAt
+
+from conftest import ROOT, SMALL, files, options_of
+
+
+@pytest.fixture(scope='module')
+def vectors(tmp_path_factory, corpora):
+    """A file with vectors of most words of the corpora, and of others with the same parts."""
+    words = ['to', 'in', 'by', 'of', 'at', 'on',
+             *(first + rest for first in 'xyz' for rest in ('an', 'el', 'or', 'anu'))]
+    rng = np.random.default_rng(3)
+    text = ''.join(f'{word} {" ".join(f"{number:.3f}" for number in rng.normal(size=6))}\n' for word in words)
+    file = tmp_path_factory.mktemp('vectors') / 'vectors.txt'
+    file.write_text(text)
+    return file
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory, corpora, vectors):
+    """A run with n-grams, trained by the command."""
+    folder = tmp_path_factory.mktemp('run') / 'run'
+    done = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL[2:], '--embeddings', str(vectors),
+                           '--save', str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stderr) == (0, '')
+    assert 'n-grams of characters make vectors for the others' in done.stdout
+    return folder
+
+
+def test_a_run_keeps_its_ngrams(run, vectors):
+    config, names = records.read_config(run), json.loads((run / 'vocab.json').read_text())
+    assert config['options']['ngrams'] is True and {'anu', 'an>', 'nu>'} <= {*names['ngrams']}
+    found, table = learn({line.split()[0]: np.array(line.split()[1:], np.float32)
+                          for line in vectors.read_text().splitlines()})
+    saved = records.read_tensors(run / 'ngrams.ckpt')['ngram_table']
+    assert sorted(found) == sorted(names['ngrams'])
+    order = [0, *(1 + found.index(ngram) for ngram in names['ngrams'])]
+    assert saved == pytest.approx(table[order], abs=1e-4)
+
+
+def test_what_is_scored_is_what_is_tagged(run, corpora):
+    """Words of test that are new have what their n-grams make in training's score, as in tagging by the run alone."""
+    sentences = load({'train': corpora / 'train.tsv', 'test': corpora / 'test.tsv'}, 'BIO', (0, -1)).parts['test']
+    found = Tagger.load(run).tag([sentence.tokens for sentence in sentences])
+    right = sum(tag == gold for tagged, sentence in zip(found, sentences)
+                for tag, gold in zip(tagged.tags, sentence.tags))
+    scores = json.loads((run / 'scores.json').read_text())
+    assert scores['test']['accuracy'] == pytest.approx(right / sum(len(sentence.tokens) for sentence in sentences))
+
+
+def test_resumed_with_the_table_of_the_run(run, corpora, vectors, tmp_path):
+    again = shutil.copytree(run, tmp_path / 'run')
+    options = records.read_options(again, records.read_config(again), save=str(again))
+    went_on = begin.resume(again, options, StopAt(1))
+    went_on.directory.release()
+    table = records.read_tensors(run / 'ngrams.ckpt')['ngram_table']
+    assert went_on.network.ngram_table.asnumpy().tobytes() == table.tobytes()
+
+
+def test_begun_with_a_run_that_has_ngrams(run, corpora, tmp_path):
+    """New words begin with what the n-grams of the base make; without an n-gram, as the unknown word."""
+    (tmp_path / 'train.tsv').write_text('yanux\tB-PER\nqqq\tI-PER\n\nto\tO\n\n')
+    arguments = ['--init', str(run), '--device', 'CPU', '--save', str(tmp_path / 'run')]
+    begun = begin.start(options_of([*files(corpora, train=tmp_path / 'train.tsv'), *arguments]), StopAt(1))
+    begun.directory.release()
+    names, table = begun.learner.vocabulary, begun.network.word_table.asnumpy()
+    made, known = composed(begun.network.ngram_table.asnumpy(), names.ngram_ids(['yanux', 'qqq']))
+    assert known.tolist() == [True, False] and 'yanux' in names.words and 'qqq' in names.words
+    assert table[names.word_id('yanux')] == pytest.approx(made[0])
+    before = records.read_tensors(run / 'weights.ckpt')['word_table']
+    assert (table[names.word_id('qqq')] == before[UNKNOWN]).all()
+    assert (begun.folder / 'ngrams.ckpt').read_bytes() == (run / 'ngrams.ckpt').read_bytes()
