@@ -39,7 +39,7 @@ SPACE = {
     'unknown': (0.0, 0.1, 0.25, 0.5, 1.0), 'average': (0.0, 0.99, 0.998, 0.9995), 'batch_size': (8, 16, 32),
     'optimizer': ('adam', 'adamw', 'sgd'), 'learning_rate': [0.0005, 0.02, 'log'],
     'schedule': ('constant', 'inverse', 'cosine'), 'clip': (0.0, 1.0, 5.0), 'word_dim': (50, 100, 200),
-    'bigrams': (False, True)}
+    'bigrams': (False, True), 'ngrams': (False, True), 'balance': (False, True)}
 SGD_RATE = 10                  # times the rate of Adam: what is searched is on the scale of that
 
 
@@ -115,7 +115,8 @@ def main():
     parser.add_argument('--study', required=True, metavar='FILE', help='database of the trials')
     parser.add_argument('--corpus', action='append', metavar='FOLDER[,VECTORS]', default=[])
     parser.add_argument('--options', nargs='+', choices=SPACE, metavar='NAME', help='that are searched, of: ' +
-                        ', '.join(SPACE), default=[name for name in SPACE if name not in ('word_dim', 'bigrams')])
+                        ', '.join(SPACE), default=[name for name in SPACE
+                                                   if name not in ('word_dim', 'bigrams', 'ngrams')])
     parser.add_argument('--further', type=json.loads, default={}, help='JSON object of options that all trainings have')
     parser.add_argument('--seeds', type=int, nargs='+', default=[1])
     parser.add_argument('--trials', type=int, default=0, help='further ones (default: none, those that are there are '
