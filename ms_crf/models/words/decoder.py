@@ -7,6 +7,7 @@ from ms_crf.environment import graph_call
 from ms_crf.models.graphs import GraphDecoder
 from ms_crf.models.words.batches import EncodedWords, word_batch
 from ms_crf.models.words.network import TaggerNetwork
+from ms_crf.models.words.ngrams import composed
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.native import custom
 
@@ -35,14 +36,11 @@ class WordDecoder(GraphDecoder):
             return network.form_vectors(words, spellings)
 
         @ms.jit
-        def compose(words, spellings, composed, ngrams):
-            return network.form_vectors(words, spellings, composed, ngrams)
-
-        @ms.jit
         def gates(vectors, count):
             return network.form_gates(vectors, count)
 
-        self._read, self._compose, self._gates = read, compose, gates
+        self._read, self._gates = read, gates
+        self._ngram_table: Any = network.ngram_table.asnumpy() if network.with_ngrams else None
 
     def encode(self, sentences: list) -> EncodedWords:
         """Lists of tokens, none of them empty, as `run` takes them."""
@@ -94,20 +92,15 @@ class WordDecoder(GraphDecoder):
 
     def _read_forms(self, encoded: EncodedWords, table: np.ndarray) -> None:
         """Puts the vectors of all forms into the first rows of a table (at least so many, widths[0])."""
-        plain = np.setdiff1d(np.arange(encoded.num_forms), encoded.composed, assume_unique=True)
-        is_long, width = encoded.is_long[plain], encoded.spelling_of.shape[1]
-        self._read_some(self._read, encoded, plain[is_long], width, table)
-        self._read_some(self._read, encoded, plain[~is_long], encoded.half, table)
-        self._read_some(self._compose, encoded, encoded.composed, width, table)
-
-    def _read_some(self, read: Callable, encoded: EncodedWords, chosen: np.ndarray, width: int,
-                   table: np.ndarray) -> None:
-        """Puts the vectors of some forms into their rows of a table, with a compiled function that makes them."""
-        while len(chosen):
-            room = FORMS[len(chosen) < FORMS[0]]
-            forms, chosen = chosen[:room], chosen[room:]
-            arrays = [*encoded.arrays(forms, room, width)]
-            if read is self._compose:
-                arrays += encoded.ngrams(forms, room)
-            with graph_call():
-                table[forms] = read(*map(ms.from_numpy, arrays)).asnumpy()[:len(forms)]
+        is_long = encoded.is_long[:encoded.num_forms]
+        for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
+                              (np.flatnonzero(~is_long), encoded.half)):
+            while len(chosen):
+                room = FORMS[len(chosen) < FORMS[0]]
+                forms, chosen = chosen[:room], chosen[room:]
+                with graph_call():
+                    vectors = self._read(*map(ms.from_numpy, encoded.arrays(forms, room, width))).asnumpy()
+                table[forms] = vectors[:len(forms)]
+        if len(encoded.composed):                                # the table is here: sums of few rows need no graph
+            made, _ = composed(self._ngram_table, encoded.ngrams_of)
+            table[encoded.composed, :made.shape[1]] = made

@@ -13,6 +13,7 @@ from itertools import chain
 import numpy as np
 
 SHORTEST, LONGEST = 3, 5         # characters of an n-gram, '<' and '>' for the ends of a word among them
+SIZES = range(SHORTEST, LONGEST + 1)
 MOST = 48                        # n-grams of a word that are looked at: those of its first characters
 OFTEN = 3                        # words in which an n-gram must occur
 FITTED = 50_000                  # words of a file that are learned from, beside those of the text
@@ -23,8 +24,9 @@ COLUMNS = 25                     # of the vectors that are computed at a time
 def ngrams_of(word: str) -> list[str]:
     """The distinct n-grams of a word in lower case, by their first characters; at most MOST."""
     marked = f'<{word.lower()[:MOST]}>'
-    found = (marked[start:start + size] for start in range(len(marked) - SHORTEST + 1)
-             for size in range(SHORTEST, min(LONGEST, len(marked) - start) + 1))
+    length = len(marked)
+    found = [marked[start:start + size] for start in range(length - SHORTEST + 1) for size in SIZES
+             if start + size <= length]
     return list(dict.fromkeys(found))[:MOST]
 
 
@@ -72,10 +74,12 @@ def composed(table: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray
         (words, width), and which words have n-grams, (words,) bools.
     """
     counts = np.count_nonzero(ids, 1)
-    made = np.zeros((len(ids), table.shape[1]), np.float32)
-    for row, some, count in zip(made, ids, counts):
-        row += table[some[:count]].sum(0) / max(count, 1) ** 0.5
-    return made, counts > 0
+    found, made = counts > 0, np.zeros((len(ids), table.shape[1]), np.float32)
+    if found.any():
+        some = counts[found]
+        sums = np.add.reduceat(table[ids[ids > 0]], np.cumsum(some) - some)
+        made[found] = sums / np.sqrt(some)[:, None]
+    return made, found
 
 
 class Product:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar
 
 from ms_crf.errors import brief
@@ -131,10 +132,11 @@ class Vocabulary(Tags):
 
     def ngram_ids(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the n-grams of each that are known: (words, MOST) int32, 0 behind them."""
+        found = [[ngram_id for ngram_id in map(self._ngram_ids.get, ngrams_of(word)) if ngram_id]
+                 for word in words]
+        counts = np.fromiter(map(len, found), np.int64, len(found))
         ids = np.zeros((len(words), MOST), np.int32)
-        for row, word in zip(ids, words):
-            found = [self._ngram_ids[ngram] for ngram in ngrams_of(word) if ngram in self._ngram_ids]
-            row[:len(found)] = found
+        ids[np.arange(MOST) < counts[:, None]] = list(chain.from_iterable(found))
         return ids
 
     def spellings(self, words: Sequence[str]) -> np.ndarray:

@@ -1,0 +1,42 @@
+"""Times tagging with two runs in turns: python benchmarks/two_runs.py RUN OTHER --input FILE
+
+Both get the sentences of FILE as lists of tokens at once, and give tags without confidences; loading and compiling do
+not count. The first calls of each do not count either: more shapes are compiled as more text has been seen.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from ms_crf import Tagger  # noqa: E402
+from ms_crf.text.readers import read_corpus  # noqa: E402
+
+BEFORE, COUNTED = 8, 17                          # calls of each
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('runs', nargs=2, metavar='RUN')
+    parser.add_argument('--input', required=True, metavar='FILE')
+    arguments = parser.parse_args()
+    sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
+    taggers = [Tagger.load(run) for run in arguments.runs]
+    seconds = [[], []]
+    for turn in range(BEFORE + COUNTED):
+        for tagger, own in zip(taggers, seconds):
+            began = time.perf_counter()
+            list(tagger.tag(sentences, False))
+            if turn >= BEFORE:
+                own.append(time.perf_counter() - began)
+    medians = [statistics.median(own) for own in seconds]
+    for run, own, median in zip(arguments.runs, seconds, medians):
+        print(f'{run}: {median:.3f} s ({min(own):.3f}-{max(own):.3f}), {len(sentences) / median:,.0f} sentences/s')
+    print(f'ratio of the first to the second: {medians[0] / medians[1]:.2f}')
+
+
+if __name__ == '__main__':
+    main()
