@@ -16,7 +16,8 @@ from ms_crf.training.begin import predicted_of
 import mindspore as ms
 import numpy as np
 
-STEP, LOWEST, HIGHEST = 0.5, -1.0, 2.0           # what is taken away from the score of O
+#: what is taken away from the score of O; the outermost are only neighbours
+SHIFTS = (-1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 CHANCE = 0.4       # a shift is kept if chance makes differences as large less often, by the paired bootstrap test
 
 
@@ -28,22 +29,19 @@ class Choice(NamedTuple):
     after: float
 
 
-def best_shift(counts_at: Callable[[float], np.ndarray], least: float = LOWEST, most: float = HIGHEST) -> Choice:
+def best_shift(counts_at: Callable[[float], np.ndarray]) -> Choice:
     """The shift by which F1 is best, averaged with those of the shifts beside it; 0 if chance may have made it so.
 
     Args:
         counts_at: of a shift the counts of spans (sentences, 3): correct, predicted and gold ones.
-        least, most: the shifts that are tried lie STEP apart between these, 0 among them; the outermost are only
-            neighbours.
     """
-    shifts = np.arange(round(least / STEP), round(most / STEP) + 1) * STEP
-    counts = [counts_at(float(shift)) for shift in shifts]
+    counts = [counts_at(shift) for shift in SHIFTS]
     rates = np.nan_to_num([f1_of(each.sum(0)) for each in counts])
     smooth = rates[:-2] + rates[1:-1] + rates[2:]
-    best, none = 1 + int(np.argmax(smooth)), int(np.flatnonzero(shifts == 0)[0])
+    best, none = 1 + int(np.argmax(smooth)), SHIFTS.index(0.0)
     better = rates[best] > rates[none] and difference(counts[best], counts[none]).p < CHANCE
     best = best if better else none
-    return Choice(float(shifts[best]), float(rates[none]), float(rates[best]))
+    return Choice(SHIFTS[best], float(rates[none]), float(rates[best]))
 
 
 def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, before: float,
