@@ -5,7 +5,7 @@ from ms_crf.errors import CorpusError
 from ms_crf.models.words import ngrams
 from ms_crf.models.words.batches import EncodedWords
 from ms_crf.models.words.network import TaggerNetwork
-from ms_crf.models.words.ngrams import MOST, composed, has_letters, learn, ngrams_of
+from ms_crf.models.words.ngrams import MOST, NgramIndex, composed, has_letters, learn, ngrams_of
 from ms_crf.models.words.vocabulary import UNKNOWN, Vocabulary
 from ms_crf.runs import records
 
@@ -24,6 +24,23 @@ def test_ngrams_of_a_word():
     assert ngrams_of('') == [] and ngrams_of('x') == ['<x>']
     assert len(ngrams_of('abcdefghijklmnopqrstuvwxyz' * 40)) == MOST
     assert [has_letters(word) for word in ('1943', '#1a', '...', '', 'é')] == [False, True, False, False, True]
+
+
+def test_ngrams_are_found_for_many_words_at_once():
+    """As one by one in a dictionary: words of all lengths, n-grams that come again, characters of all planes."""
+    rng = np.random.default_rng(0)
+    letters = list('aabcdE') + ['é', '語', '\U0001f600', '\ud800', '\0', '\u0130']      # the last in lower case is two
+    words = [''.join(rng.choice(letters[:rng.integers(1, 13)], rng.integers(0, 60))) for _ in range(3000)]
+    words += ['', 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaab', 'abcdéabcdéabcdéabcdéabcdé', 'x' * 100]
+    parts = list(dict.fromkeys(part for word in words for part in ngrams_of(word)))
+    for known in (parts[::3], [part for part in parts if len(part) == 5][::2], ['a', 'ab', 'aabcda', 'b\0', 'zzz']):
+        ids = dict(zip(known, range(1, 1 + len(known))))
+        found = NgramIndex(known).find(words)
+        assert found.shape == (len(words), MOST) and found.dtype == np.int32
+        for word, row in zip(words, found.tolist()):
+            expected = [ids[part] for part in ngrams_of(word) if part in ids]
+            assert row == expected + [0] * (MOST - len(expected))
+    assert not NgramIndex([]).find(words).any() and NgramIndex(parts).find([]).shape == (0, MOST)
 
 
 def words_of_towns(count, seed=0):

@@ -19,6 +19,10 @@ OFTEN = 3                        # words in which an n-gram must occur
 FITTED = 50_000                  # words of a file that are learned from, beside those of the text
 RIDGE, STEPS = 1.0, 5            # weight of the squares of the numbers, and steps of conjugate gradients
 COLUMNS = 25                     # of the vectors that are computed at a time
+_SHORT = 19                      # characters of a word with both ends marked that has no more than MOST n-grams
+_STARTS = _SHORT - SHORTEST + 1  # at which they begin; MOST of a longer word begin at one fewer, if all are distinct
+_READ = _SHORT + 1               # characters of a word that these have
+_CODE_BITS = 21                  # of a code point
 
 
 def ngrams_of(word: str) -> list[str]:
@@ -28,6 +32,93 @@ def ngrams_of(word: str) -> list[str]:
     found = [marked[start:start + size] for start in range(length - SHORTEST + 1) for size in SIZES
              if start + size <= length]
     return list(dict.fromkeys(found))[:MOST]
+
+
+class NgramIndex:
+    """Finds which n-grams words have, for many words at once.
+
+    Those of a word are followed character by character: each beginning of a known n-gram has a number, and the number
+    of a longer beginning is looked up by that of the shorter one and the character behind it.
+
+    Args:
+        ngrams: distinct n-grams, their ids counted from 1; of others than SIZES none is found.
+    """
+
+    def __init__(self, ngrams: Sequence[str]) -> None:
+        self._ids = dict(zip(ngrams, range(1, 1 + len(ngrams))))
+        codes = _codes(ngrams, LONGEST)
+        lengths = np.fromiter(map(len, ngrams), np.int64, len(ngrams))
+        #: for each size the keys of beginnings, sorted, and the ids of the n-grams that are no longer, or 0
+        self._levels: list[tuple[np.ndarray, np.ndarray]] = []
+        keys = _first_keys(codes[:, 0], codes[:, 1], codes[:, 2])
+        for size in SIZES:
+            distinct, numbers = np.unique(keys, return_inverse=True)
+            ids, whole = np.zeros(len(distinct), np.int32), lengths == size
+            ids[numbers[whole]] = 1 + np.flatnonzero(whole)
+            self._levels.append((distinct, ids))
+            if size < LONGEST:
+                keys = _next_keys(numbers, codes[:, size])
+
+    def find(self, words: Sequence[str]) -> np.ndarray:
+        """Ids of those n-grams of each word (`ngrams_of`) that are known: (words, MOST) int32, 0 behind them."""
+        found = np.zeros((len(words), MOST), np.int32)
+        if not self._ids or not words:
+            return found
+        marked = [f'<{word.lower()}>' for word in words]
+        lengths = np.fromiter(map(len, marked), np.int64, len(marked))
+        codes, is_long = _codes(marked, _READ), lengths > _SHORT
+        rows, ids = self._walk(codes, np.where(is_long, _STARTS - 1, lengths - SHORTEST + 1), lengths)
+        _, first = np.unique(rows * (1 + len(self._ids)) + ids, return_index=True)       # of those that come again
+        first.sort()
+        rows, ids = rows[first], ids[first]
+        counts = np.bincount(rows, minlength=len(words))
+        found[rows, np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)] = ids
+        # A long word has room for n-grams from further on where some of its first ones are the same.
+        keys = np.sort(_first_keys(*(codes[is_long, place:_STARTS - 1 + place] for place in range(SHORTEST))), 1)
+        for word in np.flatnonzero(is_long)[(keys[:, 1:] == keys[:, :-1]).any(1)]:
+            known = [self._ids[ngram] for ngram in ngrams_of(words[word]) if ngram in self._ids]
+            found[word, :len(known)] = known
+            found[word, len(known):] = 0
+        return found
+
+    def _walk(self, codes: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which words have known n-grams, by their numbers, and the ids of these, in the order of `ngrams_of`.
+
+        Args:
+            codes: (words, _READ), of words with both ends marked.
+            starts: (words,), at how many of the first characters n-grams begin.
+            lengths: (words,), of words with both ends marked.
+        """
+        ids = np.zeros(len(codes) * _STARTS * len(SIZES), np.int32)
+        rows, firsts = np.nonzero(np.arange(_STARTS) < starts[:, None])
+        at, left, places = rows * _READ + firsts, lengths[rows] - firsts, (rows * _STARTS + firsts) * len(SIZES)
+        codes = codes.ravel()
+        keys = _first_keys(codes[at], codes[at + 1], codes[at + 2])
+        for level, (size, (known, ids_of)) in enumerate(zip(SIZES, self._levels)):
+            numbers = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+            going = known[numbers] == keys
+            ids[places[going] + level] = ids_of[numbers[going]]
+            going &= left > size
+            at, left, places = at[going], left[going], places[going]
+            if size < LONGEST:
+                keys = _next_keys(numbers[going], codes[at + size])
+        places = np.flatnonzero(ids)
+        return places // (_STARTS * len(SIZES)), ids[places]
+
+
+def _codes(texts: Sequence[str], width: int) -> np.ndarray:
+    """(texts, width) int64, the code points of the first characters of each, 0 behind them."""
+    return np.array(texts, f'U{width}').view(np.uint32).reshape(-1, width).astype(np.int64)
+
+
+def _first_keys(one: np.ndarray, two: np.ndarray, three: np.ndarray) -> np.ndarray:
+    """A number for each three code points."""
+    return (one << 2 * _CODE_BITS) | (two << _CODE_BITS) | three
+
+
+def _next_keys(numbers: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """A number for each number and code point."""
+    return (numbers << _CODE_BITS) | codes
 
 
 def has_letters(word: str) -> bool:
@@ -68,18 +159,21 @@ def composed(table: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
     Args:
         table: (1 + n-grams, width), the vectors of n-grams behind one of 0.
-        ids: (words, MOST), rows of the table, 0 for none.
+        ids: (words, MOST), rows of the table, 0 behind them.
 
     Returns:
         (words, width), and which words have n-grams, (words,) bools.
     """
     counts = np.count_nonzero(ids, 1)
-    found, made = counts > 0, np.zeros((len(ids), table.shape[1]), np.float32)
-    if found.any():
-        some = counts[found]
-        sums = np.add.reduceat(table[ids[ids > 0]], np.cumsum(some) - some)
-        made[found] = sums / np.sqrt(some)[:, None]
-    return made, found
+    order = np.argsort(-counts, kind='stable')           # words with the most come first, so that each sum is of slices
+    ordered, sums = ids[order], np.zeros((len(ids), table.shape[1]), np.float32)
+    for column in range(counts.max(initial=0)):
+        still = np.count_nonzero(counts > column)
+        sums[:still] += table[ordered[:still, column]]
+    made = np.empty_like(sums)
+    made[order] = sums
+    made /= np.sqrt(np.maximum(counts, 1), dtype=np.float32)[:, None]
+    return made, counts > 0
 
 
 class Product:

@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, ClassVar
 
 from ms_crf.errors import brief
 from ms_crf.fields import Fault, checked, distinct_strings
 from ms_crf.models.labels import Tags, tag_names
-from ms_crf.models.words.ngrams import MOST, composed, ngrams_of
+from ms_crf.models.words.ngrams import NgramIndex, composed
 from ms_crf.models.words.vectors import form_in, forms_of
 from ms_crf.text.splitting import mostly_characters
 
@@ -72,7 +71,7 @@ class Vocabulary(Tags):
         super().__init__(tags, mostly_characters(self.words))
         self._word_ids = {word: word_id for word_id, word in enumerate(self.words, FIRST)}
         self._bigram_ids = {bigram: bigram_id for bigram_id, bigram in enumerate(self.bigrams, self.num_words + 1)}
-        self._ngram_ids = {ngram: ngram_id for ngram_id, ngram in enumerate(self.ngrams, 1)}
+        self._ngram_index = NgramIndex(self.ngrams)
         codes = _codes(''.join(self.characters))
         # Of each code point up to the highest that is known the id, and UNKNOWN for all beyond.
         self._ids = np.full(int(codes.max(initial=0)) + 2, UNKNOWN, np.int32)
@@ -132,12 +131,7 @@ class Vocabulary(Tags):
 
     def ngram_ids(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the n-grams of each that are known: (words, MOST) int32, 0 behind them."""
-        found = [[ngram_id for ngram_id in map(self._ngram_ids.get, ngrams_of(word)) if ngram_id]
-                 for word in words]
-        counts = np.fromiter(map(len, found), np.int64, len(found))
-        ids = np.zeros((len(words), MOST), np.int32)
-        ids[np.arange(MOST) < counts[:, None]] = list(chain.from_iterable(found))
-        return ids
+        return self._ngram_index.find(words)
 
     def spellings(self, words: Sequence[str]) -> np.ndarray:
         """Ids of the characters that are read: (words, char_length), PADDING behind a word's end."""
