@@ -30,6 +30,10 @@ class Network(FeatureNetwork):
         self.projection = nn.Dense(options.hidden, num_tags)
         self.head = CRF(num_tags, reduction='mean', constraints=constraints)
 
+    @property
+    def tag_bias(self):
+        return self.projection.bias
+
     def emissions_of(self, features, seq_length, keep=None):
         vectors = ops.concat((self.words(features[:, :, 0]), self.shapes(features[:, :, 1])), 2)
         vectors = clear_padding(vectors, seq_length)                   # (length, batch, widths[0])

@@ -76,9 +76,9 @@ class Watcher:
         self.say(f'compiled the graph of {task} for {rows} sentences of up to {length} tokens: {seconds:.1f} s')
 
     @contextlib.contextmanager
-    def reading(self, windows: int) -> Iterator[Callable[[int], object]]:
-        """Shows how far an encoder is, by a function that is called with the number of windows just read."""
-        with tqdm(total=windows, unit='windows', leave=False, mininterval=0.5, desc='encoding', disable=None,
+    def progress(self, task: str, total: int, unit: str) -> Iterator[Callable[[int], object]]:
+        """Shows how far a task is, by a function that is called with the number of units just done."""
+        with tqdm(total=total, unit=unit, leave=False, mininterval=0.5, desc=task, disable=None,
                   dynamic_ncols=True) as bar:
             yield bar.update
 

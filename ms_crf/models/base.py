@@ -50,8 +50,8 @@ class Watcher(Protocol):
     def say(self, text: str) -> None:
         """Shows a line."""
 
-    def reading(self, windows: int) -> AbstractContextManager[Callable[[int], Any]]:
-        """While so many windows are read by an encoder; gives what is called with the number of those just read."""
+    def progress(self, task: str, total: int, unit: str) -> AbstractContextManager[Callable[[int], Any]]:
+        """While a task of so many units is done; gives what is called with the number of those just done."""
 
 
 class Decoder(Protocol):

@@ -5,10 +5,10 @@ are unlike any before become O, and far fewer spans are found than there are; wh
 what is won in precision. A single number set after the training evens that out.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ms_crf.models.base import Decoder, Learner
+from ms_crf.models.base import Decoder, Learner, Watcher
 from ms_crf.text.bootstrap import difference, f1_of
 from ms_crf.text.dataset import Corpora, score_in
 from ms_crf.training.begin import predicted_of
@@ -29,13 +29,12 @@ class Choice(NamedTuple):
     after: float
 
 
-def best_shift(counts_at: Callable[[float], np.ndarray]) -> Choice:
+def best_shift(counts: Sequence[np.ndarray]) -> Choice:
     """The shift by which F1 is best, averaged with those of the shifts beside it; 0 if chance may have made it so.
 
     Args:
-        counts_at: of a shift the counts of spans (sentences, 3): correct, predicted and gold ones.
+        counts: for each of SHIFTS those of spans (sentences, 3): correct, predicted and gold ones.
     """
-    counts = [counts_at(shift) for shift in SHIFTS]
     rates = np.nan_to_num([f1_of(each.sum(0)) for each in counts])
     smooth = rates[:-2] + rates[1:-1] + rates[2:]
     best, none = 1 + int(np.argmax(smooth)), SHIFTS.index(0.0)
@@ -45,7 +44,7 @@ def best_shift(counts_at: Callable[[float], np.ndarray]) -> Choice:
 
 
 def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, before: float,
-            say: Callable[[str], None]) -> float:
+            watcher: Watcher) -> float:
     """Shifts the score of O in a network by what F1 on dev is best with.
 
     Args:
@@ -54,7 +53,7 @@ def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, 
         corpora: the sentences; their tags are of spans.
         decoder: compiled for the network.
         before: by how much the score is lower already than it was learned.
-        say: is told of a shift.
+        watcher: is told how far it is, and of a shift.
 
     Returns:
         By how much the score is lower now than it was learned.
@@ -76,10 +75,15 @@ def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, 
         return np.array([score_in(corpora.file_scheme, [gold], [tags], corpora.written).spans
                          for gold, tags in zip(corpora.gold['dev'], predicted)])
 
-    choice = best_shift(counts_at)
+    counts = []
+    with watcher.progress('balancing', len(SHIFTS), 'shifts') as done:
+        for shift in SHIFTS:
+            counts.append(counts_at(shift))
+            done(1)
+    choice = best_shift(counts)
     shift_by(choice.shift)
     if choice.shift:
         moved = 'lowered' if choice.shift > 0 else 'raised'
-        say(f'the score of O is {moved} by {abs(choice.shift):g}, which suits dev: F1 {choice.before:.2%} without, '
-            f'{choice.after:.2%} with it')
+        watcher.say(f'the score of O is {moved} by {abs(choice.shift):g}, which suits dev: F1 {choice.before:.2%} '
+                    f'without, {choice.after:.2%} with it')
     return choice.shift

@@ -183,7 +183,7 @@ class Training:
         self.load_best()
         shift = before = self.shifts.get(self.best.epoch, 0.0)
         if self.options.balance and not self.best.plain:
-            shift = balance(self.scored, self.learner, self.corpora, self.decoder, before, self.watcher.say)
+            shift = balance(self.scored, self.learner, self.corpora, self.decoder, before, self.watcher)
         results = {part: self.score(part) for part in ('dev', 'test') if part in self.learner.encoded}
         if warning := self.best.nothing_learned():
             self.watcher.say(warning)

@@ -1,5 +1,6 @@
 """The shift of the score of O: which one is chosen, and what becomes of a run by it."""
 
+import contextlib
 import json
 import shutil
 
@@ -18,13 +19,9 @@ SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
 
 
 def counts_with(rates, sentences=400):
-    """A function of shifts from -1 to 2 to counts with these shares of correct spans, one gold span a sentence."""
+    """For each shift the counts of sentences of one gold span each, of which these shares are found."""
     draws = np.random.default_rng(0).random(sentences)
-
-    def counts_at(shift):
-        correct = draws < rates[round(2 * (shift + 1))]
-        return np.stack((correct, np.ones(sentences), np.ones(sentences)), 1).astype(int)
-    return counts_at
+    return [np.stack((draws < rate, np.ones(sentences), np.ones(sentences)), 1).astype(int) for rate in rates]
 
 
 def test_the_best_shift_is_that_of_the_best_rates():
@@ -40,21 +37,19 @@ def test_one_high_rate_among_low_ones_is_chance():
 
 @pytest.mark.parametrize('rates', [[0.5] * 7, [0.3] * 3 + [0.302] * 3 + [0.3], [0.0] * 7, [1.0] * 7])
 def test_where_nothing_is_won_nothing_is_shifted(rates):
-    assert best_shift(counts_with(rates))[0] == 0.0
+    assert best_shift(counts_with(rates)).shift == 0.0
 
 
 def test_a_gain_that_chance_may_have_made_is_none():
     """One sentence of 20 better, one worse, and a third better: two thirds of resamples like it, which is too few."""
-    def counts_at(shift):
-        counts = np.array([[1, 1, 1]] * 10 + [[0, 1, 1]] * 10)
-        if shift > 0:
-            counts[[0, 10, 11], 0] = [0, 1, 1]
-        return counts
-    assert best_shift(counts_at).shift == 0.0
+    before = np.array([[1, 1, 1]] * 10 + [[0, 1, 1]] * 10)
+    after = before.copy()
+    after[[0, 10, 11], 0] = [0, 1, 1]
+    assert best_shift([before] * 3 + [after] * 4).shift == 0.0
 
 
 def test_no_spans_at_all():
-    assert best_shift(lambda shift: np.zeros((5, 3), int)) == (0.0, 0.0, 0.0)
+    assert best_shift(np.zeros((7, 5, 3), int)) == (0.0, 0.0, 0.0)
 
 
 @pytest.fixture(scope='module')
@@ -68,9 +63,24 @@ def texts(tmp_path_factory):
     return folder
 
 
+class Watcher(StopAt):
+    """Keeps how far tasks were, and what they were."""
+
+    def __init__(self):
+        super().__init__(10 ** 6)
+        self.tasks = {}
+
+    @contextlib.contextmanager
+    def progress(self, task, total, unit):
+        done = []
+        with super().progress(task, total, unit):
+            yield done.append
+        self.tasks[task, unit] = sum(done), total
+
+
 def trained(texts, folder, *further, train='train.tsv', dev='dev.tsv'):
     run = begin.start(options_of(['--train', str(texts / train), '--dev', str(texts / dev), *SMALL, '--epochs', '6',
-                                  *further, '--save', str(folder)]), StopAt(10 ** 6))
+                                  *further, '--save', str(folder)]), Watcher())
     return run.run(), run
 
 
@@ -82,6 +92,7 @@ def runs(texts, tmp_path_factory):
     for name, further in (('with', []), ('without', ['--no-balance'])):
         scores, run = trained(texts, folder / name, *further)
         found[name] = scores, run.watcher.output.getvalue()
+        assert run.watcher.tasks == ({('balancing', 'shifts'): (7, 7)} if name == 'with' else {})
     return found, folder
 
 

@@ -71,13 +71,13 @@ class EncoderLearner:
         self._weights: dict[str, np.ndarray] | None = (base and base.encoder) or files.weights()
         if base is not None:
             watcher.say(taken_over(options, base.tags, self.vocabulary.tags, 'the encoder'))
-        self._reading = watcher.reading
+        self._progress = watcher.progress
         if not self.tuned:
             encoder, self._weights = build_encoder(files.sizes, self._weights), None
             self._reader = Reader(encoder, self.checksum, options.encoder_cache or None)
             for part, encoded in self.encoded.items():
                 began = time.perf_counter()
-                with self._reading(len(encoded.windows)) as done:
+                with self._progress('encoding', len(encoded.windows), 'windows') as done:
                     encoded.vectors = self._reader.vectors(encoded, done)
                 watcher.say(f'encoded {part}: {len(encoded.windows):,} windows in {time.perf_counter() - began:.1f} s')
 
@@ -106,7 +106,7 @@ class EncoderLearner:
     def decoder(self, network: Any, compiled: Any) -> 'EncoderDecoder':
         """What tags with a network; `compiled` is called with length, rows and seconds after a graph was compiled."""
         reader, tagger = (Reader(network.encoder), network.tagger) if self.tuned else (self._reader, network)
-        return EncoderDecoder(tagger, self.vocabulary, reader, self.files, compiled, self._reading)
+        return EncoderDecoder(tagger, self.vocabulary, reader, self.files, compiled, self._progress)
 
     def plan(self, generator: np.random.Generator) -> list:
         """(shape, indices of sentences) of the batches of an epoch."""
@@ -123,7 +123,7 @@ class EncoderLearner:
         return *window_arrays(encoded, batch, indices, windows, length), *batch.words_and_tags
 
 
-def _unseen(_: int) -> Any:
+def _unseen(*_: object) -> Any:
     return contextlib.nullcontext()
 
 
@@ -136,13 +136,13 @@ class EncoderDecoder(GraphDecoder):
         reader: computes the vectors of subwords with the encoder.
         files: of the encoder.
         compiled: is called with length, rows and seconds after a graph was compiled.
-        reading: `Watcher.reading`, to be told how far the encoder is; None for no one.
+        progress: `Watcher.progress`, to be told how far the encoder is; None for no one.
     """
 
     def __init__(self, network: SubwordTagger, vocabulary: Tags, reader: Reader, files: EncoderFiles,
-                 compiled: Any = None, reading: Any = None) -> None:
+                 compiled: Any = None, progress: Any = None) -> None:
         super().__init__(network, vocabulary, compiled)
-        self.reader, self.files, self.reading = reader, files, reading or _unseen
+        self.reader, self.files, self.progress = reader, files, progress or _unseen
         self._specials = specials_of(files.tokenizer)
 
     def encode(self, sentences: list) -> Subwords:
@@ -153,7 +153,7 @@ class EncoderDecoder(GraphDecoder):
         """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
         vectors = encoded.vectors
         if vectors is None:
-            with self.reading(len(encoded.windows)) as done:
+            with self.progress('encoding', len(encoded.windows), 'windows') as done:
                 vectors = self.reader.vectors(encoded, done)
         for shape, indices in self.plan(encoded.sizes, at_most):
             batch = subword_batch(encoded, shape, indices)
