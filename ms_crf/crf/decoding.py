@@ -29,7 +29,8 @@ class OtherDecoding(Potentials):
     """What `CRF` has besides `decode` and `nbest`."""
 
     def mbr_decode(self, emissions: Tensor, seq_length: Tensor | None = None,
-                   pair_emissions: Tensor | None = None, constrained: bool = True) -> tuple[Tensor, Tensor]:
+                   pair_emissions: Tensor | None = None, constrained: bool = True,
+                   temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The tagging with the fewest wrong tags to be expected: minimum Bayes risk under the Hamming loss.
 
         Args:
@@ -38,13 +39,14 @@ class OtherDecoding(Potentials):
             pair_emissions: see the class.
             constrained: whether only paths are chosen that constraints and scores of -inf allow; else the likeliest tag
                 at each position is, whatever stands before it.
+            temperature: of the marginals; see the class.
 
         Returns:
             paths (batch, length) int32, 0 on padding, and the number of right tags to be expected (batch,), the sum of
             their marginals, differentiable.
         """
         check_constrained(constrained)
-        marginals = self.marginals(emissions, seq_length, pair_emissions)
+        marginals = self.marginals(emissions, seq_length, pair_emissions, temperature)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))      # (L, B, K)
         paths = self._likeliest(emissions, seq_length, ops.stop_gradient(marginals), constrained, pair_emissions)
@@ -74,7 +76,8 @@ class OtherDecoding(Potentials):
         return ops.select(real(lengths, paths.shape[0]), paths, zeros_like(paths))
 
     def nbest_spans(self, emissions: Tensor, n: int, spans: Any, seq_length: Tensor | None = None,
-                    pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+                    pair_emissions: Tensor | None = None,
+                    temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The n best sets of spans, best first: as `nbest`, but taggings that stand for the same spans count once.
 
         Sets are in the order of the scores of their best taggings. Where a row has fewer than n sets, the rest are
@@ -89,14 +92,17 @@ class OtherDecoding(Potentials):
                 of all their steps are the same.
             seq_length: (batch,).
             pair_emissions: see the class.
+            temperature: see the class; it changes the numbers, not which sets they are.
 
         Returns:
             paths (batch, n, length) int32, the best tagging of each set, 0 on padding; scores (batch, n) of these
-            taggings; and log probabilities (batch, n) of the sets, each summed over all its taggings.
+            taggings, divided by the temperature; and log probabilities (batch, n) of the sets, each summed over all its
+            taggings.
         """
         n = checked_n(n, emissions.shape)
         table = table_of(spans, self.num_tags)
-        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, temperature=temperature)
         paths, scores = best_spans(emissions, lengths, transitions, start, end, table, n)
         emissions = emissions - largest_of(emissions)            # less to round
         masked, several, steps = masked_chain(paths, emissions, lengths, transitions, table)

@@ -67,9 +67,9 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
             emission of nan or +inf. In PyNative mode only, where it waits for the values: a graph can't look at
             them, and answers nan. `check_batch` does the same for a batch on the host.
 
-    `marginals`, `normalizer`, `log_prob` and what `Distribution` adds divide all scores by `temperature`, a number
-    above 0 or a tensor without axes: above 1 the distribution is less sure, below 1 surer. A tensor may change without
-    a new graph, and has a gradient.
+    All calls but `crf(...)`, `decode`, `viterbi` and `nbest` divide all scores by `temperature`, a number above 0 or a
+    tensor without axes: above 1 the distribution is less sure, below 1 surer. A tensor may change without a new graph,
+    and has a gradient.
 
     Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
     start_transitions and end_transitions (num_tags,).
@@ -223,14 +223,15 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         return marginals
 
     def path_posteriors(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None,
-                        pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
+                        pair_emissions: Tensor | None = None,
+                        temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posteriors of the tags of given paths, one by one and each after the one before it.
 
         Args:
             emissions: (length, batch, num_tags), or batch first.
             paths: (batch, length) int32, as `decode` returns them.
             seq_length: (batch,).
-            pair_emissions: see the class.
+            pair_emissions, temperature: see the class.
 
         Returns:
             p(the path's tag at the position | emissions) (batch, length), and p(tag at the position | the path's tag
@@ -238,12 +239,13 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
             over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
             tag is taken from the first result.
         """
-        if custom.in_use() and pair_emissions is None:
+        if custom.in_use() and pair_emissions is None and temperature is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
             flat = self.native.path_posteriors(emissions, lengths, *self._parameters(), paths)
             count = batch * length
             return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, self.num_tags)
-        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, temperature=temperature)
         paths = ops.transpose(paths, (1, 0))
         chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self.usable)
         void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)

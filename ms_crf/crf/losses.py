@@ -30,7 +30,8 @@ class Losses(Potentials):
 
     def loss(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
              pair_emissions: Tensor | None = None, tag_weights: Any = None, token_weights: Any = None,
-             row_weights: Any = None, cost: Any = None) -> Tensor:
+             row_weights: Any = None, cost: Any = None,
+             temperature: float | Tensor | None = None) -> Tensor:
         """The negative log likelihood with weights and with costs; without them that of `crf(emissions, tags)`.
 
         A row's loss is the sum of -w_t log p(y_t | y_1 ... y_(t-1), x) over its tokens, times the weight of the row.
@@ -51,18 +52,20 @@ class Losses(Potentials):
             row_weights: (batch,).
             cost: of a wrong tag, or (num_tags, num_tags), entry (i, j) that of tag j where i is right; the diagonal is
                 taken for 0.
+            temperature: what all scores are divided by, costs among them; see the class.
         """
         if cost is not None:
             emissions = emissions.astype(ms.float32) + self._costs(emissions, tags, cost)
         if tag_weights is None and token_weights is None:
-            losses, lengths = self._losses(emissions, tags, seq_length, pair_emissions)
+            losses, lengths = self._losses(emissions, tags, seq_length, pair_emissions, temperature)
         else:
-            losses, lengths = self._weighted(emissions, tags, seq_length, tag_weights, token_weights, pair_emissions)
+            losses, lengths = self._weighted(emissions, tags, seq_length, tag_weights, token_weights, pair_emissions,
+                                             temperature)
         return self._reduced(losses, lengths, row_weights)
 
     def cross_entropy(self, emissions: Tensor, targets: Tensor, seq_length: Tensor | None = None,
                       pair_emissions: Tensor | None = None, pair_targets: Tensor | None = None,
-                      row_weights: Any = None) -> Tensor:
+                      row_weights: Any = None, temperature: float | Tensor | None = None) -> Tensor:
         """The loss of soft targets: the expected negative log likelihood of a tagging that is drawn from them.
 
         Each row's is the normaliser minus the expected score. With a 1 in each distribution it is the negative log
@@ -76,14 +79,17 @@ class Losses(Potentials):
             pair_targets: (length - 1, batch, num_tags, num_tags), or batch first, a distribution over the pairs of tags
                 at t and t + 1, as `edge_marginals` gives them; without, tokens are taken for independent.
             row_weights: (batch,).
+            temperature: see the class. To learn from another chain, give both the same: its `marginals` and
+                `edge_marginals` at a temperature as targets here, and that temperature.
         """
         check_like('targets', targets, 'emissions', emissions.shape)
         # Each position's largest is taken from both terms: less to round.
         emissions = emissions.astype(ms.float32)
         peaks = largest_of(forbid(emissions))
         emissions = emissions - ops.select(peaks < LEAST, zeros_like(peaks), peaks)
-        every = self.normalizer(emissions, seq_length, pair_emissions)
-        emissions, lengths, transitions, start, end, _ = self._potentials(emissions, seq_length, pair_emissions)
+        every = self.normalizer(emissions, seq_length, pair_emissions, temperature)
+        emissions, lengths, transitions, start, end, _ = self._potentials(emissions, seq_length, pair_emissions,
+                                                                          temperature=temperature)
         targets = targets.astype(ms.float32)
         if self.batch_first:
             targets = ops.transpose(targets, (1, 0, 2))
@@ -103,7 +109,8 @@ class Losses(Potentials):
         return self._reduced(losses, lengths, row_weights)
 
     def path_cross_entropy(self, emissions: Tensor, paths: Tensor, weights: Tensor, seq_length: Tensor | None = None,
-                           pair_emissions: Tensor | None = None, row_weights: Any = None) -> Tensor:
+                           pair_emissions: Tensor | None = None, row_weights: Any = None,
+                           temperature: float | Tensor | None = None) -> Tensor:
         """The loss of a distribution over paths: the sum of their negative log likelihoods times their weights.
 
         Args:
@@ -113,6 +120,7 @@ class Losses(Potentials):
             seq_length: (batch,).
             pair_emissions: see the class.
             row_weights: (batch,).
+            temperature: see the class.
         """
         axis = 1
         if self.batch_first:
@@ -130,7 +138,8 @@ class Losses(Potentials):
         pairs = pair_emissions
         if pair_emissions is not None:
             pairs = _repeated(pair_emissions, axis, n)
-        losses, several = self._losses(_repeated(emissions, axis, n), tags, _repeated(lengths, 0, n), pairs)
+        losses, several = self._losses(_repeated(emissions, axis, n), tags, _repeated(lengths, 0, n), pairs,
+                                       temperature)
         losses = losses.reshape(batch, n)
         weights = weights.astype(ms.float32)
         losses = ops.select(ops.equal(weights, 0.0), zeros_like(losses), losses * weights).sum(1)
@@ -160,11 +169,12 @@ class Losses(Potentials):
         return costs
 
     def _weighted(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None, tag_weights: Any,
-                  token_weights: Any, pair_emissions: Tensor | None) -> tuple[Tensor, Tensor]:
+                  token_weights: Any, pair_emissions: Tensor | None,
+                  temperature: float | Tensor | None) -> tuple[Tensor, Tensor]:
         """Losses (B,) with weights of tokens, and lengths (B,)."""
         known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
-        chain = self._potentials(emissions, seq_length, pair_emissions, tags, False)
-        emissions, lengths, transitions, start, end, void = chain
+        emissions, lengths, transitions, start, end, void = self._potentials(
+            emissions, seq_length, pair_emissions, tags, False, temperature=temperature)
         length = emissions.shape[0]
         emissions = clear_padding(emissions, lengths)
         logs = log_conditionals(emissions, known, lengths, transitions, start, end)      # (L, B)

@@ -122,23 +122,46 @@ def test_divergence_and_its_gradients(compiled):
     assert np.isinf(found.asnumpy()).tolist() == [False, False, case.lengths[2] > 2]
 
 
-@of_plain_operators
+@pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_temperature_divides_all_scores(compiled):
-    """In the calls that have it, with and without unknown tags and pair emissions."""
+    """In the calls that have it; also where without it there are operators in C++. Losses have a test of their own."""
     case = Case(8, **SHAPE, unknown=0.4, constraints=BIO)
-    crf = make_crf(case)
+    crf, temperature = make_crf(case), 2.5
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
+    best = np.zeros((len(case.rows), len(case.emissions)), int)
+    for b, row in enumerate(case.rows):
+        best[b, :row.length] = row.paths[np.argmax(row.scores)]
+    paths = int_tensor(best)
+    every_path = np.broadcast_to(np.arange(4), (4, 4))           # then each tagging is a set of spans of its own
 
     def everything(emissions, temperature):
-        return (crf.log_prob(emissions, tags, lengths, None, temperature),
+        return (crf.path_posteriors(emissions, paths, lengths, temperature=temperature),
+                crf.mbr_decode(emissions, lengths, temperature=temperature),
+                crf.nbest_spans(emissions, 3, every_path, lengths, temperature=temperature),
+                crf.log_prob(emissions, tags, lengths, None, temperature),
                 crf.normalizer(emissions, lengths, temperature=temperature),
                 crf.marginals(emissions, lengths, temperature=2.5),
                 crf.edge_marginals(emissions, lengths, temperature=temperature),
                 crf.kl(crf, emissions, lengths, emissions * 2.0, temperature=temperature))
 
-    log_prob, normalizer, marginals, edges, divergence = compiled(everything)(
-        float_tensor(case.emissions), float_tensor(2.5))
-    rows = tempered(case, 2.5)
+    of_paths, by_risk, spans, log_prob, normalizer, marginals, edges, divergence = compiled(everything)(
+        float_tensor(case.emissions), float_tensor(temperature))
+    rows = tempered(case, temperature)
+    for b, row in enumerate(rows):
+        if not row.length:
+            continue
+        path, known, positions = best[b, :row.length], row.marginals(), np.arange(row.length)
+        close(of_paths[0][b, :row.length], known[positions, path])
+        conditional = of_paths[1][b].asnumpy()
+        close(conditional[0], known[0])
+        together = [np.exp(row.log_normalizer(np.where(positions < t, path, -1)) - row.log_normalizer())
+                    for t in range(row.length + 1)]
+        close(conditional[positions, path], np.divide(together[1:], together[:-1]))
+        weights = np.exp(log_probabilities(row))
+        close(by_risk[1][b], max(weights @ (row.paths == path).sum(1) for path in row.paths))
+        scores = np.sort(row.scores)[::-1][:3]
+        close(spans[1][b, :len(scores)], scores)
+        close(spans[2][b, :len(scores)], scores - row.log_normalizer())
     close(log_prob, -case.losses())
     close(normalizer, [row.log_normalizer() for row in rows])
     close(marginals, case.by_position(lambda _, row: row.marginals()))

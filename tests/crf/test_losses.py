@@ -1,5 +1,6 @@
 """Losses with weights and costs and of soft targets, beside the enumeration of all paths in float64."""
 
+import copy
 import itertools
 
 from ms_crf import allowed_transitions
@@ -145,6 +146,55 @@ def test_loss_and_gradient(name, compiled):
         close(value, expected_losses(name, case).sum())
         for actual, expected in zip((by_emissions, *by_scores), differences(name, case)):
             close(actual, expected, 1e-4)
+
+
+def at(row, temperature):
+    """The row with all scores divided."""
+    result = copy.copy(row)
+    result.scores = row.scores / temperature
+    return result
+
+
+def expected_at(case, temperature):
+    """The sum of all losses of the test below."""
+    total = 0.0
+    for b, row in enumerate(case.rows):
+        if row.length:
+            tags, chain = case.known(b), at(row, temperature)
+            total += weighted(at(with_costs(row, tags, COSTS), temperature), tags, TAG_WEIGHTS[np.maximum(tags, 0)])
+            total += chain.log_normalizer() - chain.log_normalizer(tags)
+            total += chain.log_normalizer() - expected_score_of_targets(chain, TARGETS[:, b])
+            total += sum(weight * chain.loss(path[:row.length]) for path, weight in zip(PATHS[b], PATH_WEIGHTS[b]))
+    return total
+
+
+@pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
+def test_a_temperature_divides_all_scores_and_costs(compiled):
+    """The sum of losses, and its derivatives by emissions and by the temperature."""
+    case, temperature, step = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4), 1.7, 1e-5
+    crf, tags, lengths = make_crf(case), int_tensor(case.tags), int_tensor(case.lengths)
+
+    def loss(emissions, temperature):
+        return (crf.loss(emissions, tags, lengths, tag_weights=TAG_WEIGHTS, cost=COSTS, temperature=temperature)
+                + crf.loss(emissions, tags, lengths, temperature=temperature)
+                + crf.cross_entropy(emissions, TARGETS_TENSOR, lengths, temperature=temperature)
+                + crf.path_cross_entropy(emissions, PATHS_TENSOR, PATH_WEIGHTS_TENSOR, lengths,
+                                         temperature=temperature))
+
+    value, (by_emissions, by_temperature) = compiled(ms.value_and_grad(loss, (0, 1)))(
+        float_tensor(case.emissions), float_tensor(temperature))
+    close(value, expected_at(case, temperature))
+    close(by_temperature, (expected_at(case, temperature + step) - expected_at(case, temperature - step)) / (2 * step),
+          1e-4)
+    for place in itertools.product(*map(range, case.emissions.shape)):
+        if place[0] < case.lengths[place[1]]:
+            before, sums = case.emissions[place], []
+            for sign in (1, -1):
+                case.emissions[place] = before + sign * step
+                case.rescore()
+                sums.append(expected_at(case, temperature))
+            case.emissions[place] = before
+            close(by_emissions[place], (sums[0] - sums[1]) / (2 * step), 1e-4)
 
 
 def test_without_weights_and_costs_it_is_the_loss_of_the_call():
