@@ -13,9 +13,8 @@ from typing import Any, cast
 
 from ms_crf import files
 from ms_crf.arguments import Parser, add_common, add_model, check_model, parse
-from ms_crf.environment import choose_device
 from ms_crf.errors import OptionError, brief
-from ms_crf.models.base import read_run, unknown_tag_of
+from ms_crf.models.base import device_for, unknown_tag_of
 from ms_crf.options import Options
 from ms_crf.reports.evaluation import evaluate
 from ms_crf.runs.records import check_output, newest
@@ -78,8 +77,7 @@ def _evaluate(arguments: Sequence[str]) -> int:
     if parsed.json:
         check_output(parsed.json, parsed.input)
     path = parsed.mindir or parsed.run or newest('runs')
-    if parsed.mindir or read_run(path)[0].uses_mindspore:
-        choose_device(parsed.device, console.program('evaluate'))
+    device_for(parsed.device, console.program('evaluate'), path)
     tagger = Tagger.load(path)
     mark = unknown_tag_of(path, tagger.tags) if parsed.unknown_tag is None else parsed.unknown_tag
     sentences = read_corpus(parsed.input, columns, tagger.splitter, mark=mark)

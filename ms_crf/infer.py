@@ -14,11 +14,10 @@ from io import TextIOWrapper
 from typing import cast
 
 from ms_crf.arguments import parse
-from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import text_writer
 from ms_crf.infer_arguments import BRAT, Request, parser
-from ms_crf.models.base import SentenceError, read_run, unknown_tag_of
+from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
@@ -76,8 +75,7 @@ class _Command:
 
     def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
-        if self.parsed.mindir or read_run(path)[0].uses_mindspore:
-            choose_device(self.parsed.device, console.program('infer'))
+        device_for(self.parsed.device, console.program('infer'), path)
         if sys.stderr.isatty():
             print(f'loading {path}', file=sys.stderr, flush=True)
         self.tagger = Tagger.load(path, temperature=self.parsed.temperature)

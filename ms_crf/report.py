@@ -11,11 +11,10 @@ import os
 from collections.abc import Sequence
 
 from ms_crf.arguments import Parser, add_common, parse
-from ms_crf.environment import choose_device
 from ms_crf.errors import OptionError, brief
 from ms_crf.evaluate import add_input, check_input
 from ms_crf.files import check_writable, write_text
-from ms_crf.models.base import read_run
+from ms_crf.models.base import device_for
 from ms_crf.options import check_path
 from ms_crf.reports.figures import check_alike, figures_of, input_of
 from ms_crf.reports.libraries import NAMES, library
@@ -61,8 +60,7 @@ def _report(arguments: Sequence[str]) -> int:
     if 'columns' in named and is_json(given.path):
         raise OptionError(f'--columns means nothing with JSON lines, which {given.path} has; leave it away')
     check_writable(parsed.output, given.path)
-    if any(read_run(run)[0].uses_mindspore for run in runs):
-        choose_device(parsed.device, console.program('report'))
+    device_for(parsed.device, console.program('report'), *runs)
 
     def say(text: str) -> None:
         if sys.stderr.isatty():

@@ -12,10 +12,9 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any, cast
 
 from ms_crf.arguments import Parser, add_common, parse
-from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.infer_arguments import columns_of_option
-from ms_crf.models.base import SentenceError, read_run
+from ms_crf.models.base import SentenceError, device_for
 from ms_crf.models.chains import ChainDecoder
 from ms_crf.models.uncertainty import (
     LEAST_CONFIDENCE,
@@ -165,8 +164,7 @@ class _Command:
     def __init__(self, request: _Request) -> None:
         self.request, self.parsed = request, request.parsed
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
-        if self.parsed.mindir or read_run(path)[0].uses_mindspore:
-            choose_device(self.parsed.device, console.program(VERB))
+        device_for(self.parsed.device, console.program(VERB), path)
         self.tagger = Tagger.load(path)
         if not self.tagger.gives_confidences:
             raise OptionError(f'{path}: this graph gives no confidences; export one with --confidence, or use the run '

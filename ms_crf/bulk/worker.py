@@ -11,9 +11,9 @@ from ms_crf.arguments import PLUGIN, load_plugin
 from ms_crf.bulk import records, rows
 from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
-from ms_crf.environment import VERSION, choose_device
+from ms_crf.environment import VERSION
 from ms_crf.errors import CorpusError, OptionError
-from ms_crf.models.base import SentenceError, read_run
+from ms_crf.models.base import SentenceError, device_for
 from ms_crf.runs.records import model_digest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.splitting import splitter_named
@@ -72,8 +72,7 @@ class Worker:
         try:
             if order.plugin:
                 load_plugin([PLUGIN, order.plugin])
-            if read_run(order.run)[0].uses_mindspore:
-                choose_device(order.device)
+            device_for(order.device, 'ms_crf', order.run)
             self.tagger = Tagger.load(order.run)
             self.tagger.check(order.confidence, 0)
             self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, Protocol
 
+from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.fields import found_in
 from ms_crf.models.labels import Tags
@@ -253,6 +254,29 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
     with found_in(path):
         kind.check_config(config)
     return kind, config
+
+
+def device_for(name: str, program: str, *paths: Any) -> str | None:
+    """Makes MindSpore compute on a device, if one of some models computes with MindSpore.
+
+    Args:
+        name: of the device, see `choose_device`.
+        program: the name of the command, see there.
+        paths: run directories, and exported graphs, whose names end in .mindir.
+
+    Returns:
+        The device's name; None if MindSpore is not needed.
+
+    Raises:
+        OptionError: the device does not work here, or the models compute on the CPU.
+    """
+    kinds = [None if str(path).endswith('.mindir') else read_run(path)[0] for path in paths]
+    if any(kind is None or kind.uses_mindspore for kind in kinds):
+        return choose_device(name, program)
+    if name not in ('auto', 'CPU'):
+        found = ' and '.join(f'{path}, of kind {kind.name}' for path, kind in zip(paths, kinds) if kind)
+        raise OptionError(f'--device {name} means nothing to {found}, which computes on the CPU; leave it away')
+    return None
 
 
 def kind_of_graph(record: dict) -> type[Kind] | None:

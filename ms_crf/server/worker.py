@@ -69,15 +69,15 @@ def _frames(stream: BinaryIO) -> Any:
 
 def _load(settings: Settings) -> tuple[Any, About]:
     from ms_crf.arguments import load_plugin
-    from ms_crf.environment import choose_device
-    from ms_crf.models.base import read_run
+    from ms_crf.models.base import device_for, read_run
     from ms_crf.tagger import Tagger
     load_plugin(settings.plugins)
     graph = settings.path.endswith('.mindir')
     kind = 'exported graph' if graph else read_run(settings.path)[0].name
-    if graph or read_run(settings.path)[0].uses_mindspore:
+    device = device_for(settings.device, settings.program, settings.path)
+    if device is not None:
         from ms_crf.console import prepare_operators
-        prepare_operators(choose_device(settings.device, settings.program), settings.program)
+        prepare_operators(device, settings.program)
     tagger = Tagger.load(settings.path)
     about = About(kind, tagger.scheme, list(tagger.tags), tagger.of_characters, settings.splitter or tagger.splitter,
                   tagger.gives_confidences, tagger.gives_nbest)

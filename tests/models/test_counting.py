@@ -51,6 +51,18 @@ def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
         tagger.tag(sentences, nbest=2)
 
 
+@pytest.mark.parametrize('command', [
+    ['infer', '--text', 'of Xan'], ['evaluate', '--input', '{corpora}/test.tsv'], ['serve', '--port', '0'],
+    ['suggest', '--input', '{corpora}/test.tsv']])
+def test_a_device_that_is_not_used_is_refused(command, hmm, corpora):
+    arguments = [argument.format(corpora=corpora) for argument in command[1:]]
+    result = subprocess.run([sys.executable, '-m', f'ms_crf.{command[0]}', *arguments, '--run', str(hmm), '--device',
+                             'GPU'], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    assert (result.returncode, result.stdout) == (2, '')
+    assert result.stderr.splitlines()[-1].partition(': ')[2] == (
+        f'--device GPU means nothing to {hmm}, of kind hmm, which computes on the CPU; leave it away')
+
+
 @pytest.mark.parametrize('arguments,message', [
     (['--model', 'hmm', '--hidden', '20'], '--hidden means nothing with --model hmm, only with bilstm; leave it away'),
     (['--add', '1'], '--add means nothing with --model bilstm'),
