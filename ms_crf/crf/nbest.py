@@ -94,6 +94,22 @@ def steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
     return ops.unstack(ops.gather(steps, index, 0), 0)
 
 
+def in_blocks(emissions: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Emissions (T, B, K) as (blocks, C, B, K), 0 behind them, and where a step is real as (blocks, C, B) float32.
+
+    In float32, since the compiler can't add up gradients of bools, not even zeros.
+
+    Args:
+        emissions: of the positions behind the first.
+        lengths: (B,) int32, with the first.
+        size: C, steps of a block.
+    """
+    length, batch, num_tags = emissions.shape
+    blocks = (length + size - 1) // size
+    following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
+    return pad_time(emissions, blocks * size).reshape(blocks, size, batch, num_tags), following
+
+
 def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor,
                n: int) -> tuple[Tensor, Tensor, Tensor]:
     """All steps after the first position.
@@ -113,10 +129,8 @@ def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor
     states = num_tags * n
     # Steps of a block: unrolled, they cost compilation; a loop writes all of the history at each turn.
     size = max(1, 16 // n) if n <= ONE_BY_ONE else 4
-    blocks = (length + size - 1) // size
-    emissions = pad_time(emissions, blocks * size).reshape(blocks, size, batch, num_tags)
-    # In float32: the compiler can't add up gradients of bools, not even zeros.
-    following = tensors.continued(lengths, blocks * size).astype(ms.float32).reshape(blocks, size, batch)
+    emissions, following = in_blocks(emissions, lengths, size)
+    blocks = following.shape[0]
     steps = steps_between_states(transitions, n, blocks, size)
     history = ops.zeros((blocks, size, batch, states), ms.int64)
     index = first_block()

@@ -17,13 +17,14 @@ from ms_crf.crf.nbest import (
     at_most,
     chosen_paths,
     first_states,
+    in_blocks,
     in_order,
     of_states,
     sortable,
     steps_at,
     steps_between_states,
 )
-from ms_crf.crf.tensors import FORBIDDEN, first_block, largest_of, ones_like, pad_time, put_block
+from ms_crf.crf.tensors import FORBIDDEN, first_block, largest_of, ones_like, put_block
 from ms_crf.crf.validation import check_spans
 
 import mindspore as ms
@@ -103,10 +104,8 @@ def _recursion(scores: Tensor, numbers: Tensor, total: Tensor, emissions: Tensor
     """
     length, batch, num_tags = emissions.shape
     states, kinds = num_tags * n, (num_tags + 1) ** 2
-    blocks = (length + STEPS - 1) // STEPS
-    emissions = pad_time(emissions, blocks * STEPS).reshape(blocks, STEPS, batch, num_tags)
-    # In float32: the compiler can't add up gradients of bools, not even zeros.
-    following = tensors.continued(lengths, blocks * STEPS).astype(ms.float32).reshape(blocks, STEPS, batch)
+    emissions, following = in_blocks(emissions, lengths, STEPS)
+    blocks = following.shape[0]
     steps = steps_between_states(transitions, n, blocks, STEPS)
     said = steps_between_states(spans[:num_tags, :num_tags], n, blocks, STEPS)        # (1, S, K)
     history = ops.zeros((blocks, STEPS, batch, states), ms.int64)
