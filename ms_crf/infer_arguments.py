@@ -34,22 +34,8 @@ def parser() -> Parser:
     group.add_argument('--input', metavar='FILE',
                        help='file to tag, also .gz (default: standard input); or a folder, or a pattern like '
                             '"texts/*.txt", with a folder as --output')
-    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
-                       help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
-                            'line; auto goes by the name of the file (default: auto)')
-    group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
-                       help='columns of conll, from 0, or from -1 backwards; the tag is read for --score, '
-                            'and in CoNLL-U it is where --format conll puts tags such as NOUN (default: 0,-1)')
-    group.add_argument('--chars', action=argparse.BooleanOptionalAction,
-                       help='each character is a token, not each word (default: as the model was trained)')
-    group.add_argument('--raw', action='store_true',
-                       help='find sentences and tokens in the text, in which an empty line ends a sentence; places in '
-                            'json count the characters of all of it, and text keeps each of them')
-    group.add_argument('--splitter', metavar='NAME',
-                       help=f'what finds them: {CHOICES} (default: as the model was trained)')
-    group.add_argument('--strict', action='store_true',
-                       help='stop at a line that is not UTF-8; otherwise it is reported and tagged with replacement '
-                            'characters')
+    add_forms(group, 'the tag is read for --score, and in CoNLL-U it is where --format conll puts tags such as NOUN',
+              raw='; places in json count the characters of all of it, and text keeps each of them')
     group = made.add_argument_group('Output')
     group.add_argument('--output', metavar='FILE',
                        help='file to write (default: standard output); of many inputs the folder for a file each, '
@@ -72,6 +58,31 @@ def parser() -> Parser:
                             "not count; '' for nothing (default: as the model was trained)")
     group.add_argument('--help', '-h', action='help', help='show this and stop')
     return made
+
+
+def add_forms(group: argparse._ActionsContainer, columns: str, raw: str = '', splitter: str = '') -> None:
+    """Adds the options that say in which form sentences without tags come.
+
+    Args:
+        group: of a parser.
+        columns: what the second column of --columns is.
+        raw: what the help of --raw ends with.
+        splitter: where else --splitter counts.
+    """
+    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
+                       help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
+                            'line; auto goes by the name of the file (default: auto)')
+    group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
+                       help=f'columns of conll, from 0, or from -1 backwards; {columns} (default: 0,-1)')
+    group.add_argument('--chars', action=argparse.BooleanOptionalAction,
+                       help='each character is a token, not each word (default: as the model was trained)')
+    group.add_argument('--raw', action='store_true',
+                       help=f'find sentences and tokens in the text, in which an empty line ends a sentence{raw}')
+    group.add_argument('--splitter', metavar='NAME',
+                       help=f'what finds them{splitter}: {CHOICES} (default: as the model was trained)')
+    group.add_argument('--strict', action='store_true',
+                       help='stop at a line that is not UTF-8; otherwise it is reported and read with replacement '
+                            'characters')
 
 
 def columns_of_option(text: str, with_gold: bool, what: str = '--score') -> tuple[int, ...]:

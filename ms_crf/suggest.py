@@ -11,9 +11,9 @@ import argparse
 from collections.abc import Container, Iterator, Sequence
 from typing import Any, cast
 
-from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.arguments import Parser, add_common, add_model, check_model, parse
 from ms_crf.errors import CorpusError, OptionError, brief
-from ms_crf.infer_arguments import columns_of_option
+from ms_crf.infer_arguments import add_forms, columns_of_option
 from ms_crf.models.base import SentenceError, device_for
 from ms_crf.models.chains import ChainDecoder
 from ms_crf.models.uncertainty import (
@@ -35,8 +35,8 @@ from ms_crf.text.formats.document import Document, Placed, Remarks, counted
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import check_readable, read_corpus
 from ms_crf.text.schemes import PLAIN
-from ms_crf.text.splitting import BLANK, CHARACTERS, CHOICES, Deferred, check_name
-from ms_crf.text.stream import CONLL, FORMATS, TEXT, Item, format_of, numbered, open_lines, read
+from ms_crf.text.splitting import BLANK, CHARACTERS, Deferred, check_name
+from ms_crf.text.stream import CONLL, TEXT, Item, format_of, numbered, open_lines, read
 from ms_crf.text.suggestions import Alike, Candidate, Pool
 from ms_crf.text.tagged import for_columns
 
@@ -52,8 +52,7 @@ def parser() -> Parser:
                               'model most, and writes them with its tags, to be corrected: the one that it is least '
                               'sure of comes first.')
     group = made.add_argument_group('Model')
-    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
-    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+    add_model(group)
     add_common(group)
     group = made.add_argument_group('Input')
     group.add_argument('--input', metavar='FILE',
@@ -61,21 +60,7 @@ def parser() -> Parser:
                             '"texts/*.txt"')
     group.add_argument('--known', metavar='FILE', nargs='+', action='extend', default=[],
                        help='annotated sentences: these and their near-duplicates are not suggested again')
-    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
-                       help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
-                            'line; auto goes by the name of the file (default: auto)')
-    group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
-                       help='columns of conll, from 0, or from -1 backwards; the tag is that of --known '
-                            '(default: 0,-1)')
-    group.add_argument('--chars', action=argparse.BooleanOptionalAction,
-                       help='each character is a token, not each word (default: as the model was trained)')
-    group.add_argument('--raw', action='store_true',
-                       help='find sentences and tokens in the text, in which an empty line ends a sentence')
-    group.add_argument('--splitter', metavar='NAME',
-                       help=f'what finds them, in --known too: {CHOICES} (default: as the model was trained)')
-    group.add_argument('--strict', action='store_true',
-                       help='stop at a line that is not UTF-8; otherwise it is reported and read with replacement '
-                            'characters')
+    add_forms(group, 'the tag is that of --known', splitter=', in --known too')
     group = made.add_argument_group('Choice')
     group.add_argument('-n', '--count', metavar='N', type=int, default=100,
                        help='how many sentences (default: %(default)s)')
@@ -108,8 +93,7 @@ class _Request:
 
     def __init__(self, parsed: argparse.Namespace, named: Container[str]) -> None:
         self.parsed = parsed
-        if parsed.run and parsed.mindir:
-            raise OptionError('--run and --mindir name two models, expected one of them')
+        check_model(parsed)
         for name, least, most in (('count', 1, MOST), ('near', 0, 1), ('ngram', 1, MOST_WORDS)):
             value = getattr(parsed, name)
             if not least <= value <= most:
