@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TextIO
 
 FAULT, INTERRUPTED = 2, 130
+REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages without which no command works
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
 #: commands: the name that each has by itself, and what it does
 VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
@@ -51,9 +52,10 @@ def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None
         program: the name that it was called by, if that is not its own.
         arguments: of the command line, without the program's name; by default those of this process.
     """
-    begin(program or VERBS[verb][0])
+    name = program or VERBS[verb][0]
+    begin(name)
     import importlib
-    status = importlib.import_module(f'ms_crf.{verb.replace("-", "_")}').main(arguments)
+    status = run(name, lambda: importlib.import_module(f'ms_crf.{verb.replace("-", "_")}').main(arguments))
     _let_go()
     # All is done, so signals are ignored from here on. MindSpore, while it ends, turns Ctrl-C into SIGTERM once more.
     for signal_number in SIGNALS:
@@ -156,6 +158,10 @@ def run(program: str, action: Callable[[], int]) -> int:
     except BrokenPipeError:                      # whoever read has had enough
         silence(sys.stdout)
         return 0
+    except ModuleNotFoundError as error:
+        if error.name not in REQUIRED:
+            raise
+        say(f'{program}: {error.name} is not installed: pip install -r requirements.txt')
     except MemoryError:
         say(f'{program}: not enough memory; close other programs, or use a smaller model or batches')
     except OSError as error:

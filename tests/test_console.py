@@ -47,6 +47,20 @@ def test_interrupted_while_libraries_are_imported(corpora, tmp_path):
     assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.parametrize('package', ['mindspore', 'numpy', 'tqdm'])
+@pytest.mark.parametrize('arguments', [['train.py'], ['infer.py', '--text', 'a'], ['-m', 'ms_crf', 'compare']])
+def test_a_package_that_is_not_installed(package, arguments, corpora, undisturbed, tmp_path):
+    (tmp_path / 'sitecustomize.py').write_text(f'import sys\nsys.modules[{package!r}] = None\n')
+    further = {'infer.py': ['--run', str(undisturbed[0])], 'train.py': ['--save', str(tmp_path / 'run')]}
+    result = subprocess.run([sys.executable, *arguments, *further.get(arguments[0], files(corpora))], cwd=ROOT,
+                            capture_output=True, text=True, timeout=60,
+                            env={**os.environ, 'PYTHONPATH': str(tmp_path)})
+    program = {'-m': 'ms-crf compare'}.get(arguments[0], arguments[0])
+    assert (result.returncode, result.stdout) == (2, '')
+    assert result.stderr == f'{program}: {package} is not installed: pip install -r requirements.txt\n'
+    assert not (tmp_path / 'run').exists()
+
+
 @pytest.mark.parametrize('signals', [['SIGINT'], ['SIGTERM'], ['SIGHUP']])
 def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signals):
     """Twice in training: once asks it to save after the step, the second time it leaves at once."""
