@@ -1,5 +1,6 @@
 """What benchmarks share: contestants in processes of their own, which are asked in turns; the name of the processor."""
 
+import contextlib
 import platform
 import subprocess
 import sys
@@ -12,6 +13,9 @@ class Quiet:
 
     def __getattr__(self, name):
         return lambda *_: None
+
+    def progress(self, *_):
+        return contextlib.nullcontext(lambda _: None)
 
 
 def start(name, *arguments):

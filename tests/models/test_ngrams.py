@@ -74,9 +74,12 @@ def test_learned_is_the_ridge_regression(monkeypatch):
     vectors = {**vectors, '1984': np.full(7, 50.0), 'zzz': np.full(7, 3.0)}     # no letters; no n-gram three times
     often, X, Y = dense(vectors)
     expected = np.linalg.solve(X.T @ X + np.eye(len(often)), X.T @ Y)
+    monkeypatch.setattr(ngrams, 'COLUMNS', 3)
     for steps, most in ((100, 1e-4), (ngrams.STEPS, 0.05)):
         monkeypatch.setattr(ngrams, 'STEPS', steps)
-        found, table = learn(vectors)
+        done = []
+        found, table = learn(vectors, done.append)
+        assert done == [3, 3, 1]
         assert sorted(found) == often and table.dtype == np.float32 and not table[0].any()
         order = [1 + found.index(part) for part in often]
         assert np.abs(table[order] - expected).max() < most * np.abs(expected).max()

@@ -66,7 +66,8 @@ class WordLearner:
             watcher.say(f'{self.word_dim} numbers a word; {len(ways):,} of {len(distinct):,} {which} are known '
                         f'({len(ways) / max(len(distinct), 1):.1%}): {counts}')
             if learns:
-                ngrams = learn({**common, **vectors})
+                with watcher.progress('learning n-grams', self.word_dim, 'columns') as done:
+                    ngrams = learn({**common, **vectors}, done)
                 watcher.say(f'{len(ngrams[0]):,} n-grams of characters make vectors for the others')
         found = [] if ngrams is None else ngrams[0]
         self._ngram_table = None if ngrams is None else ngrams[1]

@@ -7,7 +7,7 @@ something, as endings of places do, names run together and misspelt words, come 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -126,11 +126,13 @@ def has_letters(word: str) -> bool:
     return any(map(str.isalpha, word))
 
 
-def learn(vectors: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
+def learn(vectors: Mapping[str, np.ndarray],
+          done: Callable[[int], object] | None = None) -> tuple[list[str], np.ndarray]:
     """N-grams, and a table of their vectors.
 
     Args:
         vectors: of words, all of one width.
+        done: is called with the number of columns of the table just learned.
 
     Returns:
         n-grams, and (1 + n-grams, width) float32, a row of 0 and their vectors; the words' mean is not in them. Without
@@ -151,6 +153,8 @@ def learn(vectors: Mapping[str, np.ndarray]) -> tuple[list[str], np.ndarray]:
     for first in range(0, width, COLUMNS):
         part = slice(first, first + COLUMNS)
         table[1:, part] = least_squares(product, np.ascontiguousarray(wanted[:, part]))
+        if done is not None:
+            done(min(COLUMNS, width - first))
     return ngrams, table
 
 
