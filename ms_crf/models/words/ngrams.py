@@ -19,6 +19,7 @@ OFTEN = 3                        # words in which an n-gram must occur
 FITTED = 50_000                  # words of a file that are learned from, beside those of the text
 RIDGE, STEPS = 1.0, 5            # weight of the squares of the numbers, and steps of conjugate gradients
 COLUMNS = 25                     # of the vectors that are computed at a time
+AT_ONCE = 2048                   # words that are looked at together, in memory of a few megabytes
 _SHORT = 19                      # characters of a word with both ends marked that has no more than MOST n-grams
 _STARTS = _SHORT - SHORTEST + 1  # at which they begin; MOST of a longer word begin at one fewer, if all are distinct
 _READ = _SHORT + 1               # characters of a word that these have
@@ -62,8 +63,13 @@ class NgramIndex:
     def find(self, words: Sequence[str]) -> np.ndarray:
         """Ids of those n-grams of each word (`ngrams_of`) that are known: (words, MOST) int32, 0 behind them."""
         found = np.zeros((len(words), MOST), np.int32)
-        if not self._ids or not words:
-            return found
+        for first in range(0, len(words) if self._ids else 0, AT_ONCE):
+            part = slice(first, first + AT_ONCE)
+            self._find(words[part], found[part])
+        return found
+
+    def _find(self, words: Sequence[str], found: np.ndarray) -> None:
+        """Puts the ids of some words into their rows, which are 0."""
         marked = [f'<{word.lower()}>' for word in words]
         lengths = np.fromiter(map(len, marked), np.int64, len(marked))
         codes, is_long = _codes(marked, _READ), lengths > _SHORT
@@ -79,7 +85,6 @@ class NgramIndex:
             known = [self._ids[ngram] for ngram in ngrams_of(words[word]) if ngram in self._ids]
             found[word, :len(known)] = known
             found[word, len(known):] = 0
-        return found
 
     def _walk(self, codes: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which words have known n-grams, by their numbers, and the ids of these, in the order of `ngrams_of`.
