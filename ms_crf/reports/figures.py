@@ -83,7 +83,7 @@ class RunFigures:
     config: dict[str, Any]
     options: Options
     metrics: list[dict[str, Any]]
-    tags: list[str]
+    tags: list[str]                          # of the chain
     of_characters: bool
     chain: Chain | None
     evaluation: Evaluation
@@ -160,8 +160,8 @@ def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
     seconds = time.perf_counter() - began
     chain = tagger.decoder.chain() if isinstance(tagger.decoder, ChainDecoder) else None
     shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
-    return RunFigures(run, kind.in_steps, config, options, metrics, tagger.tags, tagger.of_characters,
-                      None if chain is None or chain.means == NOTHING else chain, evaluation,
+    return RunFigures(run, kind.in_steps, config, options, metrics, tagger.decoder.vocabulary.tags,
+                      tagger.of_characters, None if chain is None or chain.means == NOTHING else chain, evaluation,
                       _believable(tagger, evaluation, options, given, say) if tagger.gives_confidences else None,
                       confusion(evaluation), _parts(tagger, evaluation, options), shown, wrong, seconds)
 

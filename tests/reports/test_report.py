@@ -17,7 +17,7 @@ from ms_crf.text.schemes import allowed_transitions
 import numpy as np
 import pytest
 
-from conftest import ROOT, files, write_corpus, write_tensors
+from conftest import ROOT, SMALL, files, write_corpus, write_tensors
 
 VOID = {'meta', 'br', 'link', 'img', 'input', 'hr'}
 EVIL = '<script>alert("1")</script>'
@@ -166,6 +166,20 @@ def test_a_hidden_markov_model(write, hmm, corpora, tmp_path):
     assert f'{tagger.tags[row]} to {tagger.tags[column]} {best.max():.1f}' in words
     assert 'The temperature ' in page.section('confidence')
     assert 'ms-crf train --train' in page.section('origin') and '--model hmm' in page.section('origin')
+
+
+def test_a_run_whose_chain_has_other_tags_than_come_out(write, corpora, tmp_path):
+    """As the defaults make it of files in BIO: the chain is in BIOES."""
+    small = [*SMALL[:-4], *SMALL[-2:]]                           # without a scheme
+    assert train.main([*files(corpora), *small, '--epochs', '1', '--save', str(tmp_path / 'run')]) == 0
+    page, tagger = write(tmp_path / 'run'), Tagger.load(tmp_path / 'run')
+    names = tagger.decoder.vocabulary.tags
+    assert {'E-PER', 'S-PER'} < set(names) and 'E-PER' not in tagger.tags
+    words = next(one['text'] for one in page.all('desc') if one['attributes']['id'].startswith('picture-transitions'))
+    chain = tagger.decoder.chain()
+    best = np.where(chain.allowed.transitions, chain.transitions, -np.inf)
+    row, column = np.unravel_index(best.argmax(), best.shape)
+    assert f'{names[row]} to {names[column]} {best.max():.1f}' in words
 
 
 @pytest.fixture(scope='module')
