@@ -80,6 +80,8 @@ class Potentials(InFloat32):
             void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
         if temperature is not None:
             divisor = prepare_temperature(temperature)
+            if not clear:                        # nan on padding would reach the gradient by the divisor
+                emissions = clear_padding(emissions, lengths)
             emissions, transitions = _divided(emissions, divisor), _divided(transitions, divisor)
             start, end = _divided(start, divisor), _divided(end, divisor)
             void = void + divisor * 0.0
