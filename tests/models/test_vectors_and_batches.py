@@ -37,6 +37,14 @@ def test_vectors_are_looked_up_exactly_then_in_lower_case_then_with_digits_as_0(
         'the': [1, 2], 'apple': [3, 4], 'Apple': [5, 6]}
 
 
+def test_damaged_words_that_nobody_asked_for_are_passed_over(tmp_path):
+    text = 'junk nan 1\n' + VECTORS + 'trash 1 x\n'
+    found = read_vectors(write(tmp_path, text, 'v.txt'), ['apple'], 9)
+    assert list(found.common) == ['the', 'apple', 'Apple', 'never'] and list(found.vectors) == ['apple']
+    with pytest.raises(CorpusError, match='v.txt:1: expected finite numbers, got nan as number 1'):
+        read_vectors(write(tmp_path, text, 'v.txt'), ['junk'], 9)
+
+
 @pytest.mark.parametrize('text,message', [
     ('a 1 2\nb 1\n', "v.txt:2: expected 2 numbers after 'b', as before, got 1"),
     ('a 1 2\nb 1 2 3\n', "v.txt:2: expected 2 numbers after 'b', as before, got 3"),

@@ -1,6 +1,7 @@
 """Word vectors from a text file in the format of word2vec or GloVe."""
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
@@ -75,7 +76,7 @@ def read_vectors(path: Any, wanted: Collection[str], common: int = 0) -> Vectors
     Args:
         path: a line a word, followed by its numbers; with or without a header line; .gz is decompressed.
         wanted: words.
-        common: how many of the first words of the file are read in any case.
+        common: how many of the first words of the file are read in any case, if their numbers can be read.
 
     Raises:
         CorpusError: at the first fault.
@@ -104,7 +105,8 @@ def read_vectors(path: Any, wanted: Collection[str], common: int = 0) -> Vectors
         if word in looked_up and word not in vectors:
             vectors[word] = _vector(path, line, word, fields[-width:], width)
         if len(first) < common and has_letters(word) and word not in first:
-            first[word] = vectors[word] if word in vectors else _vector(path, line, word, fields[-width:], width)
+            with suppress(CorpusError):          # a word that nobody asked for may be damaged
+                first[word] = vectors[word] if word in vectors else _vector(path, line, word, fields[-width:], width)
     if width is None:
         raise CorpusError(path, None, 'expected word vectors, got an empty file')
     ways = {}
