@@ -76,11 +76,9 @@ class _Run:
 
     def scores(self) -> dict[str, Any] | None:
         """What scores.json holds, or None as long as the training is not at its end."""
-        if not (self.folder / records.SCORES).exists():
-            return None
-        scores = records.read_json(self.folder / records.SCORES)
+        scores = records.read_scores(self.folder)
         done = len(records.read_metrics(self.folder))
-        return scores if scores['epochs'] == done else None      # otherwise it was stopped when it was resumed later
+        return scores if scores and scores['epochs'] == done else None      # otherwise it was stopped later
 
 
 def run(parsed: argparse.Namespace, options: Options, named: Mapping[str, Any]) -> int:

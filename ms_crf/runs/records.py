@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from ms_crf import files
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.fields import checked, found_in, load_record
+from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.fields import Fault, checked, found_in, load_record
 from ms_crf.files import PathLike
 from ms_crf.options import Options
 from ms_crf.runs import checksums
@@ -131,6 +131,36 @@ class RunConfig:
     found_scheme: str = checked(choices=SCHEMES)
     written_scheme: str = checked(None, choices=SCHEMES)  # of the tags that come out; earlier runs: that of training
     splitter: str = checked(None, must=splitter_fault)    # earlier runs do not say
+
+
+def _rates_fault(scores: dict) -> Fault | None:
+    """What is wrong with the scores on a part: all rates have to be there."""
+    for name in ('precision', 'recall', 'f1', 'accuracy'):
+        if not isinstance(scores.get(name), (int, float)) or isinstance(scores[name], bool):
+            return f'scores with the number "{name}"', brief(scores.get(name))
+    return None
+
+
+@dataclass(kw_only=True)
+class RunScores:
+    """What scores.json holds: the end of a training in steps."""
+
+    best_epoch: int = checked(least=0)
+    epochs: int = checked(least=0)
+    shift: float = checked(0.0, least=-100, most=100)    # of the score of O; earlier runs have none
+    dev: dict = checked(must=_rates_fault)
+    test: dict = checked(None, must=_rates_fault)
+
+
+def read_scores(folder: PathLike) -> dict[str, Any] | None:
+    """What scores.json holds, a `RunScores` and more; None as long as a training is not at its end."""
+    path = Path(folder) / SCORES
+    if not path.exists():
+        return None
+    record = read_json(path)
+    with found_in(path):
+        load_record(RunScores, record)
+    return record
 
 
 def read_config(folder: PathLike) -> dict[str, Any]:

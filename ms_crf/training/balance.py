@@ -8,10 +8,10 @@ what is won in precision. A single number set after the training evens that out.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ms_crf.models.base import Decoder, Learner, Watcher
+from ms_crf.models.base import Decoder, Learner
 from ms_crf.text.bootstrap import difference, f1_of
 from ms_crf.text.dataset import Corpora, score_in
-from ms_crf.training.begin import predicted_of
+from ms_crf.training.begin import Stopped, Watcher, predicted_of
 
 import mindspore as ms
 import numpy as np
@@ -32,13 +32,15 @@ class Choice(NamedTuple):
 def best_shift(counts: Sequence[np.ndarray]) -> Choice:
     """The shift by which F1 is best, averaged with those of the shifts beside it; 0 if chance may have made it so.
 
+    Where no span is right without a shift, nothing was learned that could be shifted.
+
     Args:
         counts: for each of SHIFTS those of spans (sentences, 3): correct, predicted and gold ones.
     """
     rates = np.nan_to_num([f1_of(each.sum(0)) for each in counts])
     smooth = rates[:-2] + rates[1:-1] + rates[2:]
     best, none = 1 + int(np.argmax(smooth)), SHIFTS.index(0.0)
-    better = rates[best] > rates[none] and difference(counts[best], counts[none]).p < CHANCE
+    better = rates[best] > rates[none] > 0 and difference(counts[best], counts[none]).p < CHANCE
     best = best if better else none
     return Choice(SHIFTS[best], float(rates[none]), float(rates[best]))
 
@@ -57,6 +59,9 @@ def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, 
 
     Returns:
         By how much the score is lower now than it was learned.
+
+    Raises:
+        Stopped: the watcher has stopped it; a resumed training begins with it again.
     """
     bias, tags = getattr(network, 'tag_bias', None), learner.vocabulary.tags
     if bias is None or 'O' not in tags:
@@ -78,6 +83,8 @@ def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, 
     counts = []
     with watcher.progress('balancing', len(SHIFTS), 'shifts') as done:
         for shift in SHIFTS:
+            if watcher.stopping():
+                raise Stopped
             counts.append(counts_at(shift))
             done(1)
     choice = best_shift(counts)

@@ -153,8 +153,7 @@ class Training:
         if self.best.epoch:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
         self.metrics = records.read_metrics(self.folder)[:self.epoch]
-        if (self.folder / records.SCORES).exists():              # it had ended
-            scores = records.read_json(self.folder / records.SCORES)
+        if scores := records.read_scores(self.folder):           # it had ended
             self.shifts[scores['best_epoch']] = scores.get('shift', 0.0)
 
     def load_best(self) -> None:

@@ -3,8 +3,12 @@
 import contextlib
 import json
 import shutil
+import subprocess
+import sys
 
 from ms_crf import Tagger
+from ms_crf.errors import CorpusError
+from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
 from ms_crf.training import begin
 from ms_crf.training.balance import best_shift
@@ -13,7 +17,7 @@ import numpy as np
 import pytest
 from test_train import StopAt
 
-from conftest import SMALL, options_of
+from conftest import ROOT, SMALL, options_of
 
 SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
 
@@ -54,11 +58,15 @@ def test_no_spans_at_all():
 
 @pytest.fixture(scope='module')
 def texts(tmp_path_factory):
-    """A text in which Xan is a person three times of ten, and a dev part in which it always is one."""
+    """A text in which Xan is a person three times of ten, and a dev part in which it always is one, as Zoe is in both;
+    one in which Xan is never a person."""
     folder = tmp_path_factory.mktemp('texts')
     person, none = 'to\tO\nXan\tB-PER\nof\tO\n\n', 'to\tO\nXan\tO\nof\tO\n\n'
-    (folder / 'train.tsv').write_text(4 * (3 * person + 7 * none))
-    (folder / 'dev.tsv').write_text(20 * person)
+    known = person.replace('Xan', 'Zoe')
+    (folder / 'train.tsv').write_text(4 * (3 * person + 7 * none + 5 * known))
+    (folder / 'dev.tsv').write_text(20 * person + 5 * known)
+    (folder / 'lone.tsv').write_text(20 * person)
+    (folder / 'seldom.tsv').write_text(4 * (3 * person + 7 * none))
     (folder / 'plain.tsv').write_text(10 * 'to\tO\nXan\tX\n\n')
     return folder
 
@@ -124,6 +132,71 @@ def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     assert all(after[name].tobytes() == before[name].tobytes() for name in before)
     longer = begin.resume(run, records.read_options(run, records.read_config(run), epochs=8), StopAt(10 ** 6)).run()
     assert longer['epochs'] == 8 and longer['dev']['f1'] == 1.0
+
+
+def test_where_nothing_was_learned_nothing_is_shifted(texts, tmp_path):
+    """Though a shift would make every Xan a person: no span was right without it, and that is what is said."""
+    scores, run = trained(texts, tmp_path / 'run', train='seldom.tsv', dev='lone.tsv')
+    assert (scores['shift'], scores['dev']['f1']) == (0.0, 0.0)
+    assert 'nothing was learned: on dev the model is no better than the tag' in run.watcher.output.getvalue()
+
+
+class StopsWhileBalancing(Watcher):
+    """Says stop when the second shift has been tried."""
+
+    def stopping(self):
+        return self.tried == 2
+
+    tried = 0
+
+    @contextlib.contextmanager
+    def progress(self, task, total, unit):
+        def done(count):
+            self.tried += count
+        yield done
+
+
+def test_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
+    """To the bit the run that was not stopped."""
+    arguments = ['--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), *SMALL, '--epochs', '6',
+                 '--save', str(tmp_path / 'run')]
+    stopped = begin.start(options_of(arguments), StopsWhileBalancing())
+    with pytest.raises(begin.Stopped):
+        stopped.run()
+    assert stopped.watcher.tried == 2 and not (tmp_path / 'run' / 'scores.json').exists()
+    assert begin.resume(tmp_path / 'run', options_of(arguments), StopAt(10 ** 6)).run() == runs[0]['with'][0]
+    one, other = (records.read_tensors(folder / 'weights.ckpt') for folder in (tmp_path / 'run', runs[1] / 'with'))
+    assert all(one[name].tobytes() == other[name].tobytes() for name in one)
+
+
+@pytest.mark.parametrize('text,expected', [
+    ('{}', 'expected "best_epoch" to be a whole number, got none'), ('[]', 'expected a JSON object, got list'),
+    ('{"best_epoch": [1], "epochs": 6}', 'expected "best_epoch" to be a whole number, got [1]'),
+    ('{"best_epoch": 2, "epochs": 6, "shift": "x"}', 'expected "shift" to be a number, got'),
+    ('{"best_epoch": 2, "epochs": 6, "dev": {"precision": 1}}',
+     'expected "dev" to be scores with the number "recall"')])
+def test_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expected, tmp_path):
+    run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
+    (run / 'scores.json').write_text(text)
+    (run / 'checksums.json').unlink()
+    options = records.read_options(run, records.read_config(run), save=str(run))
+    with pytest.raises(CorpusError) as raised:
+        begin.resume(run, options, StopAt(10 ** 6))
+    assert str(raised.value).startswith(f'{run}/scores.json: {expected}')
+
+
+def test_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
+    """That of the example; and networks over an encoder have what is shifted."""
+    result = subprocess.run([sys.executable, '-m', 'ms_crf', 'train', '--plugin', 'examples/own_model.py', '--model',
+                             'mine', '--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), '--word-dim',
+                             '20', '--hidden', '20', '--batch-size', '4', '--learning-rate', '0.1', '--average', '0',
+                             '--epochs', '6', '--save', str(tmp_path / 'run')], cwd=ROOT, capture_output=True,
+                            text=True, timeout=120)
+    assert (result.returncode, result.stderr) == (0, '')
+    scores = records.read_json(tmp_path / 'run' / 'scores.json')
+    assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0 and 'the score of O is lowered by' in result.stdout
+    tagger = SubwordTagger(3, 2, 4)
+    assert EncodedTagger(None, tagger).tag_bias is tagger.tag_bias is tagger.projection.bias
 
 
 def test_tags_without_o_and_plain_tags_stay(texts, tmp_path):
