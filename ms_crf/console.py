@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TextIO
 
 FAULT, INTERRUPTED = 2, 130
-REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages without which no command works
+REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages that requirements.txt names, for running
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
 #: commands: the name that each has by itself, and what it does
 VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),

@@ -84,7 +84,8 @@ class Options:
     bigrams: bool = option(None, 'Model', 'learn vectors of pairs of neighbouring words, too (default: if most words '
                            'are single characters)', needs=_OF_WORDS)
     ngrams: bool = option(None, 'Model', 'make vectors of n-grams of characters for words that --embeddings lacks, in '
-                          'tagging as in training (default: with --embeddings)',
+                          'tagging as in training (default: with --embeddings, unless most words are single '
+                          'characters)',
                           needs={**_OF_WORDS, 'embeddings': True})
     char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST,
                            needs=_OF_CHARACTERS)
@@ -99,7 +100,7 @@ class Options:
                           'of word vectors and characters', DIR)
     encoder_lr: float = option(0.0, 'Encoder', 'learning rate of the encoder; 0 keeps it as it is', 'RATE', least=0,
                                most=100, needs=_OF_ENCODERS)
-    encoder_lstm: int = option(200, 'Encoder', 'width of a BiLSTM layer over subwords, half for each '
+    encoder_lstm: int = option(400, 'Encoder', 'width of a BiLSTM layer over subwords, half for each '
                                'direction; even; 0 for none', 'N', least=0, most=WIDEST, needs=_OF_ENCODERS)
     encoder_cache: str = option('', 'Encoder', 'folder to keep a frozen encoder\'s vectors in, for this run and '
                                 'others; memory without', DIR, needs=_OF_ENCODERS)
