@@ -77,8 +77,8 @@ class _Run:
     def scores(self) -> dict[str, Any] | None:
         """What scores.json holds, or None as long as the training is not at its end."""
         scores = records.read_scores(self.folder)
-        done = len(records.read_metrics(self.folder))
-        return scores if scores and scores['epochs'] == done else None      # otherwise it was stopped later
+        done = len(records.read_metrics(self.folder))            # more, if it was resumed later and stopped
+        return scores if scores and scores['epochs'] == done else None
 
 
 def run(parsed: argparse.Namespace, options: Options, named: Mapping[str, Any]) -> int:

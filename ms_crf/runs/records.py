@@ -29,6 +29,7 @@ from ms_crf.files import PathLike
 from ms_crf.options import Options
 from ms_crf.runs import checksums
 from ms_crf.runs.saving import NAMES, quiet, saving
+from ms_crf.text.metrics import RATES
 from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 from ms_crf.text.splitting import splitter_fault
@@ -135,7 +136,7 @@ class RunConfig:
 
 def _rates_fault(scores: dict) -> Fault | None:
     """What is wrong with the scores on a part: all rates have to be there."""
-    for name in ('precision', 'recall', 'f1', 'accuracy'):
+    for name in RATES:
         if not isinstance(scores.get(name), (int, float)) or isinstance(scores[name], bool):
             return f'scores with the number "{name}"', brief(scores.get(name))
     return None

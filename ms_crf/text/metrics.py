@@ -110,6 +110,10 @@ def _spans(tags: Sequence[str], scheme: str, strict: bool) -> list[SpanTuple]:
     return strict_spans_of(tags, scheme) if strict else spans_of(tags)
 
 
+#: what `as_record` gives
+RATES = ('precision', 'recall', 'f1', 'accuracy')
+
+
 def as_record(result: Score) -> dict[str, float]:
     """The rates of a `Score`, to be written as JSON."""
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
