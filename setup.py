@@ -3,8 +3,8 @@
 Everything else about the package stands in pyproject.toml.
 """
 
-import importlib.util
 import platform
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,14 +17,7 @@ except ImportError:                                              # before setupt
     from wheel.bdist_wheel import bdist_wheel
 
 NATIVE = 'ms_crf/native'
-
-
-def _library():
-    """The module that compiles, without the package around it, whose requirements may not be there."""
-    spec = importlib.util.spec_from_file_location('library', Path(__file__).parent / NATIVE / 'library.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+sys.path.insert(0, str(Path(__file__).parent))   # what compiles needs nothing that is to be installed
 
 
 class Build(build_py):
@@ -34,7 +27,8 @@ class Build(build_py):
         super().run()
         if self.editable_mode or platform.system() != 'Linux':
             return
-        library, folder = _library(), Path(self.build_lib, NATIVE)
+        from ms_crf.native import library
+        folder = Path(self.build_lib, NATIVE)
         levels = library.LEVELS if platform.machine() == 'x86_64' else (None,)
         with ThreadPoolExecutor() as threads:                    # each waits for a compiler
             list(threads.map(lambda march: library.compile_to(folder / library.name_of(march), march), levels))

@@ -180,14 +180,15 @@ def _unusable(device: str) -> str | None:
     import subprocess
     import tempfile
 
-    from ms_crf import console
+    from ms_crf import console, processes
     prepare(device)
     if not _supported(device):
         return 'this MindSpore does not find what it needs for it'
     try:
         with tempfile.TemporaryDirectory() as folder, console.handling(console.interrupt):
-            tried = subprocess.run([sys.executable, '-c', _TRIAL, device], cwd=folder, capture_output=True, text=True,
-                                   errors='replace', stdin=subprocess.DEVNULL, timeout=SECONDS)
+            tried = subprocess.run(processes.command(_TRIAL, device), env=processes.environment(), cwd=folder,
+                                   capture_output=True, text=True, errors='replace', stdin=subprocess.DEVNULL,
+                                   timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return f'it has computed nothing within {SECONDS} s'
     if tried.returncode == 0:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ms_crf import console
+from ms_crf import console, processes
 from ms_crf.errors import OptionError
 
 FOLDER = 'MS_CRF_WORKERS'              # names the folder in which each process says that it is there, and how it ended
@@ -112,16 +112,14 @@ def run(count: int, arguments: Sequence[str], resumed: str) -> int:
     with tempfile.TemporaryDirectory(prefix='ms_crf-workers-') as folder:
         script = Path(folder, 'worker.py')
         script.write_text(_SCRIPT.format(program=program))
-        package = str(Path(__file__).resolve().parent.parent)
-        environment = {**os.environ, FOLDER: folder,
-                       'PYTHONPATH': os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))}
-        command = [sys.executable, '-m', 'mindspore.parallel.cluster.run', f'--worker_num={count}',
-                   f'--local_worker_num={count}', '--join=True', f'--log_dir={folder}', f'--master_port={_free_port()}',
-                   str(script), *arguments]
+        # msrun runs the script with `python`, which searches the folder of the script and not the current one.
+        command = processes.module_command(
+            'mindspore.parallel.cluster.run', f'--worker_num={count}', f'--local_worker_num={count}', '--join=True',
+            f'--log_dir={folder}', f'--master_port={_free_port()}', str(script), *arguments)
         workers = [_Worker(Path(folder), rank) for rank in range(count)]
         # In a session of its own: Ctrl-C is for the training, and msrun would kill it.
-        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, start_new_session=True) as msrun:
+        with subprocess.Popen(command, env=processes.environment(**{FOLDER: folder}), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as msrun:
             try:
                 with console.handling(lambda *_: _stop(workers[0], msrun)):
                     return _watch(msrun, workers, program, resumed)

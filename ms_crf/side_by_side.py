@@ -1,6 +1,5 @@
 """Trainings in processes of their own, one after the other or side by side, that end in order when they are stopped."""
 
-import os
 import signal
 import statistics
 import subprocess
@@ -8,16 +7,16 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any, TextIO
 
-from ms_crf import console
+from ms_crf import console, processes
 from ms_crf.errors import OptionError
 from ms_crf.options import dashed
 
 MOST_JOBS = 1000
 _SECONDS = 0.05                # between two looks at whether one has ended
 _SECONDS_LEFT = 5.0            # for the rest of what one has said
+_PROGRAM = 'from ms_crf.console import enter\nsys.exit(enter("train"))\n'
 
 
 def check_jobs(jobs: int) -> None:
@@ -63,13 +62,11 @@ class Training:
             named: whether others run beside it: each line then begins with its name.
         """
         console.say(self.name)
-        package = str(Path(__file__).resolve().parents[1])
-        paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
         self._began = time.perf_counter()
-        self._process = subprocess.Popen([sys.executable, '-m', 'ms_crf.train', *self.arguments],
+        self._process = subprocess.Popen(processes.command(_PROGRAM, *self.arguments),
                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if named else output,
                                          stderr=subprocess.PIPE if named else None, start_new_session=True,
-                                         env={**os.environ, 'PYTHONPATH': paths})
+                                         env=processes.environment())
         for stream, where in ((self._process.stdout, output), (self._process.stderr, sys.stderr)):
             if stream is not None:
                 self._readers.append(threading.Thread(target=self._pass_on, args=(stream, where), daemon=True))

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ms_crf import console, environment
+from ms_crf import console, environment, processes
 from ms_crf.bulk.folder import draft_of, remove
 from ms_crf.bulk.shards import Shard
 from ms_crf.bulk.worker import Began, Done, Order, Worker
@@ -28,7 +28,6 @@ _QUIET = {'RAY_USAGE_STATS_ENABLED': '0', 'RAY_DEDUP_LOGS_SKIP_REGEX': '.', 'RAY
           'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0'}
 #: keeps an instance of its own to the loopback; the name is of the time when Ray had clusters on Linux only
 _LOOPBACK = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0', 'RAY_AUTH_MODE': 'token'}
-_PLACE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _DEVICES: dict[str, dict[str, Any]] = {'GPU': {'num_gpus': 1}, 'Ascend': {'resources': {'NPU': 1}}}
 
 
@@ -71,9 +70,7 @@ def _engine(alone: bool) -> Any:
     os.environ.update(_QUIET)
     if alone:                    # others on this machine, who can reach the loopback, do not know the token
         os.environ.update(_LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
-        # This package may have been found where Ray does not look.
-        path = os.environ.get('PYTHONPATH')
-        os.environ['PYTHONPATH'] = _PLACE + (os.pathsep + path if path else '')
+        os.environ.update(processes.environment())
     import ray
     return ray
 
@@ -92,7 +89,9 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
         OptionError: Ray is not installed, or there is no such cluster.
     """
     ray = _engine(address is None)
-    options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL'}
+    # Ray would add the current folder to the import path of its workers, except for a client's job.
+    job = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=[processes.PACKAGES])
+    options: dict[str, Any] = {'log_to_driver': False, 'logging_level': 'CRITICAL', 'job_config': job}
     variables = environment.for_others()
     folder, started = None, set()
     if address is None:

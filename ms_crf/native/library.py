@@ -21,10 +21,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ms_crf import files, processes
+
 SWITCH = 'MS_CRF_NATIVE'
 FOLDER = Path(__file__).parent                                   # of libraries that came with the package
 PACKAGE = FOLDER.parent
 FLAGS = ('-std=c++17', '-O3', '-fPIC', '-shared', '-pthread', '-fno-math-errno', '-fno-trapping-math', '-w')
+ZIGLANG = processes.module_command('ziglang', 'c++')
 NO_COMPILER = 'no C++ compiler that works was found'
 SECONDS = 900                                                    # that a compiler may take; ziglang takes a minute
 # Levels of x86-64, as -march takes them, and what a processor of each has: with each higher one the operators take
@@ -77,7 +80,7 @@ def compilers() -> Iterator[list[str]]:
         if command and shutil.which(command[0]):
             yield command
     if importlib.util.find_spec('ziglang'):
-        yield [sys.executable, '-m', 'ziglang', 'c++']
+        yield ZIGLANG
 
 
 def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
@@ -88,20 +91,21 @@ def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
     path = os.path.abspath(path)
     for command, kind in itertools.product(compilers(), dict.fromkeys((march, None))):
         target = [f'-march={kind}'] if kind else []
-        if 'ziglang' in command and kind:
+        if command == ZIGLANG and kind:
             target = ['-target', 'x86_64-linux-gnu', f'-mcpu={kind.replace("-", "_")}']
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(OSError, subprocess.TimeoutExpired):
             done = subprocess.run([*command, *FLAGS, *target, '-o', path, *map(str, sources('cpp'))],
-                                  cwd=scratch, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
+                                  cwd=scratch, env=processes.environment(), stdin=subprocess.DEVNULL,
+                                  capture_output=True, timeout=SECONDS)
             if done.returncode == 0 and works(path):
-                return 'ziglang' if 'ziglang' in command else os.path.basename(command[0])
+                return 'ziglang' if command == ZIGLANG else os.path.basename(command[0])
     return None
 
 
 def works(path: str | os.PathLike[str]) -> bool:
     """Whether a library can be loaded and does a sum, tried in a process of its own."""
-    tried = subprocess.run([sys.executable, '-c', _TRIAL, os.fspath(path)], stdin=subprocess.DEVNULL,
-                           capture_output=True)
+    tried = subprocess.run(processes.command(_TRIAL, os.fspath(path)), env=processes.environment(),
+                           stdin=subprocess.DEVNULL, capture_output=True)
     return tried.returncode == 0
 
 
@@ -153,7 +157,6 @@ def _compiled(name: str, march: str | None, folder: Path) -> Path:
     Raises:
         _Refusal: it can't be, or is not the user's alone.
     """
-    from ms_crf import files  # here, because a wheel is built without the package
     path = folder / name
     if not path.exists():
         try:

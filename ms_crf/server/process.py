@@ -2,17 +2,14 @@
 
 import asyncio
 import contextlib
-import os
 import pickle
-import sys
 from collections import deque
-from pathlib import Path
 from typing import Any
 
+from ms_crf import processes
 from ms_crf.server.limits import Refused
 from ms_crf.server.worker import LENGTH, About, Settings, frame
 
-PACKAGES = str(Path(__file__).resolve().parents[2])
 # Not as a module: its classes would belong to __main__, and could not be read here.
 _PROGRAM = 'from ms_crf.server.worker import main; main()'
 
@@ -38,10 +35,9 @@ class Process:
     @classmethod
     async def start(cls, settings: Settings) -> 'Process':
         """Starts it and waits until it has loaded the model; raises Failed if it can't."""
-        paths = [PACKAGES, *filter(None, [os.environ.get('PYTHONPATH')])]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, '-c', _PROGRAM, stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, env={**os.environ, 'PYTHONPATH': os.pathsep.join(paths)})
+            *processes.command(_PROGRAM), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            env=processes.environment())
         try:
             assert process.stdin is not None
             process.stdin.write(frame(settings))
