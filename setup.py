@@ -31,7 +31,15 @@ class Build(build_py):
         folder = Path(self.build_lib, NATIVE)
         levels = library.LEVELS if platform.machine() == 'x86_64' else (None,)
         with ThreadPoolExecutor() as threads:                    # each waits for a compiler
-            list(threads.map(lambda march: library.compile_to(folder / library.name_of(march), march), levels))
+            list(threads.map(lambda march: self._compile(folder / library.name_of(march), march), levels))
+
+    @staticmethod
+    def _compile(path, march):
+        from ms_crf.native import library
+        if library.compile_to(path, march):
+            library.checksum_file(path).write_text(library.checksum(path, path.name))
+        else:
+            path.unlink(missing_ok=True)
 
 
 class Wheel(bdist_wheel):

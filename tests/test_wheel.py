@@ -7,6 +7,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from pathlib import Path
 
 from ms_crf.environment import VERSION
 from ms_crf.native import library
@@ -46,10 +47,12 @@ def test_all_folders_are_in_it(wheel):
         names = set(archive.namelist())
         metadata = archive.read(f'ms_crf-{VERSION}.dist-info/METADATA').decode()
     libraries = {name for name in names if name.endswith('.so')}
-    assert {name for name in names if '.dist-info/' not in name} - libraries == sources | {'ms_crf/py.typed'}
+    checksums = {f'{name}.sha256' for name in libraries}
+    others = {name for name in names if '.dist-info/' not in name} - libraries - checksums
+    assert others == sources | {'ms_crf/py.typed'}
     if library.find().path is not None:                          # there is a compiler, or was one
         name = f'ms_crf/native/{library.name_of(library.level())}'
-        assert name in libraries and wheel.name.startswith(f'ms_crf-{VERSION}-py3-none-linux_')
+        assert name in libraries and checksums <= names and wheel.name.startswith(f'ms_crf-{VERSION}-py3-none-linux_')
     assert 'Requires-Python: <3.13,>=3.10' in metadata
     assert 'Provides-Extra: encoder' in metadata and 'Requires-Dist: mindspore' in metadata
 
@@ -84,3 +87,10 @@ def test_it_trains_tags_and_exports_from_anywhere(wheel, corpora, tmp_path):
     assert both[0].stdout == both[1].stdout and [line.split('\t')[0] for line in both[0].stdout.splitlines()[:3]] == [
         'to', 'Xan', 'Yan']
     assert {result.stderr for result in both} == {''}
+
+    if library.find().path is not None:                          # a damaged library is not loaded
+        shipped = Path(packages, 'ms_crf', 'native', library.name_of(library.level()))
+        os.truncate(shipped, shipped.stat().st_size // 2)
+        assert 'it came with the package' not in run(command, '--version', cwd=away).stdout
+        again = run(command, 'infer', '--run', 'run', '--text', 'to Xan Yan', '--format', 'conll', cwd=away)
+        assert again.stdout == both[0].stdout

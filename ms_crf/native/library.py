@@ -1,12 +1,13 @@
 """The library of the operators: the one that came with the package, or one that is compiled here on first use.
 
 What is compiled is kept in a folder of the user's own, $XDG_CACHE_HOME/ms_crf or ~/.cache/ms_crf. Nothing is loaded
-from anywhere else, nor from a folder or file that others may write to.
+from anywhere else, nor from a folder or file that others may write to or replace. A library is loaded only if the
+checksum next to it matches; otherwise it is compiled again.
 """
 
 import contextlib
 import ctypes
-import functools
+import errno
 import hashlib
 import importlib.util
 import itertools
@@ -30,6 +31,7 @@ FLAGS = ('-std=c++17', '-O3', '-fPIC', '-shared', '-pthread', '-fno-math-errno',
 ZIGLANG = processes.module_command('ziglang', 'c++')
 NO_COMPILER = 'no C++ compiler that works was found'
 SECONDS = 900                                                    # that a compiler may take; ziglang takes a minute
+_MOST_LINKS = 40                                                 # on the way to the cache, as Linux has it
 # Levels of x86-64, as -march takes them, and what a processor of each has: with each higher one the operators take
 # about half of the time.
 _LEVEL_3 = {'avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe'}
@@ -128,21 +130,46 @@ sys.exit(status or abs(values[-1][0] - math.log(2)) > 1e-6)
 
 
 def cache() -> Path:
-    """The folder of the user's own; made if it is not there.
+    """Returns the cache folder of the user, which is created if it is missing.
 
     Raises:
-        _Refusal: it can't be made, or is not the user's alone.
+        _Refusal: it cannot be created, or another user could write to it or replace it.
     """
     base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
     folder = Path(base, 'ms_crf')
     if not folder.is_absolute():
         raise _Refusal(f'{folder} is not an absolute path')
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_parents(folder)
+        folder.mkdir(mode=0o700, exist_ok=True)
         _check_own(folder, stat.S_ISDIR)
     except OSError as error:
         raise _Refusal(f'{folder} can not be made: {error.strerror}') from None
     return folder
+
+
+def _check_parents(folder: Path) -> None:
+    """Raises _Refusal if another user could replace one of the folders above the cache; missing ones are created.
+
+    Symbolic links are followed one by one, because whoever owns a link decides where it leads.
+    """
+    waiting, path, links = list(reversed(folder.parent.parts)), Path(), 0
+    while waiting:
+        name = waiting.pop()
+        path = path.parent if name == '..' else path / name      # free of links, so that .. is the folder above
+        if not os.path.lexists(path):
+            path.mkdir(mode=0o700)
+        status = path.lstat()
+        if status.st_uid not in (0, os.getuid()):
+            raise _Refusal(f'{folder} can be replaced by others, because {path} belongs to another user')
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            waiting += reversed(path.readlink().parts)
+            path = path.parent
+        elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+            raise _Refusal(f'{folder} can be replaced by others, who may write to {path}; run: chmod go-w {path}')
 
 
 def _check_own(path: Path, is_kind: Callable[[int], bool]) -> None:
@@ -151,54 +178,106 @@ def _check_own(path: Path, is_kind: Callable[[int], bool]) -> None:
         raise _Refusal(f'{path} is not yours alone: others may write to it')
 
 
-def _compiled(name: str, march: str | None, folder: Path) -> Path:
-    """The library in the cache, compiled now if it is not there.
+def checksum(path: str | os.PathLike[str], name: str) -> str:
+    """Returns the line that `sha256sum` prints for a file, under a name that the file may yet get."""
+    return f'{hashlib.sha256(Path(path).read_bytes()).hexdigest()}  {name}\n'
+
+
+def checksum_file(path: Path) -> Path:
+    """Returns the file next to a library that holds its checksum."""
+    return path.with_name(f'{path.name}.sha256')
+
+
+def _is_intact(path: Path) -> bool:
+    """Returns whether a library is there and has its checksum; nothing else is loaded."""
+    try:
+        return checksum_file(path).read_bytes() == checksum(path, path.name).encode()
+    except OSError:
+        return False
+
+
+def _store(path: Path, march: str | None) -> None:
+    """Compiles the library into the cache, with its checksum.
+
+    A crash at any moment leaves a library without its checksum, which is compiled again.
 
     Raises:
-        _Refusal: it can't be, or is not the user's alone.
+        _Refusal: no compiler works.
     """
+    with files.temporary(files.draft_of(path)) as draft:
+        if compile_to(draft, march) is None:
+            raise _Refusal(f'{NO_COMPILER}; install g++, or pip install ziglang')
+        os.chmod(draft, 0o700)
+        line = checksum(draft, path.name)
+        _replace(draft, path)                                    # another process may have done the same
+    with files.temporary(files.draft_of(checksum_file(path))) as draft:
+        Path(draft).write_text(line)
+        _replace(draft, checksum_file(path))
+
+
+def _replace(draft: str, path: Path) -> None:
+    """Gives a draft its name, so that both survive a crash of the machine."""
+    files.sync(draft)
+    os.replace(draft, path)
+    files.sync(path.parent)
+
+
+def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
+    """Returns the library in the cache; None if it would have to be compiled first and must not be.
+
+    Raises:
+        _Refusal: it cannot be compiled, or others could have written it.
+    """
+    folder = cache()
     path = folder / name
-    if not path.exists():
+    if os.path.lexists(path):
+        _check_own(path, stat.S_ISREG)
+    if not _is_intact(path):
+        if not compiles:
+            return None
         try:
-            with files.temporary(files.draft_of(path)) as draft:
-                if compile_to(draft, march) is None:
-                    raise _Refusal(f'{NO_COMPILER}; install g++, or pip install ziglang')
-                os.chmod(draft, 0o700)
-                os.replace(draft, path)                          # another process may have done the same
+            _store(path, march)
         except OSError as error:
             raise _Refusal(f'{folder} can not be written to: {error.strerror}') from None
-    _check_own(path, stat.S_ISREG)
-    return path
+        if not _is_intact(path):
+            raise _Refusal(f'{path} does not have its checksum, because another process wrote it; start again')
+    return Library(str(path), f'compiled here, in {folder}')
 
 
-def _look(compiles: bool) -> Library | None:
-    """The library, or why there is none; None if it would have to be compiled first and that is not wanted."""
-    given = os.environ.get(SWITCH, '1')
-    if given not in ('0', '1'):
-        return Library(None, f'{SWITCH} must be 0 or 1, got {given}')
-    if given == '0':
+def _search(compiles: bool) -> Library | None:
+    """Returns the library, or why there is none; None if it would have to be compiled first and must not be."""
+    switch = os.environ.get(SWITCH, '1')
+    if switch not in ('0', '1'):
+        return Library(None, f'{SWITCH} must be 0 or 1, got {switch}')
+    if switch == '0':
         return Library(None, f'{SWITCH} is 0')
     if sys.platform != 'linux':
         return Library(None, 'MindSpore takes operators of others on Linux only')
     march = level()
     name = name_of(march)
-    if (FOLDER / name).is_file():
+    if _is_intact(FOLDER / name):
         return Library(str(FOLDER / name), 'it came with the package')
     try:
-        folder = cache()
-        if not (compiles or (folder / name).exists()):
-            return None
-        return Library(str(_compiled(name, march, folder)), f'compiled here, in {folder}')
+        return _cached(name, march, compiles)
     except _Refusal as refusal:
         return Library(None, str(refusal))
 
 
-@functools.lru_cache(None)
+_known: Library | None = None                                    # checked once in a process
+
+
+def _look(compiles: bool) -> Library | None:
+    global _known
+    if _known is None:
+        _known = _search(compiles)
+    return _known
+
+
 def find() -> Library:
     """The library, compiled now if need be, which takes some seconds, once."""
-    found = _look(compiles=True)
-    assert found is not None
-    return found
+    library = _look(compiles=True)
+    assert library is not None
+    return library
 
 
 def counts() -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 from conftest import ROOT, files
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
+SECONDS = 300                  # that a process gets at most
 FIND = 'from ms_crf.native import library; found = library.find(); print(found.path); print(found.reason)'
 
 
@@ -25,7 +28,7 @@ def start(*arguments, **variables):
 
 def find(**variables):
     """(path, reason) as a new process has it."""
-    output, errors = start('-c', FIND, **variables).communicate()
+    output, errors = start('-c', FIND, **variables).communicate(timeout=SECONDS)
     assert errors == ''
     path, reason = output.splitlines()
     return None if path == 'None' else Path(path), reason
@@ -43,11 +46,11 @@ def test_compiled_once_into_a_folder_of_the_users_own(tmp_path, nobody):
     """By two processes at once; afterwards no compiler is needed."""
     variables = {'XDG_CACHE_HOME': str(tmp_path / 'cache')}
     both = [start('-c', FIND, **variables) for _ in range(2)]
-    paths = {process.communicate()[0].splitlines()[0] for process in both}
+    paths = {process.communicate(timeout=SECONDS)[0].splitlines()[0] for process in both}
     assert len(paths) == 1 and [process.returncode for process in both] == [0, 0]
     path = Path(paths.pop())
     assert path.parent == tmp_path / 'cache' / 'ms_crf' and path.parent.stat().st_mode & 0o777 == 0o700
-    assert [name.name for name in path.parent.iterdir()] == [path.name]
+    assert {name.name for name in path.parent.iterdir()} == {path.name, f'{path.name}.sha256'}
     assert find(**nobody)[0] == path
 
 
@@ -66,6 +69,161 @@ def test_what_others_may_write_to_is_not_loaded(tmp_path, nobody):
     assert find(**nobody) == (None, f'{folder} is not yours alone: others may write to it')
 
 
+@pytest.fixture
+def quick(tmp_path, nobody):
+    """Variables of someone whose compiler is quick, because it copies a library; each of its calls leaves a file."""
+    compiler = tmp_path / 'bin' / 'c++'
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\n'
+                        f'PATH={os.environ["PATH"]}\nmktemp {tmp_path}/call-XXXXXX && '
+                        f'exec cp {library.find().path} "$2"\n')
+    compiler.chmod(0o755)
+    return {**nobody, 'PATH': str(tmp_path / 'bin')}
+
+
+def calls(tmp_path):
+    """How often the compiler of `quick` was called."""
+    return len(list(tmp_path.glob('call-*')))
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+DAMAGES = {
+    'a byte of the library': lambda path, checksum: flip(path),
+    'a library cut off': lambda path, checksum: os.truncate(path, path.stat().st_size // 2),
+    'an empty library': lambda path, checksum: os.truncate(path, 0),
+    'no library': lambda path, checksum: path.unlink(),
+    'another library': lambda path, checksum: path.write_bytes(b'something else' * 1000),
+    'a byte of the checksum': lambda path, checksum: flip(checksum),
+    'an empty checksum': lambda path, checksum: os.truncate(checksum, 0),
+    'no checksum': lambda path, checksum: checksum.unlink(),
+    'bytes that are no text': lambda path, checksum: checksum.write_bytes(b'\xff\0' * 40)}
+
+
+@pytest.mark.parametrize('damage', DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_library_is_compiled_again(quick, tmp_path, damage):
+    path, reason = find(**quick)
+    checksum = path.with_name(f'{path.name}.sha256')
+    assert find(**quick) == (path, reason) and calls(tmp_path) == 1
+    damage(path, checksum)
+    output, errors = start('-c', 'from ms_crf.native import library; print(library.is_ready(), library.describe())',
+                           **quick).communicate(timeout=SECONDS)
+    assert (output, errors) == ('False operators in C++, compiled on first use\n', '')
+    assert find(**quick) == (path, reason) and calls(tmp_path) == 2
+    assert path.read_bytes() == Path(library.find().path).read_bytes() and library.works(path)
+    assert find(**quick) == (path, reason) and calls(tmp_path) == 2
+    subprocess.run(['sha256sum', '--check', '--quiet', checksum], cwd=path.parent, timeout=SECONDS, check=True)
+
+
+def test_a_damaged_library_without_a_compiler(quick, nobody, tmp_path):
+    path, _ = find(**quick)
+    flip(path)
+    shutil.rmtree(tmp_path / 'bin')
+    path, reason = find(**nobody)
+    assert (path, reason) == (None, 'no C++ compiler that works was found; install g++, or pip install ziglang')
+
+
+#: Prints what reaches the disk, and ends the process at the rename with the number in its argument.
+WATCHED = """
+import os, sys
+from ms_crf.native import library
+
+def kind(path):
+    name = os.path.basename(path)
+    return 'folder' if os.path.isdir(path) else 'checksum' if '.sha256' in name else 'library'
+
+def sync(descriptor):
+    print('sync', kind(os.readlink(f'/proc/self/fd/{descriptor}')))
+
+def replace(draft, path):
+    renamed.append(path)
+    if len(renamed) == int(sys.argv[1]):
+        os._exit(1)
+    print('rename', kind(path))
+    rename(draft, path)
+
+renamed, rename = [], os.replace
+os.fsync, os.replace = sync, replace
+library.find()
+"""
+
+
+def test_what_reaches_the_disk_in_which_order(quick):
+    output, errors = start('-c', WATCHED, '0', **quick).communicate(timeout=SECONDS)
+    assert errors == '' and output.splitlines() == [
+        'sync library', 'rename library', 'sync folder', 'sync checksum', 'rename checksum', 'sync folder']
+
+
+@pytest.mark.parametrize('number', [1, 2])
+def test_a_crash_leads_to_another_compilation(quick, tmp_path, number):
+    """Also where a damaged library and its checksum were to be replaced."""
+    for expected in (2, 4):
+        crashed = start('-c', WATCHED, str(number), **quick)
+        crashed.communicate(timeout=SECONDS)
+        assert crashed.returncode == 1 and calls(tmp_path) == expected - 1
+        path, _ = find(**quick)
+        assert library.works(path) and calls(tmp_path) == expected
+        flip(path)
+        flip(path.with_name(f'{path.name}.sha256'))
+
+
+@pytest.mark.parametrize('mode,safe', [(0o755, True), (0o1777, True), (0o775, False), (0o757, False), (0o777, False)])
+@pytest.mark.parametrize('linked', [False, True], ids=['folder', 'behind a link'])
+def test_folders_above_the_cache_that_others_may_write_to(quick, tmp_path, mode, safe, linked):
+    """Another user could put a folder in the place of the cache, unless the sticky bit forbids it."""
+    above = tmp_path / 'above'
+    (above / 'mine').mkdir(parents=True)
+    above.chmod(mode)
+    if linked:
+        (tmp_path / 'link').symlink_to('above/mine')
+    quick['XDG_CACHE_HOME'] = str(tmp_path / 'link' if linked else above / 'mine')
+    path, reason = find(**quick)
+    if safe:
+        assert path.parent == Path(quick['XDG_CACHE_HOME'], 'ms_crf')
+        assert stat.S_IMODE(above.stat().st_mode) == mode
+        return
+    assert (path, reason) == (None, f'{quick["XDG_CACHE_HOME"]}/ms_crf can be replaced by others, who may write to '
+                                    f'{above}; run: chmod go-w {above}')
+    output, _ = start('-c', 'from ms_crf.native import library; print(library.describe())',
+                      **quick).communicate(timeout=SECONDS)
+    assert output == f'plain operators of MindSpore: {reason}\n'
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason='only root can give folders to other users')
+@pytest.mark.parametrize('linked', [False, True], ids=['folder', 'link'])
+def test_folders_above_the_cache_that_belong_to_others(quick, tmp_path, linked):
+    above = tmp_path / 'above'
+    if linked:
+        (tmp_path / 'mine').mkdir()
+        above.symlink_to('mine')
+    else:
+        above.mkdir()
+    os.lchown(above, 4711, 4711)
+    assert find(**{**quick, 'XDG_CACHE_HOME': str(above)}) == (
+        None, f'{above}/ms_crf can be replaced by others, because {above} belongs to another user')
+
+
+def test_links_that_lead_nowhere(quick, tmp_path):
+    (tmp_path / 'one').symlink_to('two')
+    (tmp_path / 'two').symlink_to('one')
+    path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'one')})
+    assert (path, reason) == (None, f'{tmp_path}/one/ms_crf can not be made: Too many levels of symbolic links')
+    (tmp_path / 'file').write_text('')
+    path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'file')})
+    assert (path, reason) == (None, f'{tmp_path}/file/ms_crf can not be made: Not a directory')
+
+
+def test_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):
+    """Whatever mode new folders usually have."""
+    quick['XDG_CACHE_HOME'] = str(tmp_path / 'one' / '..' / 'one' / 'two')
+    output, _ = start('-c', f'import os; os.umask(0o002); {FIND}', **quick).communicate(timeout=SECONDS)
+    assert 'compiled here' in output
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / 'one', tmp_path / 'one' / 'two')} == {0o700}
+
+
 @pytest.mark.parametrize('variables,reason', [
     ({library.SWITCH: '0'}, 'MS_CRF_NATIVE is 0'),
     ({library.SWITCH: 'yes'}, 'MS_CRF_NATIVE must be 0 or 1, got yes'),
@@ -81,10 +239,10 @@ def test_without_a_compiler(nobody, corpora, tmp_path):
     reason = 'no C++ compiler that works was found'
     assert find(**nobody) == (None, f'{reason}; install g++, or pip install ziglang')
     output, errors = start('train.py', '--model', 'hmm', *files(corpora), '--save', str(tmp_path / 'hmm'),
-                           **nobody).communicate()
+                           **nobody).communicate(timeout=SECONDS)
     assert errors == '' and 'saved in' in output                 # which needs none
     output, errors = start('train.py', *files(corpora), '--epochs', '1', '--word-dim', '6', '--hidden', '6', '--save',
-                           str(tmp_path / 'run'), '--device', 'CPU', **nobody).communicate()
+                           str(tmp_path / 'run'), '--device', 'CPU', **nobody).communicate(timeout=SECONDS)
     assert 'saved in' in output
     lines = [line for line in errors.splitlines() if not re.fullmatch('train.py: compiling .*', line)]
     assert lines == [f'train.py: chain and layers are graphs of plain operators, which are slower: {reason}; '
