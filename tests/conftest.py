@@ -13,6 +13,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
+pytest_plugins = ['suite']
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', '4', '--batch-size', '4',
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--scheme', 'BIO', '--device', 'CPU']

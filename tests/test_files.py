@@ -11,8 +11,9 @@ from ms_crf.errors import CorpusError
 from ms_crf.files import JSONFault, check_writable, json_of, temporary, text_writer, whole, write_text
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
+from properties import given, settings
+from properties import strategies as st
 
 
 def names(folder):

@@ -12,8 +12,9 @@ from ms_crf.text.stream import CONLL, JSON, TEXT
 from ms_crf.text.tagged import Writer
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
+from properties import given, settings
+from properties import strategies as st
 
 quick = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 

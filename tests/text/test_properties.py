@@ -10,8 +10,9 @@ from ms_crf.text.stream import CONLL, JSON, Item
 from ms_crf.text.tagged import Tagged, Writer
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
+from properties import given, settings
+from properties import strategies as st
 
 quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 STRICT = ('BIO', 'BIOES', 'BMES')

@@ -10,10 +10,10 @@ from ms_crf.text import raw, splitting
 from ms_crf.text.splitting import splitter_named, suited
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from conftest import ROOT
+from properties import example, given, settings
+from properties import strategies as st
 
 NAMES = ['blanks', 'characters', 'characters+words', 'spacy-en', 'spacy-de']
 # Emoji with joiners and colours, combining marks, halves of surrogate pairs, all kinds of white space and line ends,

@@ -7,8 +7,9 @@ from ms_crf import convert
 from ms_crf.text.readers import read_corpus
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
+from properties import given, settings
+from properties import strategies as st
 
 quick = settings(max_examples=40, deadline=None, derandomize=True, database=None)
 OF_SPANS = {'doccano': 'x.jsonl', 'label-studio': 'x.json', 'prodigy': 'x.jsonl', 'spacy': 'x.jsonl', 'brat': 'folder'}

@@ -9,8 +9,9 @@ from ms_crf.text.readers import read_corpus
 from ms_crf.text.splitting import splitter_named
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+
+from properties import given, settings
+from properties import strategies as st
 
 quick = settings(max_examples=200, deadline=None, derandomize=True, database=None)
 BLANKS = splitter_named('blanks')

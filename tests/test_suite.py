@@ -1,0 +1,96 @@
+"""The suite itself: in how many processes it runs, what becomes of a test that hangs, signals that were ignored."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, 'setitimer'), reason='this system has no interval timer')
+distributed = pytest.mark.skipif(importlib.util.find_spec('xdist') is None, reason='pytest-xdist is not installed')
+#: One test of this suite, which is part of no other run.
+TESTS = """
+import ctypes, os, signal, subprocess, sys, threading
+import pytest
+
+def test_{name}(request{fixture}):
+    {statement}
+
+def test_of_the_other_kind():
+    print('the other test has run')
+"""
+
+
+def pytest_of(tmp_path, statement, *options, name='something', fixture='', ignored=(), seconds=5):
+    """Runs a test in a suite of its own, in a process that ignores some signals."""
+    (tmp_path / 'conftest.py').write_text("pytest_plugins = ['suite']\n")
+    (tmp_path / 'test_own.py').write_text(TESTS.format(statement=statement, name=name, fixture=fixture))
+    (tmp_path / 'pytest.ini').write_text(f'[pytest]\naddopts = -p no:cacheprovider -rA\ntest_seconds = {seconds}\n')
+    environment = {name: value for name, value in os.environ.items() if not name.startswith('PYTEST')}
+    environment['PYTHONPATH'] = os.pathsep.join([str(ROOT), str(ROOT / 'tests')])
+
+    def ignore():
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    return subprocess.run([sys.executable, '-m', 'pytest', *options], cwd=tmp_path, env=environment, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, preexec_fn=ignore)
+
+
+PROCESSES_OF_TESTS = 'print("processes:", getattr(request.config, "workerinput", {"workercount": 0})["workercount"])'
+
+
+@pytest.mark.parametrize('options,count', [
+    pytest.param([], 2, marks=distributed), pytest.param(['-n', '1'], 1, marks=distributed),
+    pytest.param(['-n', '0'], 0, marks=distributed), pytest.param(['-p', 'no:xdist'], 0),
+    pytest.param(['--pdb'], 0)])
+def test_how_many_processes_run_the_tests(tmp_path, options, count):
+    """Two where pytest-xdist is installed, unless the command line says something else."""
+    result = pytest_of(tmp_path, PROCESSES_OF_TESTS, *options, seconds=100)
+    assert f'processes: {count}\n' in result.stdout and '2 passed' in result.stdout, result.stdout
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
+@pytest.mark.parametrize('fixture,phase', [('', 'the test'), (', hangs', 'its set-up')])
+def test_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase):
+    """The other test runs all the same."""
+    wait = 'subprocess.run(["sleep", "1000"])'
+    statement = f'{"pass" if fixture else wait}\n\n@pytest.fixture\ndef hangs():\n    {wait}'
+    result = pytest_of(tmp_path, statement, *options, name='of_patience', fixture=fixture, seconds=1)
+    assert f'test_own.py::test_of_patience: {phase} takes more than 1 s' in result.stdout, result.stdout
+    assert result.returncode == 1 and '1 passed' in result.stdout
+
+
+#: Waits for ever for a lock that this thread holds, and holds the interpreter's lock: no handler of signals runs.
+STUCK = 'lock, of = bytes(64), ctypes.PyDLL(None); of.pthread_mutex_lock(lock); of.pthread_mutex_lock(lock)'
+
+
+@distributed
+def test_a_test_that_hangs_in_compiled_code_is_named_by_xdist(tmp_path):
+    result = pytest_of(tmp_path, STUCK, '-n', '1', name='of_patience', seconds=0.1)
+    assert re.search("worker 'gw0' crashed while running 'test_own.py::test_of_patience'", result.stdout), result.stdout
+    assert result.returncode != 0
+
+
+def test_a_test_that_hangs_in_compiled_code_is_named_by_its_traces(tmp_path):
+    result = pytest_of(tmp_path, STUCK, '-p', 'no:xdist', name='of_patience', seconds=0.1)
+    assert 'test_own.py", line 6 in test_of_patience\n' in result.stdout, result.stdout
+    assert result.returncode == 1
+
+
+@pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
+def test_processes_of_tests_hear_signals_that_the_tests_ignore(tmp_path, options):
+    """As in a background job of a script, or under nohup: the tests go on when the signal comes, their child processes
+    end."""
+    statement = ('for name in ("INT", "TERM", "HUP"): number = getattr(signal, f"SIG{name}"); '
+                 'os.kill(os.getpid(), number); '
+                 'assert subprocess.run(["sh", "-c", f"kill -{name} $$"]).returncode == -number')
+    result = pytest_of(tmp_path, statement, *options, seconds=100,
+                       ignored=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    assert '2 passed' in result.stdout, result.stdout
