@@ -98,7 +98,7 @@ class Server:
     def kill(self):
         """Ends it, if it is still there, with signal 9."""
         self.process.kill()
-        self.process.wait()
+        self.process.wait(SECONDS)
         self.process.stdout.close()
         self.process.stderr.close()
 

@@ -12,7 +12,8 @@ from ms_crf import console
 import pytest
 
 PROCESSES = 2
-STARTED_AT_LEAST = 5.0         # seconds between a failed attempt to stop a test and the end of its process
+LAST = 5.0                     # seconds added to twice the limit, when the process of a stuck test is ended
+AGAIN = 30.0                   # seconds after which a test is stopped again, if it hangs while it ends
 
 
 def pytest_addoption(parser):
@@ -37,8 +38,17 @@ def pytest_configure(config):
     config.pluginmanager.register(Watchdog(float(config.getini('test_seconds'))))
 
 
+def children():
+    """The processes that this thread has started, by their numbers; none where the system has no such file."""
+    try:
+        with open(f'/proc/self/task/{threading.get_native_id()}/children') as file:
+            return {int(word) for word in file.read().split()}
+    except OSError:
+        return set()
+
+
 class Watchdog:
-    """Fails a test that hangs, with its name and the line it waits in.
+    """Fails a test that hangs, with its name and the line it waits in, and ends the processes that the test started.
 
     A test that cannot be interrupted, because it hangs in compiled code, ends its process: pytest-xdist then names the
     test, and without pytest-xdist the traces of all threads do.
@@ -53,20 +63,25 @@ class Watchdog:
 
     @contextlib.contextmanager
     def limit(self, item, phase):
+        before = children()
+
         def fail(*_):
+            for process in children() - before:                  # so that nothing waits for them when the test ends
+                with contextlib.suppress(OSError):
+                    os.kill(process, signal.SIGKILL)
             pytest.fail(f'{item.nodeid}: {phase} takes more than {self.seconds:g} s')
 
-        faulthandler.dump_traceback_later(2 * self.seconds + STARTED_AT_LEAST, exit=True, file=self.errors)
+        faulthandler.dump_traceback_later(2 * self.seconds + LAST, exit=True, file=self.errors)
         interruptible = hasattr(signal, 'setitimer') and threading.current_thread() is threading.main_thread()
         if interruptible:
-            before = signal.signal(signal.SIGALRM, fail)
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+            former = signal.signal(signal.SIGALRM, fail)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, AGAIN)
         try:
             yield
         finally:
             if interruptible:
                 signal.setitimer(signal.ITIMER_REAL, 0)
-                signal.signal(signal.SIGALRM, before)
+                signal.signal(signal.SIGALRM, former)
             faulthandler.cancel_dump_traceback_later()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -286,10 +286,10 @@ def test_a_pipe_may_be_compressed_or_empty(infer_py, run, tmp_path):
     import gzip
     fifo = tmp_path / 'fifo.txt.gz'
     os.mkfifo(fifo)
-    speaker = threading.Thread(target=fifo.write_bytes, args=(gzip.compress(b'on of\n'),))
+    speaker = threading.Thread(target=fifo.write_bytes, args=(gzip.compress(b'on of\n'),), daemon=True)
     speaker.start()
     assert infer_py('--run', run, '--input', fifo) == (0, 'on of\n', '')
-    speaker.join()
+    speaker.join(60)
     assert infer_py('--run', run, '--input', '/dev/null') == (0, '', '')
 
 

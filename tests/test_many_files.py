@@ -102,10 +102,10 @@ def test_a_killed_command_leaves_whole_files_only(run, tmp_path):
     while not (out / '010.txt').exists() and process.poll() is None:
         os.sched_yield()
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.wait(60)
     expected = 'to [Xan Yan PER] of\n' * 500
     assert {text for name, text in written(out).items() if not name.startswith('.')} == {expected}
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and not done.stdout
     assert all((out / f'{number:03}.txt').read_text() == expected for number in range(200))
 

@@ -106,7 +106,8 @@ def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     found = []
     for hidden in ('6', '1500'):
         result = subprocess.run([sys.executable, '-c', program, *files(corpora), *SMALL, '--epochs', '1', '--hidden',
-                                 hidden, '--save', str(tmp_path / hidden)], cwd=ROOT, capture_output=True, text=True)
+                                 hidden, '--save', str(tmp_path / hidden)], cwd=ROOT, capture_output=True, text=True,
+                                timeout=200)
         assert result.returncode == 0, result.stderr
         found.append([int(word) for word in result.stdout.splitlines()[-1].split()[1:]])
     assert 5e7 < found[1][0] - found[0][0] <= (found[1][1] - found[0][1]) * 1024

@@ -101,7 +101,7 @@ def test_gzip_and_standard_input(run, tmp_path, infer_py):
     arguments = ['--run', str(run), '--raw', '--splitter', 'blanks']
     status, shown, _ = infer_py(*arguments, '--input', tmp_path / 'text.txt.gz')
     piped = subprocess.run([sys.executable, str(ROOT / 'infer.py'), *arguments], input=TEXT.encode(),
-                           capture_output=True)
+                           capture_output=True, timeout=120)
     assert status == piped.returncode == 0 and piped.stdout.decode() == shown and not piped.stderr
     assert BRACKETS.sub(r'\1', shown) == TEXT
 

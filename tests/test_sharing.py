@@ -42,7 +42,7 @@ def tags_of(tagger, sentences):
 
 def at_once(taggers, texts):
     """What threads find that begin together, each with its own tagger and texts."""
-    barrier = Barrier(len(taggers))
+    barrier = Barrier(len(taggers), timeout=60)
 
     def work(tagger, calls):
         barrier.wait()

@@ -60,7 +60,7 @@ def test_how_many_processes_run_the_tests(tmp_path, options, count):
 @pytest.mark.parametrize('fixture,phase', [('', 'the test'), (', hangs', 'its set-up')])
 def test_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase):
     """The other test runs all the same."""
-    wait = 'subprocess.run(["sleep", "1000"])'
+    wait = 'with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as process: process.stdout.read()'
     statement = f'{"pass" if fixture else wait}\n\n@pytest.fixture\ndef hangs():\n    {wait}'
     result = pytest_of(tmp_path, statement, *options, name='of_patience', fixture=fixture, seconds=1)
     assert f'test_own.py::test_of_patience: {phase} takes more than 1 s' in result.stdout, result.stdout

@@ -67,10 +67,10 @@ def cluster():
         for node in reversed(nodes):
             processes = psutil.Process(node.pid).children(recursive=True) if node.poll() is None else []
             node.terminate()
-            node.communicate()
+            node.communicate(timeout=SECONDS)
             for process in psutil.wait_procs(processes, 5)[1]:
                 process.kill()
-        subprocess.run(['rm', '-rf', folder], check=True)
+        subprocess.run(['rm', '-rf', folder], check=True, timeout=SECONDS)
 
 
 def write_shards(folder, count, lines):
@@ -169,7 +169,8 @@ def in_the_middle(process, output, find=bool):
         drafts = glob.glob(f'{output}/.*.draft')
         if drafts and (found := find(drafts)):
             return found
-    pytest.fail(f'no worker tags: {process.communicate() if process.poll() is not None else "it takes too long"}')
+    ended = process.poll() is not None
+    pytest.fail(f'no worker tags: {process.communicate(timeout=SECONDS) if ended else "it takes too long"}')
 
 
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def test_random_batches(chain_operators):
 def test_random_batches_with_the_checks_of_the_compiler():
     """Addresses, and what C++ leaves undefined."""
     command = [sys.executable, 'benchmarks/fuzz_native.py', '--cases', '150', '--seed', '7', '--sanitize']
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
     if 'no sanitizers' in result.stdout:
         pytest.skip(result.stdout.strip())
     assert (result.returncode, result.stderr) == (0, '') and 'no fault' in result.stdout

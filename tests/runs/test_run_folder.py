@@ -238,7 +238,7 @@ def test_one_training_at_a_time(hmm, corpora, capsys):
                                        'wait for its end or stop it\n')
     assert infer.main(['--run', str(hmm), '--text', 'of']) == 0
     holder.kill()
-    holder.communicate()
+    holder.communicate(timeout=60)
     assert contents(hmm) == before
     assert train.main(arguments) == 0
 

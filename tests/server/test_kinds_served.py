@@ -65,13 +65,13 @@ def test_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_path):
     run = tmp_path / 'run'
     subprocess.run([sys.executable, 'train.py', *PLUGIN, '--model', 'mine', *files(corpora), '--word-dim', '6',
                     '--hidden', '8', '--batch-size', '4', '--epochs', '2', '--learning-rate', '0.05', '--device', 'CPU',
-                    '--save', run], cwd=ROOT, check=True, capture_output=True)
+                    '--save', run], cwd=ROOT, check=True, capture_output=True, timeout=200)
     asked = requests(*OPTIONS)
     program = ('import json, sys; sys.path[:0] = ["examples", "tests"]; import own_model; '
                'from servers import said_by; from ms_crf import Tagger; tagger = Tagger.load(sys.argv[1]); '
                'print(json.dumps([said_by(tagger, request) for request in json.load(sys.stdin)]))')
     result = subprocess.run([sys.executable, '-c', program, run], cwd=ROOT, input=json.dumps(asked), check=True,
-                            capture_output=True, text=True)
+                            capture_output=True, text=True, timeout=200)
     with serving('--run', run, *PLUGIN, *QUICK) as server:
         check(server, asked, json.loads(result.stdout))
     process = start('--run', run, '--port', '0', *QUICK)

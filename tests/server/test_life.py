@@ -79,7 +79,7 @@ def test_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
                 answers.append((status, confidence(answer)))
             connection.close()
 
-        threads = [threading.Thread(target=ask, args=[answers]) for answers in found]
+        threads = [threading.Thread(target=ask, args=[answers], daemon=True) for answers in found]
         for thread in threads:
             thread.start()
         replace(run, two)

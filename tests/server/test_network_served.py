@@ -28,7 +28,7 @@ def test_answers_are_those_of_a_tagger_whoever_asks_beside(network_server):
         answers[seed] = [server.tag(request, connection) for request in requests_of(seed)]
         connection.close()
 
-    threads = [threading.Thread(target=ask, args=[seed]) for seed in range(8)]
+    threads = [threading.Thread(target=ask, args=[seed], daemon=True) for seed in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

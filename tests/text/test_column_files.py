@@ -124,12 +124,13 @@ def test_files_are_read_once_and_may_be_pipes(tmp_path):
     paths = {part: tmp_path / part for part in ('train', 'dev')}
     for path in paths.values():
         os.mkfifo(path)
-    writers = [threading.Thread(target=path.write_text, args=['EU\tB-ORG\n']) for path in paths.values()]
+    writers = [threading.Thread(target=path.write_text, args=['EU\tB-ORG\n'], daemon=True)
+               for path in paths.values()]
     for writer in writers:
         writer.start()
     assert [sentence.tokens for sentence in load(paths).parts['dev']] == [['EU']]
     for writer in writers:
-        writer.join()
+        writer.join(60)
 
 
 @pytest.mark.skipif(not hasattr(os, 'seteuid'), reason='users are another matter there')

@@ -133,7 +133,8 @@ def test_one_line_without_the_library():
                'from ms_crf.text.splitting import splitter_named\n'
                'try: splitter_named("spacy-en")\n'
                'except ValueError as error: print(error)')
-    shown = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True)
+    shown = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True,
+                           timeout=60)
     assert shown.stdout == ("the splitter spacy-en needs spaCy, which is not installed: pip install 'ms_crf[text]', or "
                             'pip install -r requirements-text.txt; or name another splitter\n') and not shown.stderr
 
@@ -145,11 +146,11 @@ def test_threads_share_a_splitter():
     def split():
         found.append([splitter.split(text) for text in texts])
 
-    threads = [threading.Thread(target=split) for _ in range(4)]
+    threads = [threading.Thread(target=split, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        thread.join(60)
     assert found == [[splitter.split(text) for text in texts]] * 4
 
 

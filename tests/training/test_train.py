@@ -126,7 +126,7 @@ def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_pat
     while not (folder / records.STATE).exists() and time.monotonic() < deadline:
         process.poll()
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.wait(60)
     result = subprocess.run([sys.executable, 'train.py', '--resume', str(folder)], cwd=ROOT, capture_output=True,
                             text=True, timeout=200)
     assert (result.returncode, result.stderr) == (0, '')
