@@ -44,7 +44,7 @@ class Service:
     limits: Limits
     say: Callable[[str], None]                   # shows a line
     token: bytes | None = None                   # without it all are answered
-    any_host: bool = True                        # whether requests may name other hosts than the loopback
+    any_host: bool = False                       # whether requests may name other hosts than the loopback
     origins: Sequence[str] = ()                  # of pages elsewhere whose scripts may ask
     model: Model | None = None                   # None while the first one is loaded
     connections: set[Any] = field(default_factory=set)

@@ -163,9 +163,13 @@ class Running:
         service, old = self.service, self.service.model
         try:
             new = await Model.load(self.settings, service.limits, service.metrics)
-            await service.splitters.prepare(new.about.splitter, LONGEST_PAUSE)
         except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
             raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
+        try:
+            await service.splitters.prepare(new.about.splitter, LONGEST_PAUSE)
+        except asyncio.CancelledError:           # the server is to end
+            await new.process.close()
+            raise
         if old is None:
             # What is there now stays: a collection of garbage that went through it would hold all requests up.
             gc.collect()

@@ -42,7 +42,7 @@ class Splitters:
         """
         if work(question) <= SHORT:
             return await self._short.split(Task(question, splitter), library)
-        if self._long.waiting >= WAITING:
+        if len(self._long.texts) >= WAITING:
             raise Refused(503, 'expected room for another long text, got none: too many wait; try again', 1)
         return await self._long.split(Task(question, splitter), library)
 
@@ -93,37 +93,37 @@ class Lane:
         together: characters of texts that are sent together; a longer text is sent alone.
 
     Attributes:
+        texts: those that wait for the process.
         child: the process; None while there is none.
     """
 
     def __init__(self, limits: Limits, together: int) -> None:
         self._limits, self._together = limits, together
-        self._texts: deque[_Text] = deque()
+        self.texts: deque[_Text] = deque()
         self._arrival = asyncio.Event()
         self._runner: asyncio.Future[None] | None = None
         self.child: Child | None = None
         self._library = ''                       # that the process has loaded
 
-    @property
-    def waiting(self) -> int:
-        """The number of texts that wait for the process, without those that nobody waits for."""
-        return sum(not text.done.done() for text in self._texts)
-
     async def split(self, task: Task, library: str) -> Wanted:
         """The sentences of a request; it may be cancelled."""
         text = _Text(task, library)
-        self._texts.append(text)
+        self.texts.append(text)
         self._arrival.set()
         if self._runner is None:
             self._runner = asyncio.ensure_future(self._run())
-        return await text.done
+        try:
+            return await text.done
+        finally:
+            with contextlib.suppress(ValueError):                # it has been sent
+                self.texts.remove(text)
 
     async def _run(self) -> None:
         """Has one batch of texts split after the other."""
         while True:
             batch = await self._batch()
             answers = None
-            with contextlib.suppress(OSError):   # the system starts no more processes
+            with contextlib.suppress(Exception): # the system starts no more processes, or a pipe brings nonsense
                 answers = await self._answers(batch)
             if answers is None:
                 await self._end()
@@ -137,14 +137,12 @@ class Lane:
         """The next text, and those behind it that are sent with it."""
         batch, size = list[_Text](), 0
         while not batch:
-            while self._texts:
-                text = self._texts[0]
+            while self.texts:
+                text = self.texts[0]
                 if batch and (size + text.work > self._together or text.library != batch[0].library):
                     break
-                self._texts.popleft()
-                if not text.done.done():
-                    batch.append(text)
-                    size += text.work
+                batch.append(self.texts.popleft())
+                size += text.work
             if not batch:
                 self._arrival.clear()
                 await self._arrival.wait()
