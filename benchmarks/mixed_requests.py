@@ -77,7 +77,7 @@ class Known:
 
 
 def head(body, length=None):
-    return (f'POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: '
+    return (f'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: '
             f'{len(body) if length is None else length}\r\n\r\n').encode()
 
 
@@ -184,7 +184,7 @@ def mixed(make_server, arguments):
         print(f'  {name}: {count:,}')
     tenth = max(1, len(sizes) // 10)
     for name in sizes[-1]:
-        first, last = (np.mean([size[name] for size in part]) / 1e6 for part in (sizes[:tenth], sizes[-tenth:]))
+        first, last = (np.mean([size.get(name, 0) for size in part]) / 1e6 for part in (sizes[:tenth], sizes[-tenth:]))
         print(f'memory of the {name}: {first:.0f} MB in the first tenth, {last:.0f} MB in the last')
     status = server.stop()
     print(f'it ended with status {status}')

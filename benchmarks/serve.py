@@ -102,9 +102,10 @@ def load(server, bodies, connections, seconds, delay=None):
     return rate, times, failed
 
 
-def bodies_of(sentences, size):
-    return [json.dumps({'sentences': sentences[first:first + size]}, ensure_ascii=False)
-            for first in range(0, len(sentences) - size + 1, size)]
+def bodies_of(sentences, size, raw):
+    parts = [sentences[first:first + size] for first in range(0, len(sentences) - size + 1, size)]
+    requests = [{'texts': [' '.join(tokens) for tokens in part]} if raw else {'sentences': part} for part in parts]
+    return [json.dumps(request, ensure_ascii=False) for request in requests]
 
 
 def rates(arguments):
@@ -114,12 +115,13 @@ def rates(arguments):
     bulk.stdout.readline()
     server = Server(arguments.run)
     found = {'Tagger.tag': [], **{size: [] for size in arguments.sizes}}
+    bodies = {size: bodies_of(sentences, size, arguments.raw) for size in arguments.sizes}
     for size in arguments.sizes:                 # rounds that do not count
-        load(server, bodies_of(sentences, size), 16, 1)
+        load(server, bodies[size], 16, 1)
     for _ in range(arguments.rounds):
         found['Tagger.tag'].append(len(sentences) / np.median([ask(bulk, 'tag')[0] for _ in range(7)]))
         for size in arguments.sizes:
-            rate, _, failed = load(server, bodies_of(sentences, size), 256 if size == 1 else 64, arguments.seconds)
+            rate, _, failed = load(server, bodies[size], 256 if size == 1 else 64, arguments.seconds)
             found[size].append(rate * size)
             if failed:
                 server.stop()
@@ -136,7 +138,7 @@ def rates(arguments):
     connections = 64
     delay = max(1, round(1000 * connections / half))
     for attempt in range(4):                     # wrk waits, then asks: the rate follows from both
-        rate, times, failed = load(server, bodies_of(sentences, 1), connections, arguments.seconds, delay)
+        rate, times, failed = load(server, bodies[1], connections, arguments.seconds, delay)
         if .95 < rate / half < 1.05 or attempt == 3:
             break
         delay = max(1, round(1000 * connections / half - (1000 * connections / rate - delay)))
@@ -154,6 +156,7 @@ def main():
     parser.add_argument('--seconds', type=int, default=10, help='of each load (default: %(default)s)')
     parser.add_argument('--sizes', type=int, nargs='+', default=[8, 32, 128],
                         help='sentences of a request, beside single ones (default: 8 32 128)')
+    parser.add_argument('--raw', action='store_true', help='send raw text, which the server splits, instead of tokens')
     parser.add_argument('--mixed', type=int, metavar='N', help='send so many requests of all kinds, and check answers')
     parser.add_argument('--seed', type=int, default=0, help='of these')
     parser.add_argument('--contestant', help=argparse.SUPPRESS)

@@ -25,22 +25,26 @@ from ms_crf.text.splitting import CHOICES, check_name, splitter_named
 
 TOKEN = 'MS_CRF_TOKEN'                 # the variable of the environment
 _MOST = {'max_body': 1 << 30, 'max_sentences': 10 ** 6, 'max_tokens': 10 ** 7, 'max_length': 100_000,
-         'max_nbest': MOST_NBEST, 'queue': 10 ** 9, 'connections': 10 ** 6, 'slow': 3600, 'drain': 3600}
+         'max_nbest': MOST_NBEST, 'queue': 10 ** 9, 'connections': 10 ** 6, 'timeout': 3600, 'slow': 3600,
+         'stall': 3600, 'drain': 3600}
 
 
 def parser() -> Parser:
     made = Parser(prog=console.program('serve'),
-                  description='Tags over HTTP: POST /v1/tag, and a page to paste text into. SIGHUP loads the run '
-                              'again, SIGTERM or Ctrl-C ends the server once it has answered what it was asked.')
+                  description='Tags over HTTP: POST /v1/tag, and a page to paste text into. SIGHUP or POST '
+                              '/v1/reload loads the run again, SIGTERM or Ctrl-C ends the server once it has '
+                              'answered what it was asked.')
     add_model(made)
     made.add_argument('--splitter', metavar='NAME',
                       help=f'what cuts raw text: {CHOICES} (default: as the model was trained)')
     made.add_argument('--host', default='127.0.0.1', help='address to listen on; 0.0.0.0 or :: for those of all '
-                                                          'networks (default: %(default)s)')
+                                                          'networks, with a token (default: %(default)s)')
     made.add_argument('--port', metavar='N', type=int, default=8000, help='0 for one that is free (default: 8000)')
     made.add_argument('--token-file', metavar='FILE',
                       help=f'file with the token that requests must bring (default: that of {TOKEN} in the '
                            'environment, or none)')
+    made.add_argument('--no-token', action='store_true',
+                      help='answer everybody who reaches the server, and requests for any host, without a token')
     made.add_argument('--allow-origin', metavar='URL', action='append', default=[],
                       help='scripts of pages from there may ask, too, such as https://example.org; may be repeated')
     group = made.add_argument_group('Limits')
@@ -51,7 +55,10 @@ def parser() -> Parser:
             ('--max-nbest', 'N', 'likeliest taggings of a sentence'),
             ('--queue', 'N', 'tokens that wait, of all requests; further ones are told to come again'),
             ('--connections', 'N', 'that are open at a time'),
+            ('--timeout', 'SECONDS', 'that a request to tag may take in the server until its answer'),
             ('--slow', 'SECONDS', 'that a client may take to send a request, or to read an answer'),
+            ('--stall', 'SECONDS', 'that the process that tags may use no CPU time, with sentences to tag, until it is '
+                                   'killed and started again; 20 times as long if it computes'),
             ('--drain', 'SECONDS', 'that requests may take to be answered when the server ends')):
         default: int | float = getattr(limits, name[2:].replace('-', '_'))
         group.add_argument(name, metavar=unit, type=type(default), default=default,
@@ -77,6 +84,9 @@ def _serve(arguments: Sequence[str]) -> int:
     for origin in parsed.allow_origin:
         _check_origin(origin)
     token = _token(parsed.token_file)
+    if parsed.no_token and token is not None:
+        where = '--token-file' if parsed.token_file else TOKEN
+        raise OptionError(f'--no-token and {where} contradict each other, expected one of them')
     program = console.program('serve')
     try:
         from ms_crf.server import running
@@ -86,11 +96,14 @@ def _serve(arguments: Sequence[str]) -> int:
     from ms_crf.server.process import Failed
     path = os.path.abspath(parsed.mindir or parsed.run or newest('runs'))
     listening = running.bound(parsed.host, parsed.port)
-    if token is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
-        console.say(f'{program}: warning: whoever reaches {running.url_of(listening)} is answered; --token-file asks '
-                    'for a token')
+    if parsed.no_token:
+        console.say(f'{program}: warning: whoever reaches {running.url_of(listening)} is answered, without a token')
+    elif token is None and not ipaddress.ip_address(listening.getsockname()[0]).is_loopback:
+        listening.close()
+        raise OptionError(f'--host {parsed.host} can be reached from other machines: expected a token, by --token-file '
+                          f'FILE or {TOKEN}, got none; --no-token answers everybody')
     service = Service(os.path.basename(path) or path, limits, lambda line: console.say(f'{program}: {line}'), token,
-                      parsed.allow_origin)
+                      token is not None or parsed.no_token, parsed.allow_origin)
     settings = Settings(path, parsed.device, program, list(arguments), parsed.splitter, 3 if limits.max_nbest else 0)
     try:
         running.run(service, settings, listening)

@@ -4,10 +4,12 @@ import http.client
 import json
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -21,10 +23,11 @@ COMMAND = [sys.executable, '-m', 'ms_crf', 'serve']
 
 
 def start(*options, **others):
-    """`ms-crf serve` with pipes for what it prints."""
+    """`ms-crf serve` with pipes for what it prints; `before` stands in front of the command."""
     environment = {**os.environ, **others.pop('env', {})}
-    return subprocess.Popen([*COMMAND, *map(str, options)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                            text=True, env=environment, **others)
+    command = [*others.pop('before', ()), *COMMAND, *map(str, options)]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment, **others)
 
 
 class Server:
@@ -82,6 +85,12 @@ class Server:
         text = self.ask('GET', '/metrics')[2].decode()
         return {name: float(value) for name, value in re.findall(r'^([^#\s]\S*) (\S+)$', text, re.M)}
 
+    def until(self, condition):
+        """Asks for the metrics until they meet a condition."""
+        end = time.monotonic() + SECONDS
+        while not condition(metrics := self.metrics()):
+            assert time.monotonic() < end, metrics
+
     def children(self):
         """The processes that the server has started."""
         number = self.process.pid
@@ -122,6 +131,17 @@ def check_answer(answer, said):
             *record['confidences'], record['confidence'], *(entity['confidence'] for entity in record['entities'])]
         assert (record['tokens'], record['tags'], [other['tags'] for other in others]) == (tokens, tags, alternatives)
         assert [*numbers, *(other['confidence'] for other in others)] == pytest.approx(confidences, abs=2e-6)
+
+
+class Watched:
+    """A process that is not our own; `wait` waits for its end."""
+
+    def __init__(self, number):
+        self.descriptor = os.pidfd_open(number)
+
+    def wait(self):
+        assert select.select([self.descriptor], [], [], SECONDS)[0]
+        os.close(self.descriptor)
 
 
 def rest_of(connection):

@@ -4,8 +4,7 @@ import asyncio
 import hmac
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -13,11 +12,13 @@ from typing import Any
 from ms_crf.environment import VERSION
 from ms_crf.errors import one_line
 from ms_crf.server import openapi
+from ms_crf.server.hosts import check_host
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import TYPE, Metrics
 from ms_crf.server.model import Model
 from ms_crf.server.pages import page
-from ms_crf.server.reading import Asked, Wanted, asked, characters, wanted
+from ms_crf.server.reading import TEXT, TEXTS, Asked, Wanted, asked, wanted
+from ms_crf.server.splitters import Splitters
 from ms_crf.text.stream import HTML, JSON
 
 from starlette.applications import Starlette
@@ -29,8 +30,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-QUICK = 5000                           # characters of text that are cut at once; more of them in a thread beside
-_CUTTING = 32                          # requests whose text waits to be cut
+LEFT = 499                             # the status in the metrics of requests whose clients left
 _HEADERS = [(b'x-content-type-options', b'nosniff'), (b'referrer-policy', b'no-referrer'),
             (b'cache-control', b'no-store'), (b'cross-origin-resource-policy', b'same-origin')]
 _POLICY = (b'content-security-policy', b"default-src 'none'; frame-ancestors 'none'")
@@ -44,14 +44,15 @@ class Service:
     limits: Limits
     say: Callable[[str], None]                   # shows a line
     token: bytes | None = None                   # without it all are answered
+    any_host: bool = False                       # whether requests may name other hosts than the loopback
     origins: Sequence[str] = ()                  # of pages elsewhere whose scripts may ask
     model: Model | None = None                   # None while the first one is loaded
     connections: set[Any] = field(default_factory=set)
     metrics: Metrics = field(default_factory=Metrics)
+    reload: Callable[[], Awaitable[None]] | None = None      # loads the model again; raises Refused if that fails
 
     def __post_init__(self) -> None:
-        self.cutter = ThreadPoolExecutor(1)
-        self.cutting = 0
+        self.splitters = Splitters(self.limits)
         self.processes: dict[str, int] = {}
 
     def ready(self) -> Model:
@@ -81,6 +82,7 @@ def application(service: Service) -> ASGIApp:
         return Route(path, endpoint, methods=[method])
 
     routes = [route('/v1/tag', 'POST', _tag, True), route('/v1/model', 'GET', _model, True),
+              route('/v1/reload', 'POST', _reload, True),
               route('/healthz', 'GET', _healthz), route('/readyz', 'GET', _readyz),
               route('/metrics', 'GET', _metrics, True), route('/openapi.json', 'GET', _openapi),
               route('/', 'GET', _page)]
@@ -89,13 +91,14 @@ def application(service: Service) -> ASGIApp:
         middleware.append(Middleware(CORSMiddleware, allow_origins=service.origins, allow_methods=['GET', 'POST'],
                                      allow_headers=['Authorization', 'Content-Type']))
     made = Starlette(routes=routes, middleware=middleware,
-                     exception_handlers={Refused: _refused, HTTPException: _no_route, Exception: _fault})
+                     exception_handlers={Refused: _refused, HTTPException: _no_route, ClientDisconnect: _left,
+                                         Exception: _fault})
     made.router.redirect_slashes = False
     return _Outermost(made, service, {one.path for one in routes})
 
 
 class _Outermost:
-    """Adds headers to all answers and counts them; what fails is one line, and never a traceback.
+    """Checks hosts, adds headers to all answers and counts them; what fails is one line, and never a traceback.
 
     Args:
         app: what answers.
@@ -120,9 +123,11 @@ class _Outermost:
             await send(message)
 
         try:
+            if not self.service.any_host:
+                check_host(scope)
             await self.app(scope, receive, answer)
-        except ClientDisconnect:
-            pass
+        except Refused as error:                 # the host
+            await _refused(None, error)(scope, receive, answer)
         except Exception as error:               # it has been answered by `_fault`
             self.service.say(one_line(f'{scope["method"]} {scope["path"]}: {type(error).__name__}: {error}'))
         path = scope['path'] if scope['path'] in self.paths else ''
@@ -135,7 +140,7 @@ def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) 
     return Response(data, status, headers, 'application/json')
 
 
-def _refused(_: Request, error: Exception) -> Response:
+def _refused(_: Request | None, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = {} if error.retry is None else {'Retry-After': str(error.retry)}
     if error.close:
@@ -152,6 +157,11 @@ def _no_route(request: Request, error: Exception) -> Response:
                'expected one of the paths of /openapi.json, got another one' if error.status_code == 404 else
                str(error.detail))
     return _json({'error': one_line(message)}, error.status_code, dict(error.headers or {}))
+
+
+def _left(_: Request, __: Exception) -> Response:
+    """Is counted, but not sent: the client has closed the connection."""
+    return Response(status_code=LEFT)
 
 
 async def _fault(_: Request, __: Exception) -> Response:
@@ -190,26 +200,45 @@ async def _tag(service: Service, request: Request) -> Response:
     model = service.ready()
     with model.used():
         model.check(question.confidence, question.nbest)
-        found = await _cut(service, model, question)
-        results = await model.tag(found, kind)
-    body = _joined(results, found, kind).encode('utf-8', 'backslashreplace')
+        body = await _waited_for(request, service.limits.timeout, _tagged(service, model, question, kind))
     media_type = 'application/json' if kind == JSON else 'text/html; charset=utf-8'
     return Response(body, headers={'MS-CRF-Model': model.mark, 'Vary': 'Accept'}, media_type=media_type)
 
 
-async def _cut(service: Service, model: Model, question: Asked) -> Wanted:
-    """The sentences of a request; long text is cut in a thread, while others are answered."""
-    splitter = model.splitter(question.splitter)
-    if characters(question) <= QUICK:
-        return wanted(question, splitter, service.limits)
-    if service.cutting >= _CUTTING:
-        raise Refused(503, 'expected room for another long text, got none: too many wait; try again', 1)
-    service.cutting += 1
+async def _waited_for(request: Request, seconds: float, work: Coroutine[Any, Any, bytes]) -> bytes:
+    """The result of some work, which is cancelled when it takes longer than so many seconds or the client leaves."""
+    tasks = working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_departure(request))
     try:
-        return await asyncio.get_running_loop().run_in_executor(
-            service.cutter, wanted, question, splitter, service.limits)
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        if leaving.done():
+            raise ClientDisconnect
+        raise Refused(503, f'expected a request that is answered within {seconds:g} seconds, got one that takes '
+                           'longer; send less at a time, or try again', 5)
+    except asyncio.CancelledError:
+        raise Refused(503, 'expected a request that is answered before the server ends, got one that takes longer',
+                      None, True) from None
     finally:
-        service.cutting -= 1
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _departure(request: Request) -> None:
+    """Waits until the client closes the connection."""
+    while (await request.receive())['type'] != 'http.disconnect':
+        pass
+
+
+async def _tagged(service: Service, model: Model, question: Asked, kind: str) -> bytes:
+    """The body of the answer to a request."""
+    if question.kind in (TEXT, TEXTS):
+        found = await service.splitters.split(question, model.splitter(question.splitter), model.about.splitter)
+    else:
+        found = wanted(question, None, service.limits)
+    results = await model.tag(found, kind)
+    return _joined(results, found, kind).encode('utf-8', 'backslashreplace')
 
 
 def _joined(results: list[str], found: Wanted, kind: str) -> str:
@@ -227,12 +256,22 @@ def _joined(results: list[str], found: Wanted, kind: str) -> str:
 async def _model(service: Service, _: Request) -> Response:
     model = service.ready()
     about, loaded = model.about, datetime.fromtimestamp(model.loaded, timezone.utc)
-    limits = {name: value for name, value in asdict(service.limits).items() if name.startswith('max_')}
+    limits = {name: value for name, value in asdict(service.limits).items()
+              if name.startswith('max_') or name == 'timeout'}
     return _json({'name': service.name, 'kind': about.kind, 'scheme': about.scheme, 'tags': about.tags,
                   'characters': about.of_characters, 'splitter': about.splitter,
                   'confidence': about.gives_confidences, 'nbest': about.gives_nbest,
                   'loaded': loaded.isoformat(timespec='seconds'), 'version': VERSION, 'limits': limits},
                  headers={'MS-CRF-Model': model.mark})
+
+
+async def _reload(service: Service, _: Request) -> Response:
+    if service.token is None:
+        raise Refused(403, 'expected a server with a token, got one without; start it with --token-file, or send '
+                           'SIGHUP to its process')
+    assert service.reload is not None
+    await service.reload()
+    return _json({'status': 'loaded'}, headers={'MS-CRF-Model': service.ready().mark})
 
 
 async def _healthz(_: Service, __: Request) -> Response:
@@ -247,13 +286,14 @@ async def _readyz(service: Service, _: Request) -> Response:
 async def _metrics(service: Service, _: Request) -> Response:
     model = service.model
     text = service.metrics.text(model is not None, 0 if model is None else model.queue.tokens,
-                                len(service.connections), service.processes.items())
+                                len(service.connections),
+                                [*service.processes.items(), *service.splitters.processes()])
     return Response(text, headers={'Content-Type': TYPE})
 
 
 async def _openapi(service: Service, _: Request) -> Response:
     about = None if service.model is None else service.model.about
-    return _json(openapi.document(service.limits, service.token is not None, about))
+    return _json(openapi.document(service.limits, service.token is not None, service.any_host, about))
 
 
 async def _page(service: Service, _: Request) -> Response:

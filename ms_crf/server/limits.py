@@ -16,8 +16,10 @@ class Limits:
     max_nbest: int = 10
     queue: int = 200_000               # tokens that wait to be tagged, of all requests
     connections: int = 1000
-    slow: float = 10.0                   # seconds that the head of a request may take, its body, and reading an answer
-    drain: float = 10.0                  # seconds for requests in flight when the server is to end
+    timeout: float = 30.0              # seconds from the end of a request to tag until its answer
+    slow: float = 10.0                 # seconds that the head of a request may take, its body, and reading an answer
+    stall: float = 30.0                # seconds without CPU time after which a process with sentences to tag is killed
+    drain: float = 10.0                # seconds for requests in flight when the server is to end
 
 
 class Refused(Exception):

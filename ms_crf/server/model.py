@@ -4,17 +4,15 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from ms_crf.errors import OptionError
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import Metrics
 from ms_crf.server.process import Process
 from ms_crf.server.reading import Wanted
 from ms_crf.server.worker import Settings
-from ms_crf.text.splitting import Splitter, splitter_named
 from ms_crf.text.stream import HTML, JSON
 from ms_crf.text.tagged import Tagged, Writer
 
@@ -44,24 +42,14 @@ class Model:
     @classmethod
     async def load(cls, settings: Settings, limits: Limits, metrics: Metrics) -> 'Model':
         """Starts the process and waits for it; raises Failed if there is no such model."""
-        made = cls(await Process.start(settings), limits, metrics)
-        # Where its library is missing, requests with raw text are told so; loading it takes a second.
-        with contextlib.suppress(Refused):
-            await asyncio.get_running_loop().run_in_executor(None, made.splitter(None))
-        return made
+        return cls(await Process.start(settings), limits, metrics)
 
-    def splitter(self, name: str | None) -> Callable[[], Splitter]:
-        """What gives the splitter of a request that names one, or None for the model's; raises Refused there."""
+    def splitter(self, name: str | None) -> str:
+        """The splitter of a request that names one, or None for the model's; raises Refused if it is unknown."""
         known = self.about.splitters
-
-        def found() -> Splitter:
-            if name is not None and name not in known:
-                raise Refused(422, f'expected "splitter" to be one of {", ".join(known)}, got {name!r:.60}')
-            try:
-                return splitter_named(name or self.about.splitter)
-            except OptionError as error:
-                raise Refused(422, str(error)) from None
-        return found
+        if name is not None and name not in known:
+            raise Refused(422, f'expected "splitter" to be one of {", ".join(known)}, got {name!r:.60}')
+        return name or self.about.splitter
 
     def check(self, confidence: bool | None, nbest: int) -> None:
         """Raises Refused if the model can't compute what is asked for."""

@@ -75,23 +75,26 @@ def _faults(**texts: str) -> dict[str, Any]:
     return answers
 
 
-def _get(text: str, answers: dict[str, Any], locked: bool = False) -> dict[str, Any]:
+def _operation(text: str, answers: dict[str, Any], locked: bool = False, method: str = 'get') -> dict[str, Any]:
     operation: dict[str, Any] = {'summary': text, 'responses': answers}
     if locked:
         operation['security'] = [{'token': []}]
-    return {'get': operation}
+    return {method: operation}
 
 
-def document(limits: Limits, locked: bool, about: About | None) -> dict[str, Any]:
+def document(limits: Limits, locked: bool, any_host: bool, about: About | None) -> dict[str, Any]:
     """The document.
 
     Args:
         limits: of requests.
         locked: whether a token is asked for.
+        any_host: whether requests may name other hosts than the loopback.
         about: the model; None while it is loaded.
     """
     closed = _faults(of_401='no token, or another one') if locked else {}
-    loading = _faults(of_503='no model is loaded yet, or the queue is full')
+    loading = _faults(of_503='no model is loaded')
+    busy = _faults(of_503='no model is loaded, too many requests wait, or the answer took longer than '
+                          f'{limits.timeout:g} seconds')
     broken = _faults(of_408='it came too slowly', of_413='the body, its sentences or tokens are too many',
                      of_415='not application/json', of_400='no JSON, or no HTTP',
                      of_422='JSON of another form, or what the model does not do', of_500='it can not be tagged')
@@ -105,7 +108,7 @@ def document(limits: Limits, locked: bool, about: About | None) -> dict[str, Any
             'content': {'application/json': {'schema': {'anyOf': [{'$ref': '#/components/schemas/Tagged'},
                                                                   {'$ref': '#/components/schemas/Texts'}]}},
                         'text/html': {'schema': {'type': 'string'}}}},
-            **broken, **loading, **closed}}
+            **broken, **busy, **closed}}
     if locked:
         tagging['security'] = [{'token': []}]
     text = {'description': 'text', 'content': {'text/plain': {'schema': {'type': 'string'}}}}
@@ -113,16 +116,28 @@ def document(limits: Limits, locked: bool, about: About | None) -> dict[str, Any
     components: dict[str, Any] = {'schemas': _schemas(limits, about)}
     if locked:
         components['securitySchemes'] = {'token': {'type': 'http', 'scheme': 'bearer'}}
-    return {
+    document: dict[str, Any] = {
         'openapi': '3.1.0', 'info': {'title': 'ms_crf', 'version': VERSION, 'description': 'A sequence tagger.'},
         'paths': {
             '/v1/tag': {'post': tagging},
-            '/v1/model': _get('What model it is', {'200': _json('Model', 'the model'), **loading, **closed}, locked),
-            '/healthz': _get('Whether the server runs', {'200': _json('Status', 'it does')}),
-            '/readyz': _get('Whether requests are answered', {'200': _json('Status', 'they are'), **loading}),
-            '/metrics': _get('Counters for Prometheus', {'200': text, **closed}, locked),
-            '/openapi.json': _get('This document', {'200': {'description': 'the document',
+            '/v1/model': _operation('What model it is', {'200': _json('Model', 'the model'), **loading, **closed},
+                                    locked),
+            '/healthz': _operation('Whether the server runs', {'200': _json('Status', 'it does')}),
+            '/readyz': _operation('Whether requests are answered', {'200': _json('Status', 'they are'), **loading}),
+            '/metrics': _operation('Counters for Prometheus', {'200': text, **closed}, locked),
+            '/openapi.json': _operation('This document', {'200': {'description': 'the document',
                                                             'content': {'application/json': {'schema':
                                                                         {'type': 'object'}}}}}),
-            '/': _get('A page to paste text into', {'200': page, **loading})},
+            '/': _operation('A page to paste text into', {'200': page, **loading})},
         'components': components}
+    if locked:
+        document['paths']['/v1/reload'] = _operation(
+            'Loads the run again, and answers when that is done',
+            {'200': _json('Status', 'it is loaded'), **closed,
+             **_faults(of_500='it cannot be loaded; the model that was there continues', of_503='the server ends')},
+            True, 'post')
+    if not any_host:
+        for methods in document['paths'].values():
+            for operation in methods.values():
+                operation['responses'].update(_faults(of_421='the Host header does not name the loopback'))
+    return document

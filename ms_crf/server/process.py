@@ -1,17 +1,17 @@
-"""The server's end of the process that tags: starting it, batches there and back, its end."""
+"""The server's end of the process that tags: starting it, batches there and back, its end, and when it hangs."""
 
 import asyncio
 import contextlib
-import pickle
 from collections import deque
 from typing import Any
 
-from ms_crf import processes
+from ms_crf.server.child import Child
 from ms_crf.server.limits import Refused
-from ms_crf.server.worker import LENGTH, About, Settings, frame
+from ms_crf.server.worker import About, Settings
 
-# Not as a module: its classes would belong to __main__, and could not be read here.
-_PROGRAM = 'from ms_crf.server.worker import main; main()'
+import psutil
+
+LONGEST = 20                           # times --stall: for a batch of a process that computes
 
 
 class Failed(Exception):
@@ -24,37 +24,38 @@ class Process:
     Attributes:
         about: what it says of its model.
         ended: is set once it is gone.
+        answers: the number of batches that it has tagged.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, about: About) -> None:
-        self._process, self.about = process, about
+    def __init__(self, child: Child, about: About) -> None:
+        self._child, self.about = child, about
         self._asked: deque[asyncio.Future[list[Any]]] = deque()
-        self.ended = asyncio.Event()
+        self.ended, self.answers = asyncio.Event(), 0
         self._reader = asyncio.ensure_future(self._read())
 
     @classmethod
     async def start(cls, settings: Settings) -> 'Process':
         """Starts it and waits until it has loaded the model; raises Failed if it can't."""
-        process = await asyncio.create_subprocess_exec(
-            *processes.command(_PROGRAM), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            env=processes.environment())
+        child = await Child.start('ms_crf.server.worker')
         try:
-            assert process.stdin is not None
-            process.stdin.write(frame(settings))
-            said = await _next(process)
+            child.send(settings)
+            said = await child.receive()
         except asyncio.CancelledError:           # the server is to end
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await child.close(0)
             raise
         if isinstance(said, About):
-            return cls(process, said)
-        status = await process.wait()
+            return cls(child, said)
+        status = await child.close()
         raise Failed(said or f'{settings.path}: the process that loads it ended with status {status}')
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return self._child.pid
+
+    @property
+    def busy(self) -> bool:
+        """Whether it has sentences to tag."""
+        return bool(self._asked)
 
     def send(self, task: Any, sentences: list[list[str]]) -> 'asyncio.Future[list[Any]]':
         """A future of what it says of each sentence; Refused is set there if the process ends before."""
@@ -63,12 +64,12 @@ class Process:
             future.set_exception(lost())
             return future
         self._asked.append(future)
-        assert self._process.stdin is not None
-        self._process.stdin.write(frame((task, sentences)))
+        self._child.send((task, sentences))
         return future
 
     async def _read(self) -> None:
-        while (said := await _next(self._process)) is not None:
+        while (said := await self._child.receive()) is not None:
+            self.answers += 1
             future = self._asked.popleft()
             if not future.done():
                 future.set_result(said)
@@ -78,29 +79,57 @@ class Process:
             if not future.done():
                 future.set_exception(lost())
 
+    def seconds_of_cpu(self) -> float:
+        """The CPU time that it has used, with the CPU time of child processes that have ended."""
+        with contextlib.suppress(psutil.Error):
+            return sum(psutil.Process(self.pid).cpu_times()[:4])
+        return 0.0
+
+    def kill(self) -> None:
+        self._child.kill()
+
     async def close(self) -> int:
-        """Lets it end, at once if it is idle; returns its status."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            return await asyncio.wait_for(self._process.wait(), 5)
-        except asyncio.TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            return await self._process.wait()
+        """Lets it end if it is idle, and kills it if nobody waits any more for what it does; returns its status."""
+        return await self._child.close(0 if self.busy else 5)
+
+
+class Patience:
+    """Decides when a process that tags hangs.
+
+    It hangs if it has sentences to tag and uses no CPU time at all for some seconds: it is stopped, or waits for what
+    never comes. A process that computes may take `LONGEST` times as long for a batch: it may be compiling a graph, on a
+    slow machine.
+
+    Args:
+        seconds: without CPU time.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last: tuple[int, float] = (0, 0.0)
+        self._idle = self._all = 0.0
+
+    def fault(self, process: Process, elapsed: float) -> str | None:
+        """Why the process is taken to hang; None if it is not.
+
+        Args:
+            process: is looked at regularly.
+            elapsed: seconds since the last look. A second at most counts: if it took longer, this process stood still.
+        """
+        seen = process.answers, process.seconds_of_cpu()
+        if not process.busy or seen[0] != self._last[0]:
+            self._idle = self._all = 0.0
+        else:
+            self._all += min(elapsed, 1)
+            self._idle = self._idle + min(elapsed, 1) if seen == self._last else 0.0
+        self._last = seen
+        if self._idle >= self._seconds:
+            return f'has used no CPU time for {self._seconds:g} seconds, with sentences to tag'
+        if self._all >= LONGEST * self._seconds:
+            return f'has taken {LONGEST * self._seconds:g} seconds for a batch'
+        return None
 
 
 def lost() -> Refused:
     """What is said to those whose sentences it had."""
     return Refused(503, 'the process that tags has ended; another one is started, try again', 5)
-
-
-async def _next(process: asyncio.subprocess.Process) -> Any:
-    """The next value that a process says; None at its end."""
-    assert process.stdout is not None
-    try:
-        size = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
-        return pickle.loads(await process.stdout.readexactly(size))
-    except (asyncio.IncompleteReadError, OSError):
-        return None

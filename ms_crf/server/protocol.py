@@ -8,6 +8,7 @@ import asyncio
 import json
 from typing import Any
 
+from ms_crf.server.hosts import TARGET
 from ms_crf.server.limits import MEGABYTE, Limits
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -30,7 +31,10 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.since = self.loop.time()            # when the request began that is being read
-        self.reading, self.in_head, self.head, self.received = True, True, 0, 0
+        self.reading = True                      # a request has begun to arrive
+        self.in_head, self.head = True, 0        # what comes next is of a head, and the bytes of that head so far
+        self.body, self.received = 0, 0          # bytes that the body still has, and bytes of the request so far
+        self.tail = b''                          # the last two bytes
         self.unread, self.unread_since = 0, 0.0
         self.refused: float | None = None        # when the connection was given up
         self.running: Any = None
@@ -46,33 +50,55 @@ class Protocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        if self.refused is not None:
-            return
-        if not self.reading:
-            self.reading, self.since = True, self.loop.time()
-        super().data_received(data)
-        if not self.reading or self.refused is not None or self.transport.is_closing():
-            return
-        self.received += len(data)               # of a request that goes on
-        self.head += len(data) if self.in_head else 0
-        if self.head > HEAD:
-            self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
-        elif self.received > self.most:
-            self._refuse(413, f'expected a request of at most {self.most:,} bytes, got more')
+        """Parses data in pieces: no piece has bytes of a head and of what follows it, so that heads can be measured."""
+        data, begin, start = self.tail + data, len(self.tail), 0
+        self.tail = data[-2:]
+        while begin < len(data) and self.refused is None and not self.transport.is_closing():
+            if not self.reading:
+                self.reading, self.since = True, self.loop.time()
+            piece = data[begin:self._end_of_piece(data, begin, start)]
+            begin += len(piece)
+            start = begin
+            self.received += len(piece)
+            if self.in_head:
+                self.head += len(piece)
+            else:
+                self.body = max(0, self.body - len(piece))
+            super().data_received(piece)
+            if self.refused is not None or self.transport.is_closing():
+                return
+            if self.head >= HEAD and self.in_head:
+                self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
+            elif self.received > self.most:
+                self._refuse(413, f'expected a request of at most {self.most:,} bytes, got more')
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.in_head, self.head, self.received = True, 0, 0
-        if not self.reading:                     # behind another request in the same data
-            self.reading, self.since = True, self.loop.time()
+    def _end_of_piece(self, data: bytes, begin: int, start: int) -> int:
+        """The end of the piece that begins somewhere: at the latest where a head or a body ends.
+
+        A head ends with an empty line, and so does a body in chunks. Of other bodies the length is known. It does no
+        harm that other empty lines end a piece, too.
+
+        Args:
+            data: bytes that have arrived.
+            begin: where the piece begins.
+            start: where a line end may begin whose empty line ends in the piece.
+        """
+        if self.body:
+            return begin + self.body
+        line = data.find(b'\n\r\n', start)
+        end = len(data) if line < 0 else line + 3
+        return min(end, begin + HEAD - self.head) if self.in_head else end
 
     def on_headers_complete(self) -> None:
         self.in_head = False
+        self.body = next((int(value) for name, value in self.headers if name == b'content-length'), 0)
+        self.scope[TARGET] = self.url
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
         self.reading = False
+        self.in_head, self.head, self.body, self.received = True, 0, 0, 0
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(400, 'expected a request of HTTP/1.1, got something else')

@@ -13,6 +13,7 @@ from ms_crf.text.stream import Item
 TEXT, TEXTS, TOKENS, SENTENCES = INPUTS = ('text', 'texts', 'tokens', 'sentences')
 OPTIONS = ('nbest', 'confidence', 'splitter')
 DEEPEST = 8                            # levels of JSON
+EACH = 20                              # characters that take as long to split as an empty text does
 
 
 class Wanted(NamedTuple):
@@ -86,23 +87,23 @@ def _check_strings(values: list[Any], what: str, filled: bool) -> None:
             raise Refused(422, f'expected {what} to be strings{" that are not empty" * filled}, got {brief(value)}')
 
 
-def characters(request: Asked) -> int:
-    """How much raw text there is to be cut."""
-    if request.kind == TEXT:
-        return len(request.value)
-    return sum(map(len, request.value)) if request.kind == TEXTS else 0
+def work(request: Asked) -> int:
+    """How much work it is to split the raw text of a request: its characters, and some for each text."""
+    texts = [request.value] if request.kind == TEXT else request.value
+    return sum(map(len, texts)) + EACH * len(texts)
 
 
-def wanted(request: Asked, splitter: Callable[[], Splitter], limits: Limits) -> Wanted:
+def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limits) -> Wanted:
     """The sentences of a request; raises Refused if there are too many of them, or of their tokens.
 
     Args:
         request: what `asked` gave.
-        splitter: gives what cuts raw text; is called if there is any.
+        splitter: returns the splitter of raw text; None if the request has no raw text.
         limits: of requests.
     """
     sizes = None
     if request.kind in (TEXT, TEXTS):
+        assert splitter is not None
         cut = splitter()
         texts = [request.value] if request.kind == TEXT else request.value
         parts = [_of_text(text, cut) for text in texts]

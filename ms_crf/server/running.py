@@ -12,14 +12,16 @@ from typing import Any
 
 from ms_crf.errors import OptionError, brief, one_line
 from ms_crf.server.application import Service, application
+from ms_crf.server.limits import Refused
 from ms_crf.server.model import Model
-from ms_crf.server.process import Failed, lost
+from ms_crf.server.process import Failed, Patience, lost
 from ms_crf.server.protocol import Protocol, watch
 from ms_crf.server.worker import Settings
 
 import uvicorn
 
 LONGEST_PAUSE = 60                     # seconds between two attempts to load a model whose process has ended
+_LOOK = .5                             # seconds between two looks at the process that tags
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -69,6 +71,7 @@ class Running:
         self.fault: Failed | None = None         # why the first model can't be loaded
         self._tasks: set[asyncio.Future[Any]] = set()
         self._wish = asyncio.Event()             # for the run to be loaded again
+        self._waiting: list[asyncio.Future[None]] = []           # requests to load the model again
         for name in ('uvicorn', 'asyncio'):      # what they log is said here, or of no interest
             logger = logging.getLogger(name)
             logger.handlers, logger.propagate = [logging.NullHandler()], False
@@ -78,6 +81,7 @@ class Running:
                                 timeout_graceful_shutdown=max(1, int(service.limits.drain)))
         self.server = _Server(config)
         service.connections = self.server.server_state.connections
+        service.reload = self.reload
 
     async def run(self) -> None:
         """Serves until a signal comes; raises Failed if the first model can't be loaded."""
@@ -85,10 +89,10 @@ class Running:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, self.stop)
-        if hasattr(signal, 'SIGHUP') and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        if hasattr(signal, 'SIGHUP'):            # also behind nohup, which has it ignored
             loop.add_signal_handler(signal.SIGHUP, self._wish.set)
-        tasks = [loop.create_task(self._models()), loop.create_task(watch(self.service.connections,
-                                                                          self.service.limits))]
+        tasks = [loop.create_task(self._models()), loop.create_task(self._watch_process()),
+                 loop.create_task(watch(self.service.connections, self.service.limits))]
         try:
             await self.server.serve([self.listening])
         finally:
@@ -98,7 +102,7 @@ class Running:
             await asyncio.gather(*left, return_exceptions=True)
             if self.service.model is not None:
                 await self.service.model.process.close()
-            self.service.cutter.shutdown(wait=False, cancel_futures=True)
+            await self.service.splitters.close()
         if self.fault is not None:
             raise self.fault
 
@@ -106,14 +110,36 @@ class Running:
         """Takes no more connections, and ends when those that are there have their answers; at once if said twice."""
         self.server.force_exit = self.server.should_exit
         self.server.should_exit = True
+        self._loaded(len(self._waiting), _ending())
+
+    async def reload(self) -> None:
+        """Loads the model again; raises Refused if that fails."""
+        if self.server.should_exit:
+            raise _ending()
+        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(loaded)
+        self._wish.set()
+        await loaded
+
+    def _loaded(self, count: int, error: Exception | None = None) -> None:
+        """Ends the wait of the first requests to load the model again; it has failed if there is an error."""
+        ended, self._waiting = self._waiting[:count], self._waiting[count:]
+        for future in ended:
+            if not future.done():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
 
     async def _models(self) -> None:
         """Loads the model, and again when that is wished for or its process has ended."""
         pause, first = 1, True
         while True:
+            count = len(self._waiting)           # later requests may be about a later run
             try:
                 await self._load()
                 pause = 1
+                self._loaded(count)
             except Failed as error:
                 self.service.metrics.loads['refused'] += 1
                 if first:
@@ -122,6 +148,7 @@ class Running:
                     return
                 kept = '; the model that was there goes on' if self.service.model else ''
                 self.service.say(f'{error}{kept}')
+                self._loaded(count, Refused(500, f'{error}{kept}'))
             first = False
             if self.service.model is None:
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -138,6 +165,11 @@ class Running:
             new = await Model.load(self.settings, service.limits, service.metrics)
         except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
             raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
+        try:
+            await service.splitters.prepare(new.about.splitter, LONGEST_PAUSE)
+        except asyncio.CancelledError:           # the server is to end
+            await new.process.close()
+            raise
         if old is None:
             # What is there now stays: a collection of garbage that went through it would hold all requests up.
             gc.collect()
@@ -151,6 +183,22 @@ class Running:
         self._keep(self._look_after(new))
         if old is not None:
             self._keep(old.close())
+
+    async def _watch_process(self) -> None:
+        """Kills the process that tags when it hangs."""
+        process, patience, before = None, Patience(0), asyncio.get_running_loop().time()
+        while True:
+            await asyncio.sleep(_LOOK)
+            elapsed = asyncio.get_running_loop().time() - before
+            before += elapsed
+            if self.service.model is None:
+                continue
+            if process is not self.service.model.process:
+                process, patience = self.service.model.process, Patience(self.service.limits.stall)
+            if fault := patience.fault(process, elapsed):
+                self.service.say(f'the process that tags {fault}; it is killed')
+                process.kill()
+                process = None
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Does something beside; a task that nobody holds may be forgotten in its midst."""
@@ -168,6 +216,10 @@ class Running:
             self.service.metrics.loads['ended'] += 1
             self.service.say(f'the process that tags has ended with status {status}; another one is started')
             self._wish.set()
+
+
+def _ending() -> Refused:
+    return Refused(503, 'expected a server that goes on, got one that ends', None, True)
 
 
 def run(service: Service, settings: Settings, listening: socket.socket) -> None:

@@ -7,16 +7,12 @@ one serves, and all memory of a model goes with it. It ends when the server does
 import contextlib
 import gc
 import os
-import pickle
-import signal
-import struct
-import sys
 from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
+from ms_crf.server.frames import connect
 from ms_crf.text.splitting import BLANK, CHARACTERS, WORDS
 
-LENGTH = struct.Struct('<Q')           # in front of each frame
 LENGTHS = (8, 24, 32, 40, 60, 90, 120)     # of sentences that graphs are compiled for before the first request
 
 
@@ -46,25 +42,6 @@ class About(NamedTuple):
     def splitters(self) -> list[str]:
         """The splitters that a request may name: those that need no library, and the model's."""
         return list(dict.fromkeys((self.splitter, BLANK, CHARACTERS, WORDS)))
-
-
-def frame(value: Any) -> bytes:
-    """A value as it is sent; it is read by a process of this program only."""
-    data = pickle.dumps(value, 5)
-    return LENGTH.pack(len(data)) + data
-
-
-def _frames(stream: BinaryIO) -> Any:
-    """Yields the values that come, up to the end of the stream."""
-    while True:
-        head = stream.read(LENGTH.size)
-        if len(head) < LENGTH.size:
-            return
-        data = stream.read(LENGTH.unpack(head)[0])
-        try:
-            yield pickle.loads(data)
-        except (EOFError, pickle.UnpicklingError):               # the server was killed while it wrote
-            return
 
 
 def _load(settings: Settings) -> tuple[Any, About]:
@@ -120,17 +97,7 @@ def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list
 
 def main() -> None:
     """Serves the frames of standard input on standard output."""
-    for name in ('SIGINT', 'SIGTERM', 'SIGHUP'):                 # those of a terminal are for the server
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    out = os.fdopen(os.dup(1), 'wb')
-    os.dup2(2, 1)                                # what a library prints is no frame
-    frames = _frames(sys.stdin.buffer)
-
-    def say(value: Any) -> None:
-        out.write(frame(value))
-        out.flush()
-
+    frames, say = connect()
     settings = next(frames, None)
     if settings is None:
         return

@@ -14,6 +14,7 @@ from servers import Server, rest_of, serving, start
 SENTENCES = [['to', 'Xan', 'Yan', 'of'], [], ['Xel'], ['by', 'in', 'Xor', 'Yel', '<b>', '\U0001f600', 'a b']]
 TEXT = 'to Xan Yan of.\r\n\r\nby <Xor> Yel \U0001f600 of Xan Yor.'
 JSON = b'Content-Type: application/json\r\n'
+TAG = b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\n' + JSON
 
 
 @pytest.fixture(scope='module')
@@ -167,10 +168,9 @@ def test_what_is_said_of_model_and_server(server, run, tagger):
 
 HOSTILE = {
     'nothing': (b'', b''), 'no HTTP': (b'\x16\x03\x01\x02\x00\x01\x00\xff' * 50, b'400'),
-    'half a head': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Ty', b'408'),
-    'half a body': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Content-Length: 100\r\n\r\n{"text"', b'408'),
-    'half a chunk': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Transfer-Encoding: chunked\r\n\r\n9\r\n{"te',
-                     b'408'),
+    'half a head': (b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Ty', b'408'),
+    'half a body': (TAG + b'Content-Length: 100\r\n\r\n{"text"', b'408'),
+    'half a chunk': (TAG + b'Transfer-Encoding: chunked\r\n\r\n9\r\n{"te', b'408'),
     'two lengths': (b'POST /v1/tag HTTP/1.1\r\n' + JSON + b'Content-Length: 3\r\nContent-Length: 4\r\n\r\n{}  ',
                     b'400'),
     'both lengths': (b'POST /v1/tag HTTP/1.1\r\n' + JSON + b'Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n{}',
@@ -179,12 +179,11 @@ HOSTILE = {
     'a long header': (b'GET / HTTP/1.1\r\nA: ' + b'a' * (1 << 20), b'431'),
     'many headers': (b'GET / HTTP/1.1\r\n' + b'A: a\r\n' * 100_000, b'431'),
     'a long path': (b'GET /' + b'a' * (1 << 20), b'431'),
-    'a length beyond all bounds': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Content-Length: 99999999999\r\n'
-                                   b'\r\n{"text": "', b'413'),
-    'chunks without end': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Transfer-Encoding: chunked\r\n\r\n'
-                           + (b'1000\r\n' + b' ' * 4096 + b'\r\n') * 8, b'413'),
-    'headers behind the body without end': (b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Transfer-Encoding: '
-                                            b'chunked\r\n\r\n2\r\n{}\r\n0\r\n' + b'A: a\r\n' * 1_500_000, b'413'),
+    'a length beyond all bounds': (TAG + b'Content-Length: 99999999999\r\n\r\n{"text": "', b'413'),
+    'chunks without end': (TAG + b'Transfer-Encoding: chunked\r\n\r\n' + (b'1000\r\n' + b' ' * 4096 + b'\r\n') * 8,
+                           b'413'),
+    'headers behind the body without end': (TAG + b'Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n'
+                                            + b'A: a\r\n' * 1_500_000, b'413'),
 }
 
 
@@ -209,7 +208,7 @@ def test_a_hostile_client_is_told_so_and_cut_off(server, told, name):
 def test_a_client_that_reads_no_answer_is_cut_off(run):
     """Its answers fill the buffers between them; the connection is reset, and the memory is free again."""
     body = json.dumps({'sentences': [['a' * 1000]] * 900}).encode()
-    request = b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Content-Length: %d\r\n\r\n' % len(body) + body
+    request = TAG + b'Content-Length: %d\r\n\r\n' % len(body) + body
     with serving('--run', run, '--splitter', 'blanks', '--slow', '1') as server:
         with server.socket() as connection, pytest.raises(ConnectionError):
             while True:
@@ -218,7 +217,7 @@ def test_a_client_that_reads_no_answer_is_cut_off(run):
 
 
 def test_clients_that_leave_before_their_answer_harm_nobody(server):
-    request = b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Content-Length: 19\r\n\r\n{"tokens": ["Xan"]}'
+    request = TAG + b'Content-Length: 19\r\n\r\n{"tokens": ["Xan"]}'
     for end in range(1, len(request), 7):
         with server.socket() as connection:
             connection.sendall(request[:end])
@@ -226,9 +225,9 @@ def test_clients_that_leave_before_their_answer_harm_nobody(server):
 
 
 def test_requests_in_one_packet_are_answered_in_their_order(server):
-    one = b'POST /v1/tag HTTP/1.1\r\nHost: a\r\n' + JSON + b'Content-Length: 18\r\n\r\n{"tokens": ["%d%d"]}'
+    one = TAG + b'Content-Length: 18\r\n\r\n{"tokens": ["%d%d"]}'
     data = b''.join(one % (number, number) for number in range(9))
-    answer = server.send(data + b'GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+    answer = server.send(data + b'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
     assert re.findall(rb'"tokens": \["(\d)\d"\]', answer) == [b'%d' % number for number in range(9)]
     assert b'running' in answer
 

@@ -3,7 +3,6 @@
 import http.client
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -14,7 +13,7 @@ from ms_crf import Tagger, train
 import pytest
 
 from conftest import files
-from servers import SECONDS, Server, serving, start
+from servers import SECONDS, Server, Watched, serving, start
 
 TOKENS = ['to', 'Xan', 'Yan']
 QUICK = ('--splitter', 'blanks')       # without the library of another splitter it starts sooner
@@ -47,17 +46,6 @@ def replace(run, other):
 
 def confidence(answer):
     return answer['sentences'][0]['confidence']
-
-
-class Watched:
-    """A process that is not our own; `wait` waits for its end."""
-
-    def __init__(self, number):
-        self.descriptor = os.pidfd_open(number)
-
-    def wait(self):
-        assert select.select([self.descriptor], [], [], SECONDS)[0]
-        os.close(self.descriptor)
 
 
 def arrived(server):
@@ -196,7 +184,7 @@ def test_half_a_request_does_not_keep_the_server_from_its_end(run):
     server = Server('--run', run, *QUICK, '--drain', '1')
     try:
         with server.socket() as silent, server.socket() as half:
-            half.sendall(b'POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n'
+            half.sendall(b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
                          b'Content-Length: 9\r\n\r\n{')
             assert server.ask('GET', '/healthz')[0] == 200
             assert server.stop() == (0, '')
@@ -219,9 +207,124 @@ def test_killed_it_leaves_no_process_behind_and_others_go_on(run):
         assert other.tag({'tokens': TOKENS})[0] == 200
 
 
-def test_open_to_others_without_a_token_it_warns(run, tmp_path):
+def test_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_meant(run, tmp_path):
     (tmp_path / 'token').write_text('secret')
-    for options, warns in (((), True), (('--token-file', tmp_path / 'token'), False)):
+    process = start('--run', run, *QUICK, '--host', '0.0.0.0', '--port', '0')
+    assert process.communicate(timeout=SECONDS) == (
+        '', 'ms-crf serve: --host 0.0.0.0 can be reached from other machines: expected a token, by --token-file FILE '
+            'or MS_CRF_TOKEN, got none; --no-token answers everybody\n')
+    assert process.returncode == 2
+    for options, warns in ((['--no-token'], True), (['--token-file', tmp_path / 'token'], False)):
         with serving('--run', run, *QUICK, '--host', '0.0.0.0', *options) as server:
             warned = [line for line in server.said if 'warning: whoever reaches http://0.0.0.0:' in line]
             assert len(warned) == warns and len(server.said) == 1 + warns
+            assert server.ask('GET', '/healthz', Host='example.org')[0] == 200
+
+
+# The run is loaded again
+
+def test_behind_nohup_a_signal_loads_the_run_again(runs, run):
+    with serving('--run', run, *QUICK, before=['nohup']) as server:
+        replace(run, runs[1])
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for('is loaded again')
+        assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][1]
+
+
+def test_whoever_has_the_token_loads_the_run_again(runs, run):
+    """The answer comes when the new model tags; if the run is damaged, the answer says so."""
+    key = {'Authorization': 'Bearer secret'}
+    with serving('--run', run, *QUICK, env={'MS_CRF_TOKEN': 'secret'}) as server:
+        assert server.ask('POST', '/v1/reload')[0] == 401
+        assert server.ask('GET', '/v1/reload', **key)[0] == 405
+        before = server.ask('GET', '/v1/model', **key)[1]['MS-CRF-Model']
+        replace(run, runs[1])
+        status, headers, body = server.ask('POST', '/v1/reload', **key)
+        assert (status, json.loads(body)) == (200, {'status': 'loaded'}) and headers['MS-CRF-Model'] != before
+        assert confidence(server.tag({'tokens': TOKENS}, **key)[1]) == runs[2][1]
+        (run / 'vocab.json').write_text('{')
+        status, _, body = server.ask('POST', '/v1/reload', **key)
+        assert status == 500 and f'{run}/vocab.json: ' in json.loads(body)['error']
+        assert confidence(server.tag({'tokens': TOKENS}, **key)[1]) == runs[2][1]
+        described = json.loads(server.ask('GET', '/openapi.json')[2])['paths']
+        assert {'200', '401', '500', '503'} == set(described['/v1/reload']['post']['responses'])
+        server.wait_for('goes on')
+        assert server.process.poll() is None
+
+
+def test_without_a_token_nobody_loads_the_run_again(run):
+    with serving('--run', run, *QUICK) as server:
+        status, _, body = server.ask('POST', '/v1/reload')
+        assert status == 403 and 'expected a server with a token' in json.loads(body)['error']
+        assert '/v1/reload' not in json.loads(server.ask('GET', '/openapi.json')[2])['paths']
+
+
+# A process that tags and stands still
+
+def test_a_process_that_hangs_is_replaced(runs, run):
+    with serving('--run', run, *QUICK, '--stall', '1') as server:
+        [number] = server.children()
+        stopped = Watched(number)
+        os.kill(number, signal.SIGSTOP)
+        status, answer = server.tag({'tokens': TOKENS})
+        assert status == 503 and 'the process that tags has ended' in answer['error']
+        stopped.wait()
+        server.wait_for('the process that tags has used no CPU time for 1 seconds, with sentences to tag; it is killed')
+        server.wait_for('is served at')
+        assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][0]
+
+
+def test_a_request_waits_no_longer_than_its_limit(runs, run):
+    """And it is taken out of the queue, so that it is not tagged later."""
+    with serving('--run', run, *QUICK, '--timeout', '1') as server:
+        [number] = server.children()
+        os.kill(number, signal.SIGSTOP)
+        before = server.metrics()['ms_crf_sentences_total']
+        with server.socket() as other:           # is with the process; the next one waits
+            other.sendall(b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+                          b'Content-Length: 17\r\n\r\n{"tokens": ["a"]}')
+            server.until(lambda metrics: metrics['ms_crf_sentences_total'] == before + 1)
+            status, headers, body = server.ask('POST', '/v1/tag', json.dumps({'tokens': TOKENS}),
+                                               Content_Type='application/json')
+        assert (status, headers['Retry-After']) == (503, '5')
+        assert 'expected a request that is answered within 1 seconds' in json.loads(body)['error']
+        server.until(lambda metrics: metrics['ms_crf_queue_tokens'] == 0)
+        os.kill(number, signal.SIGCONT)
+        assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][0]
+        assert server.metrics()['ms_crf_sentences_total'] == before + 2
+
+
+def test_sentences_of_a_client_that_has_left_are_not_tagged(run):
+    with serving('--run', run, *QUICK) as server:
+        [number] = server.children()
+        os.kill(number, signal.SIGSTOP)
+        request = (b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+                   b'Content-Length: 17\r\n\r\n{"tokens": ["a"]}')
+        with server.socket() as first:
+            first.sendall(request)
+            server.until(lambda metrics: metrics['ms_crf_sentences_total'] == 1)
+            with server.socket() as second:
+                second.sendall(request)
+                server.until(lambda metrics: metrics['ms_crf_queue_tokens'] == 1)
+            server.until(lambda metrics: metrics['ms_crf_queue_tokens'] == 0)
+            os.kill(number, signal.SIGCONT)
+            assert first.recv(1 << 16).startswith(b'HTTP/1.1 200 ')
+        metrics = server.metrics()
+        assert metrics['ms_crf_sentences_total'] == 1
+        assert metrics['ms_crf_requests_total{path="/v1/tag",status="499"}'] == 1
+
+
+def test_a_stopped_process_does_not_keep_the_server_from_its_end(run):
+    server = Server('--run', run, *QUICK, '--drain', '1')
+    try:
+        [number] = server.children()
+        os.kill(number, signal.SIGSTOP)
+        client = server.connect()
+        client.request('POST', '/v1/tag', '{"tokens": ["a"]}', {'Content-Type': 'application/json'})
+        server.until(lambda metrics: metrics['ms_crf_sentences_total'] == 1)
+        assert server.stop() == (0, '')
+        answer = client.getresponse()
+        assert answer.status == 503 and 'before the server ends' in json.loads(answer.read())['error']
+        client.close()
+    finally:
+        server.kill()

@@ -1,0 +1,153 @@
+"""The limit of a request's head counts its bytes, however they are cut into packets, and wherever a head begins."""
+
+import asyncio
+import random
+import re
+import socket
+
+from ms_crf import train
+from ms_crf.server.limits import Limits
+from ms_crf.server.protocol import HEAD, Protocol
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from conftest import files
+from servers import rest_of, serving
+
+BODY = b'{"tokens": ["Xan"]}'
+START = b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
+WHOLE = START + b'Content-Length: %d\r\n\r\n' % len(BODY) + BODY
+CHUNKED = START + b'Transfer-Encoding: chunked\r\n\r\n4\r\n{"to\r\nF\r\nkens": ["Xan"]}\r\n0\r\nA: a\r\n\r\n'
+BEHIND = {'nothing': (b'', 0), 'a body': (WHOLE, 1), 'two bodies': (WHOLE * 2, 2), 'chunks': (CHUNKED, 1),
+          'no body': (b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n', 1), 'line ends': (WHOLE + b'\r\n', 1)}
+
+
+def head(size, *, padded=False, path=False):
+    """A request for /healthz whose head has so many bytes: of a value, of blanks around it, or of the first line."""
+    start, end = b'GET /healthz?', b' HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nA:'
+    rest = size - len(start) - len(end) - 5
+    target, value = (b'a' * rest, b'') if path else (b'', (b' ' if padded else b'a') * rest)
+    return start + target + end + value + b'a\r\n\r\n'
+
+
+def test_heads_have_the_size_that_the_tests_want():
+    assert {len(head(HEAD, padded=padded, path=path)) for padded in (False, True) for path in (False, True)} == {HEAD}
+
+
+class Transport(asyncio.Transport):
+    """Keeps what a protocol writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.written, self.closed = b'', False
+
+    def write(self, data):
+        self.written += data
+
+    def is_closing(self):
+        return self.closed
+
+    def close(self):
+        self.closed = True
+
+    def write_eof(self):
+        pass
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def pause_reading(self):
+        pass
+
+    def resume_reading(self):
+        pass
+
+
+async def app(scope, receive, send):
+    while (await receive()).get('more_body'):
+        pass
+    await send({'type': 'http.response.start', 'status': 200, 'headers': [(b'content-length', b'0')]})
+    await send({'type': 'http.response.body'})
+
+
+def statuses(pieces):
+    """The statuses of answers to bytes that arrive in pieces."""
+    async def test():
+        config = uvicorn.Config(app, http=Protocol.of_limits(Limits()), lifespan='off', log_config=None)
+        config.load()
+        protocol = config.http_protocol_class(config=config, server_state=ServerState(), app_state={})
+        transport = Transport()
+        protocol.connection_made(transport)
+        for piece in pieces:
+            protocol.data_received(piece)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        if protocol.timeout_keep_alive_task is not None:
+            protocol.timeout_keep_alive_task.cancel()
+        return [int(status) for status in re.findall(rb'HTTP/1.1 (\d+) ', transport.written)]
+    return asyncio.run(test())
+
+
+def cuts(data, seed):
+    """A packet; bytes; packets of any size; packets that end near the limit and around line ends."""
+    rng = random.Random(seed)
+    yield [data]
+    yield [data[index:index + 1] for index in range(len(data))]
+    for most in (10, 1000, 40_000):
+        ends = [0]
+        while ends[-1] < len(data):
+            ends.append(ends[-1] + rng.randint(1, most))
+        yield [data[begin:end] for begin, end in zip(ends, ends[1:])]
+    for end in (1, 2, 3, 4, HEAD - 1, HEAD, HEAD + 1):
+        yield [data[:len(data) - end], data[len(data) - end:]]
+        yield [data[:end], data[end:]]
+
+
+@pytest.mark.parametrize('behind', BEHIND)
+@pytest.mark.parametrize('kind', [{}, {'padded': True}, {'path': True}], ids=['value', 'blanks', 'path'])
+def test_the_limit_is_exact_in_any_packets(behind, kind):
+    before, count = BEHIND[behind]
+    lines = 2 if behind == 'line ends' else 0    # in front of a head they are a part of it
+    for extra, status in ((0, 200), (1, 431), (2, 431), (10_000, 431)):
+        for pieces in cuts(before + head(HEAD - lines + extra, **kind), extra):
+            answers = statuses(pieces)
+            assert answers[-1] == status, [len(piece) for piece in pieces][:50]
+            assert len(answers) == count + 1 or status == 431    # refused, the connection is given up
+
+
+def test_a_head_that_never_ends_is_refused_at_the_limit():
+    assert statuses([b'GET / HTTP/1.1\r\nA: ' + b'a' * (HEAD - 20)]) == []
+    assert statuses([b'GET / HTTP/1.1\r\nA: ' + b'a' * HEAD]) == [431]
+    assert statuses([b'\r\n'] * HEAD) == [431]
+
+
+def test_empty_lines_in_bodies_harm_nobody():
+    for text in (b'\n\r\n' * 20_000, b'\r\n' * 20_000, b'\r\n\r\n0\r\n\r\n' + b'a' * HEAD):
+        whole = START + b'Content-Length: %d\r\n\r\n' % len(text) + text
+        chunked = START + b'Transfer-Encoding: chunked\r\n\r\n%x\r\n' % len(text) + text + b'\r\n0\r\n\r\n'
+        data = whole + chunked + WHOLE
+        for pieces in ([data], [data[index:index + 7] for index in range(0, len(data), 7)]):
+            assert statuses(pieces) == [200] * 3
+
+
+@pytest.fixture(scope='module')
+def server(corpora, tmp_path_factory):
+    folder = tmp_path_factory.mktemp('heads') / 'run'
+    assert train.main([*files(corpora), '--model', 'hmm', '--save', str(folder)]) == 0
+    with serving('--run', folder, '--splitter', 'blanks') as made:
+        yield made
+
+
+@pytest.mark.parametrize('behind', ['nothing', 'a body', 'chunks'])
+@pytest.mark.parametrize('size', [len(WHOLE) + HEAD + 1, 1, 4096])
+def test_a_server_holds_the_limit(server, behind, size):
+    for extra, status in ((0, b'200'), (1, b'431')):
+        data = BEHIND[behind][0] + head(HEAD + extra)
+        with server.socket() as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for begin in range(0, len(data), size):
+                connection.sendall(data[begin:begin + size])
+            answers = re.findall(rb'HTTP/1.1 (\d+) ', rest_of(connection))
+        assert answers[-1] == status and (status == b'431' or len(answers) == BEHIND[behind][1] + 1)
