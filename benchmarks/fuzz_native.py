@@ -108,7 +108,7 @@ class WrongInputs(Operators):
 
 
 def sanitized(folder):
-    """A library with the compiler's checks, and the files that have to be loaded before it; None if it has no checks."""
+    """A library with the compiler's checks, and the files to be loaded before it; None if it has no checks."""
     path = Path(folder, 'sanitized.so')
     command = next(library.compilers())
     flags = [flag for flag in library.FLAGS if flag != '-O3']
