@@ -1,6 +1,7 @@
 """The operators in C++ beside float64 NumPy, on random shapes, lengths and values: python benchmarks/fuzz_native.py
 
-The library is called as MindSpore calls it, without MindSpore. With --sanitize it is compiled anew with the compiler's
+The library is called as MindSpore calls it, without MindSpore. One batch of five is also called with wrong numbers,
+shapes and types of inputs, which must be refused. With --sanitize it is compiled anew with the compiler's
 checks of addresses and of undefined behaviour, which end the program at the first fault, and shares its work out as on
 a machine of eight processors.
 """
@@ -8,6 +9,7 @@ a machine of eight processors.
 import argparse
 import ctypes
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -29,10 +31,26 @@ class Operators:
 
     def __init__(self, path):
         self.library = ctypes.CDLL(str(path))
+        self.library.NativeFault.restype = ctypes.c_char_p
 
     def call(self, name, inputs, size):
         """The flat result of so many numbers."""
-        arrays = [*(np.ascontiguousarray(array) for array in inputs), np.full(size, 12345.0, np.float32)]
+        status, result = self.try_call(name, inputs, size)
+        assert status == 0, f'{name} answered {status}: {self.fault()}'
+        return result
+
+    def size(self, name, inputs):
+        """How many numbers the result has, from what an operator says of an output without any."""
+        self.try_call(name, inputs, 0)
+        return int(re.search(r'output: expected float32 of shape \((\d+)\)', self.fault())[1])
+
+    def fault(self):
+        """What was wrong with the last call that failed."""
+        return self.library.NativeFault().decode()
+
+    def try_call(self, name, inputs, size):
+        """The status, 0 for success, and the result."""
+        arrays = [*(np.asarray(array, order='C') for array in inputs), np.full(size, 12345.0, np.float32)]
         count = len(arrays)
         shapes = [(ctypes.c_int64 * max(1, array.ndim))(*array.shape) for array in arrays]
         pointer = ctypes.POINTER(ctypes.c_int64)
@@ -41,12 +59,56 @@ class Operators:
             (ctypes.c_int * count)(*[array.ndim for array in arrays]),
             (pointer * count)(*[ctypes.cast(shape, pointer) for shape in shapes]),
             (ctypes.c_char_p * count)(*[str(array.dtype).encode() for array in arrays]), None, None)
-        assert status == 0, f'{name} answered {status}'
-        return arrays[-1]
+        return status, arrays[-1]
+
+
+class WrongInputs(Operators):
+    """Operators that are called with wrong inputs, too, which they must refuse: before each call, with some in which a
+    number, a shape or a type is changed."""
+
+    # Axes that no other argument has to fit: characters of a word, characters in all, and forms.
+    ANY_SIZE = (('CharactersWords', 2, 1), ('CharactersGradients', 2, 1), ('CharactersWords', 0, 0),
+                ('LstmScoresOfForms', 0, 0))
+
+    def __init__(self, path, rng, changes=4):
+        super().__init__(path)
+        self.rng, self.changes = rng, changes
+
+    def call(self, name, inputs, size):
+        for _ in range(self.changes):
+            changed, index, what = self._change(name, inputs)
+            status, _ = self.try_call(name, changed, size)
+            assert status == 1, f'{name} took input {index} with {what}'
+            assert self.fault().startswith(f'{name}: '), f'{name} says nothing of input {index} with {what}'
+        status, _ = self.try_call(name, inputs, 0)
+        assert status == 1 and 'output' in self.fault(), f'{name} took an output without numbers'
+        return super().call(name, inputs, size)
+
+    def _change(self, name, inputs):
+        """Inputs of which one is changed, its index, and how."""
+        index = int(self.rng.integers(len(inputs)))
+        array = np.asarray(inputs[index])
+        axis = int(self.rng.integers(array.ndim))
+        kind = self.rng.choice(['size', 'no axis', 'one axis more', 'type', 'missing', 'twice'])
+        if kind == 'size' and (name, index, axis) in self.ANY_SIZE:
+            kind = 'type'
+        if kind in ('missing', 'twice'):
+            changed = [*inputs[:index], *([array] * 2 if kind == 'twice' else []), *inputs[index + 1:]]
+            return changed, index, kind
+        if kind == 'size':
+            count = array.shape[axis] + int(self.rng.choice([-1, 1, 5]))
+            array = np.resize(array, (*array.shape[:axis], count, *array.shape[axis + 1:]))
+        elif kind == 'no axis':
+            array = array.reshape(()) if array.size == 1 else array.reshape(-1) if array.ndim > 1 else array[0]
+        elif kind == 'one axis more':
+            array = np.expand_dims(array, axis)
+        else:
+            array = array.astype(np.float64)
+        return [*inputs[:index], array, *inputs[index + 1:]], index, kind
 
 
 def sanitized(folder):
-    """A library with the compiler's checks, and the file that has to be loaded before it; None if it has no checks."""
+    """A library with the compiler's checks, and the files to be loaded before it; None if it has no checks."""
     path = Path(folder, 'sanitized.so')
     command = next(library.compilers())
     flags = [flag for flag in library.FLAGS if flag != '-O3']
@@ -55,8 +117,10 @@ def sanitized(folder):
                               capture_output=True)
     if compiled.returncode:
         return None
-    runtime = subprocess.run([*command, '-print-file-name=libasan.so'], capture_output=True, text=True, check=True)
-    return path, runtime.stdout.strip()
+    # The runtime of C++ as well: it throws the exceptions that the checks look at.
+    loaded = [subprocess.run([*command, f'-print-file-name={name}.so'], capture_output=True, text=True,
+                             check=True).stdout.strip() for name in ('libasan', 'libstdc++')]
+    return path, ':'.join(loaded)
 
 
 def main():
@@ -87,13 +151,15 @@ def main():
                 print(f'no compiler here makes a library for {arguments.march}')
                 return 1
             return subprocess.run([sys.executable, __file__, *again, '--library', path]).returncode
-    operators = Operators(arguments.library or library.find().path)
+    path = arguments.library or library.find().path
+    operators = Operators(path)
     checks = [PARTS[arguments.part]] if arguments.part else PARTS.values()
     began = time.perf_counter()
     for seed in range(arguments.seed, arguments.seed + arguments.cases):
+        tried = operators if seed % 5 else WrongInputs(path, np.random.default_rng(seed))
         for check in checks:
             try:
-                check(operators, np.random.default_rng(seed))
+                check(tried, np.random.default_rng(seed))
             except AssertionError as error:
                 print(f'case {seed}: {error}')
                 return 1

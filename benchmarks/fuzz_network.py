@@ -91,7 +91,7 @@ def check_lstm(operators, rng):
     arguments = [inputs, given, *weights]
     size = length * batch * units
     states = operators.call('LstmStates', arguments, 2 * size)
-    kept = operators.call('LstmStatesAndKept', arguments, 2 * size + 10 * length * batch * (units + 15))
+    kept = operators.call('LstmStatesAndKept', arguments, operators.size('LstmStatesAndKept', arguments))
     assert (kept[:2 * size] == states).all(), 'states differ from those that are kept'
     factors = (rng.normal(size=(length, batch, 2 * units)) * real[..., None]).astype(np.float32)
     flat = operators.call('LstmGradients', [*arguments, kept, factors.reshape(-1)],

@@ -11,7 +11,7 @@ from ms_crf.crf.mindspore_fixes import InFloat32
 
 from mindspore import nn, ops
 
-_zeros = ops.ZerosLike()
+_zeros, _differentiate = ops.ZerosLike(), ops.GradOperation(get_all=True)   # a cell with the second cannot be copied
 _copies: dict[str, ModuleType] = {}                            # by the name of the module that was copied
 
 
@@ -68,13 +68,12 @@ class WithDerivative(InFloat32, nn.Cell):
 
     def __init__(self, with_tags: bool) -> None:
         super().__init__()
-        self.differentiate = ops.GradOperation(get_all=True)
         self.pair = _Pair(with_tags)
 
     def construct(self, emissions, tags, lengths, transitions, start, end, packed):
         return packed
 
     def bprop(self, emissions, tags, lengths, transitions, start, end, packed, out, dout):
-        gradients = self.differentiate(self.pair)(emissions, transitions, start, end, dout, tags, lengths)
+        gradients = _differentiate(self.pair)(emissions, transitions, start, end, dout, tags, lengths)
         # Graphs have no gradients for integers, PyNative mode has: the first ones are meant in both.
         return gradients[0], _zeros(tags), _zeros(lengths), gradients[1], gradients[2], gradients[3], _zeros(packed)

@@ -38,24 +38,27 @@ def posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
 
 
 def posteriors_of_path(paths: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
-                       end: Tensor, usable: Tensor | None) -> tuple[Tensor, Tensor]:
+                       end: Tensor, usable: Tensor | None, by_logarithms: bool = False) -> tuple[Tensor, Tensor]:
     """Posterior (L, B) of each tag of a path, and posterior of every tag at a position given the path's tag before
     it (L, B, K). All 0 on padding.
 
     Args:
-        paths: (L, B) int32. The rest as in `posteriors`.
+        paths: (L, B) int32.
+        by_logarithms: whether everything is computed in the log domain. The rest as in `posteriors`.
     """
     lowered = emissions - largest_of(emissions)
-    if len(transitions.shape) == 4:
+    if by_logarithms or len(transitions.shape) == 4:
         _, marginals, _, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-        before = ops.broadcast_to(paths.expand_dims(2).expand_dims(3), transitions[:, :, :1].shape)
-        steps = ops.gather_elements(transitions, 2, before).squeeze(2)
     else:
         _, marginals, _, weights, reliable = scaled.forward_backward(lowered, lengths, transitions, start, end, usable)
         onward = log(ops.maximum(weights, SMALLEST_FLOAT))
         if not reliable:
             _, marginals, _, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-        steps = ops.gather(transitions, paths, 0)                # (L, B, K), from each tag to the next
+    if len(transitions.shape) == 4:
+        before = ops.broadcast_to(paths.expand_dims(2).expand_dims(3), transitions[:, :, :1].shape)
+        steps = ops.gather_elements(transitions, 2, before).squeeze(2)           # (L, B, K), from each tag to the next
+    else:
+        steps = ops.gather(transitions, paths, 0)
     first = ops.broadcast_to(start, emissions[:1].shape)
     steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
     conditional = tensors.clear_padding(ops.softmax(steps + onward, 2), lengths)

@@ -13,8 +13,10 @@ from ms_crf.crf.validation import (
     check_numbers,
     check_pair_emissions,
     check_pair_emissions_argument,
+    check_paths_argument,
     check_scalar,
     check_shapes,
+    check_shapes_of_scores,
     check_sums_of_targets,
     check_temperature,
     check_types,
@@ -32,6 +34,23 @@ def _check(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple | Non
     check_types(str(emissions[0]), None if tags is None else str(tags[0]),
                 None if seq_length is None else str(seq_length[0]))
     check_shapes(num_tags, batch_first, emissions[1], tags and tags[1], seq_length and seq_length[1])
+
+
+@ops.constexpr(check=False)
+def check_scores(num_tags: int, transitions: tuple, start: tuple, end: tuple) -> None:
+    """Raises ValueError unless the parameters of a layer have the shapes for so many tags."""
+    check_shapes_of_scores(num_tags, transitions=transitions, start_transitions=start, end_transitions=end)
+
+
+@ops.constexpr(check=False)
+def _check_paths(paths: tuple, emissions: tuple, batch_first: bool) -> None:
+    """Both as (dtype, shape)."""
+    check_paths_argument(str(paths[0]), paths[1], emissions[1], batch_first)
+
+
+def check_paths(paths: Any, emissions: Tensor, batch_first: bool) -> None:
+    """Raises TypeError or ValueError unless paths are integers (batch, length) for emissions as a caller gave them."""
+    _check_paths(describe('paths', paths), describe('emissions', emissions), batch_first)
 
 
 @ops.constexpr(check=False)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ms_crf.crf.constraints import check_constraints, usable_tags
+from ms_crf.crf.constraints import Constraints, check_constraints, usable_tags
 from ms_crf.crf.decoding import OtherDecoding
 from ms_crf.crf.distribution import Distribution
 from ms_crf.crf.gradients import (
@@ -14,7 +14,7 @@ from ms_crf.crf.gradients import (
     value_of,
 )
 from ms_crf.crf.inference import posteriors, posteriors_of_path
-from ms_crf.crf.inputs import check_values, in_range, prepare_tags
+from ms_crf.crf.inputs import check_paths, check_values, in_range, prepare_tags
 from ms_crf.crf.losses import Losses
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
@@ -109,23 +109,31 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         self.transitions = Parameter(initializer(Uniform(0.1), (num_tags, num_tags)), name='transitions')
         self.constrained = constraints is not None
         allowed = None
-        self.usable = None
+        self._usable = None
         if constraints is not None:
             allowed = check_constraints(constraints, num_tags)
-            self.allowed = Tensor(allowed.transitions)
-            self.allowed_start = Tensor(allowed.start)
-            self.allowed_end = Tensor(allowed.end)
-            self.usable = Tensor(usable_tags(allowed))
-        self.log_normalizer = LogNormalizer(self.usable)
-        self.negative_log_likelihood = NegativeLogLikelihood(self.usable)
+            self._allowed = Tensor(allowed.transitions)
+            self._allowed_start = Tensor(allowed.start)
+            self._allowed_end = Tensor(allowed.end)
+            self._usable = Tensor(usable_tags(allowed))
+        self.log_normalizer = LogNormalizer(self._usable)
+        self.negative_log_likelihood = NegativeLogLikelihood(self._usable)
         self.log_normalizer_of_steps = LogNormalizerOfSteps()
         self.negative_log_likelihood_of_steps = NegativeLogLikelihoodOfSteps()
         self.native = Chain(batch_first, allowed)
 
+    @property
+    def constraints(self) -> Constraints | None:
+        """A copy of the constraints as bool arrays, None without."""
+        if not self.constrained:
+            return None
+        return Constraints(*(tensor.asnumpy().copy() for tensor in (self._allowed, self._allowed_start,
+                                                                    self._allowed_end)))
+
     def extend_repr(self) -> str:
         constraints = None
         if self.constrained:
-            constraints = f'{int(self.allowed.asnumpy().sum())} of {self.num_tags ** 2} transitions'
+            constraints = f'{int(self._allowed.asnumpy().sum())} of {self.num_tags ** 2} transitions'
         return (f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}, '
                 f'constraints={constraints}, check_values={self.check_values}')
 
@@ -216,7 +224,7 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
             return self.native.marginals(emissions, lengths, *self._parameters())
         emissions, lengths, transitions, start, end, void = self._potentials(
             emissions, seq_length, pair_emissions, temperature=temperature)
-        _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
+        _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self._usable)
         marginals = marginals + void.expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
@@ -241,13 +249,15 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         """
         if custom.in_use() and pair_emissions is None and temperature is None:
             emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
+            check_paths(paths, emissions, self.batch_first)
             flat = self.native.path_posteriors(emissions, lengths, *self._parameters(), paths)
             count = batch * length
             return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, self.num_tags)
         emissions, lengths, transitions, start, end, void = self._potentials(
             emissions, seq_length, pair_emissions, temperature=temperature)
+        check_paths(paths, emissions, False)
         paths = ops.transpose(paths, (1, 0))
-        chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self.usable)
+        chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self._usable)
         void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
         chosen, conditional = chosen + void, conditional + void.expand_dims(-1)
         return ops.transpose(chosen, (1, 0)), ops.transpose(conditional, (1, 0, 2))

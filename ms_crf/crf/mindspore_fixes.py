@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ms_crf.crf.attributes import FixedAttributes
+
 import mindspore as ms
 from mindspore._c_expression import MixedPrecisionType
 from mindspore.common.api import _pynative_executor
@@ -102,7 +104,7 @@ def _called_by_black_list() -> bool:
 namespace._subtree_black_list.append(InFloat32)
 
 
-class CompilableMethods:
+class CompilableMethods(FixedAttributes):
     """A cell whose methods can be compiled by themselves, as in ms.jit(crf.decode).
 
     MindSpore writes the method's name on the cell when it compiles one, and reads it wherever the cell is
@@ -112,6 +114,7 @@ class CompilableMethods:
 
     @property
     def __parse_method__(self) -> str:
+        self.__dict__['_in_a_graph'] = True
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             # The frame of MindSpore's compilation: `obj` is the cell whose method it was asked for.

@@ -1,6 +1,6 @@
 """The potentials of a chain: a layer's scores and a caller's, as recursions and operators take them."""
 
-from ms_crf.crf.inputs import check_values, prepare, prepare_raw, prepare_steps, prepare_temperature
+from ms_crf.crf.inputs import check_scores, check_values, prepare, prepare_raw, prepare_steps, prepare_temperature
 from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, forbid, nan_in_rows, nan_in_scores, ones_like
 
@@ -39,6 +39,8 @@ class Potentials(InFloat32):
         return emissions, lengths, length, batch
 
     def _parameters(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions (K, K), start (K,) and end (K,) in float32."""
+        check_scores(self.num_tags, self.transitions.shape, self.start_transitions.shape, self.end_transitions.shape)
         return (self.transitions.astype(ms.float32), self.start_transitions.astype(ms.float32),
                 self.end_transitions.astype(ms.float32))
 
@@ -89,11 +91,10 @@ class Potentials(InFloat32):
 
     def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
         """Transitions (K, K), start (K,) and end (K,) in float32, with what constraints forbid."""
-        transitions = forbid(self.transitions.astype(ms.float32))
-        start = forbid(self.start_transitions.astype(ms.float32))
-        end = forbid(self.end_transitions.astype(ms.float32))
+        transitions, start, end = self._parameters()
+        transitions, start, end = forbid(transitions), forbid(start), forbid(end)
         if self.constrained:
-            transitions = ops.select(self.allowed, transitions, FORBIDDEN * ones_like(transitions))
-            start = ops.select(self.allowed_start, start, FORBIDDEN * ones_like(start))
-            end = ops.select(self.allowed_end, end, FORBIDDEN * ones_like(end))
+            transitions = ops.select(self._allowed, transitions, FORBIDDEN * ones_like(transitions))
+            start = ops.select(self._allowed_start, start, FORBIDDEN * ones_like(start))
+            end = ops.select(self._allowed_end, end, FORBIDDEN * ones_like(end))
         return transitions, start, end

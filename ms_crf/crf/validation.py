@@ -141,8 +141,8 @@ def check_types(emissions: str, tags: str | None = None, seq_length: str | None 
 
 
 def _differ(shape: tuple, expected: tuple) -> bool:
-    """Whether two shapes can't be the same; None is an axis of any size."""
-    return len(shape) != len(expected) or any(None not in (one, other) and one != other
+    """Whether two shapes can't be the same; None and -1 are axes of any size."""
+    return len(shape) != len(expected) or any(not {None, -1} & {one, other} and one != other
                                               for one, other in zip(shape, expected))
 
 
@@ -163,6 +163,24 @@ def check_shapes(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple
     if seq_length is not None and _differ(seq_length, (batch,)):
         raise ValueError(f'seq_length must be (batch,) = ({batch},) for emissions {emissions}, got shape {seq_length}; '
                          f'batch_first is {batch_first}')
+
+
+def check_shapes_of_scores(num_tags: int, **shapes: tuple) -> None:
+    """Shapes of a layer's parameters."""
+    for name, shape in shapes.items():
+        expected = (num_tags, num_tags) if name == 'transitions' else (num_tags,)
+        if shape != expected:
+            raise ValueError(f'{name} must have shape {expected} for num_tags = {num_tags}, got {shape}; '
+                             'make a new layer for another number of tags')
+
+
+def check_paths_argument(dtype: str, shape: tuple, emissions: tuple, batch_first: bool) -> None:
+    """The type and shape of paths; shapes as in `check_shapes`."""
+    expected = emissions[:2] if batch_first else emissions[1::-1]
+    if dtype not in INTEGERS:
+        raise TypeError(f'paths must be a tensor of integers, got {dtype}')
+    if _differ(shape, expected):
+        raise ValueError(f'paths must be (batch, length) = {expected}, got shape {shape}')
 
 
 def check_sets(emissions: tuple, sets: tuple) -> None:
@@ -211,7 +229,7 @@ def check_lengths_argument(dtype: str, shape: tuple, batch: int | None = None) -
     """The type and shape of seq_length where no emissions are at hand."""
     if dtype not in INTEGERS:
         raise TypeError(f'seq_length must be a tensor of integers, got {dtype}')
-    if len(shape) != 1 or 0 in shape or batch not in (None, shape[0]):
+    if _differ(shape, (batch,)) or 0 in shape:
         raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.environment import graph_call
@@ -157,11 +156,8 @@ class GraphDecoder:
             return Chain(np.zeros((head.num_tags,) * 2, np.float32), nothing, nothing, None, NOTHING)
         if not isinstance(head, CRF):
             return None
-        allowed = None
-        if head.constrained:
-            allowed = Constraints(head.allowed.asnumpy(), head.allowed_start.asnumpy(), head.allowed_end.asnumpy())
         return Chain(head.transitions.asnumpy(), head.start_transitions.asnumpy(), head.end_transitions.asnumpy(),
-                     allowed, SCORES)
+                     head.constraints, SCORES)
 
     def emissions(self, encoded: Any) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Scores of each tag at each position, computed without compiling; see `ChainDecoder`."""

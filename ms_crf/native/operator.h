@@ -4,20 +4,49 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
+#include <initializer_list>
 #include <new>
 #include <sched.h>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 namespace native {
 
-// What MindSpore hands over: all inputs, then the output.
+enum class Type { FLOATS, INTEGERS, INT32, BOOLS };
+constexpr int64_t ANY = -1;                            // in an expected shape: an axis of any size from 1 on
+
+// What MindSpore passes: all inputs, then the output. Each operator checks all of them before it reads one.
 struct Arguments {
+    int count;
     void **data;
     int *ranks;
     int64_t **shapes;
     const char **types;
+
+    // Throws std::invalid_argument unless there are so many inputs.
+    void expect_inputs(int inputs) const {
+        if (count != inputs + 1) {
+            throw std::invalid_argument("expected " + std::to_string(inputs) + " inputs, found "
+                                        + std::to_string(count - 1));
+        }
+    }
+
+    // Throws std::invalid_argument unless argument i has this type and shape.
+    void expect(int i, const char *name, Type type, std::initializer_list<int64_t> shape) const {
+        bool fits = has_type(i, type) && ranks[i] == int(shape.size());
+        for (size_t axis = 0; fits && axis < shape.size(); axis++) {
+            const int64_t size = shapes[i][axis], expected = shape.begin()[axis];
+            fits = expected == ANY ? size >= 1 : size == expected;
+        }
+        if (fits) return;
+        const char *const names[] = {"float32", "integers", "int32", "bool"};
+        throw std::invalid_argument(
+            std::string(name) + ": expected " + names[int(type)] + " of shape " + text_of(shape.begin(), shape.size())
+            + ", found " + types[i] + " of shape " + text_of(shapes[i], ranks[i]));
+    }
 
     const float *floats(int i) const { return static_cast<const float *>(data[i]); }
 
@@ -41,6 +70,25 @@ struct Arguments {
     }
 
    private:
+    bool has_type(int i, Type type) const {
+        const std::string name = types[i];
+        if (type == Type::FLOATS) return name == "float32";
+        if (type == Type::INT32) return name == "int32";
+        if (type == Type::BOOLS) return name == "bool";
+        for (const char *integer : {"int32", "int64", "int16", "int8", "uint8", "uint16", "uint32", "uint64"}) {
+            if (name == integer) return true;
+        }
+        return false;
+    }
+
+    static std::string text_of(const int64_t *shape, size_t rank) {
+        std::string text = "(";
+        for (size_t axis = 0; axis < rank; axis++) {
+            text += (axis ? ", " : "") + (shape[axis] == ANY ? std::string("any") : std::to_string(shape[axis]));
+        }
+        return text + ")";
+    }
+
     template <class Integer>
     std::vector<int64_t> within(int i, int64_t least, int64_t most) const {
         const Integer *given = static_cast<const Integer *>(data[i]);
@@ -93,18 +141,6 @@ void share_out(size_t count, double cost, const Work &work) {
     if (failed) throw std::bad_alloc();
 }
 
-// Calls compute(arguments, output, its size); returns what MindSpore takes for success and failure.
-template <class Compute>
-int run(const Compute &compute, int count, void **data, int *ranks, int64_t **shapes, const char **types) {
-    try {
-        const Arguments arguments{data, ranks, shapes, types};
-        compute(arguments, static_cast<float *>(data[count - 1]), arguments.size(count - 1));
-        return 0;
-    } catch (...) {
-        return 1;
-    }
-}
-
 // The size of an array, -1 while it is not known.
 inline int64_t product(const int64_t *shape, int rank) {
     int64_t size = 1;
@@ -115,12 +151,51 @@ inline int64_t product(const int64_t *shape, int rank) {
     return size;
 }
 
+// The size of an axis of an input, -1 while it is not known or where there is no such axis.
+inline int64_t axis_of(const int *ranks, int64_t **shapes, int i, int axis) {
+    return axis < ranks[i] && shapes[i][axis] >= 0 ? shapes[i][axis] : -1;
+}
+
+// What was wrong with the last call in this thread that failed.
+inline thread_local std::string fault;
+
+// Calls check(arguments), which throws std::invalid_argument for inputs of wrong number, types or shapes, and then
+// compute(arguments, output, its size). Returns 0 for success.
+//
+// MindSpore raises the text of an exception that it catches here, which it can if library and MindSpore have the same C++
+// runtime. If they have not, the text is written to the standard error, and MindSpore's own exception names the function.
+template <class Check, class Compute, class InferShape>
+int run(const char *name, const Check &check, const Compute &compute, const InferShape &infer_shape, int count,
+        void **data, int *ranks, int64_t **shapes, const char **types, void *extra) {
+    try {
+        const Arguments arguments{count, data, ranks, shapes, types};
+        check(arguments);
+        const std::vector<int64_t> shape = infer_shape(ranks, shapes, extra);
+        const int64_t size = product(shape.data(), int(shape.size()));
+        if (arguments.size(count - 1) != size) arguments.expect(count - 1, "output", Type::FLOATS, {size});
+        compute(arguments, static_cast<float *>(data[count - 1]), size);
+        return 0;
+    } catch (const std::invalid_argument &error) {
+        fault = std::string(name) + ": " + error.what();
+    } catch (const std::bad_alloc &) {
+        fault = std::string(name) + ": not enough memory";
+    }
+    if (extra == nullptr) return 1;                    // the caller is not MindSpore and reads `fault`
+#ifdef __GLIBCXX__
+    throw std::runtime_error(fault);
+#else
+    std::fprintf(stderr, "%s\n", fault.c_str());
+    return 1;
+#endif
+}
+
 }  // namespace native
 
-// A function of this name that calls FUNCTION(arguments, output, its size); the braces that follow give the shape of the
-// output from the shapes of the inputs.
-#define OPERATOR(NAME, FUNCTION)                                                                                     \
-    extern "C" int NAME(int count, void **data, int *ranks, int64_t **shapes, const char **types, void *, void *) {  \
-        return native::run(FUNCTION, count, data, ranks, shapes, types);                                             \
+// A function of this name that calls CHECK(arguments) and FUNCTION(arguments, output, its size); the braces that follow
+// give the shape of the output from the shapes of the inputs, which nobody has checked.
+#define OPERATOR(NAME, CHECK, FUNCTION)                                                                              \
+    extern "C" std::vector<int64_t> NAME##InferShape(int *ranks, int64_t **shapes, void *extra);                     \
+    extern "C" int NAME(int count, void **data, int *ranks, int64_t **shapes, const char **types, void *, void *extra) { \
+        return native::run(#NAME, CHECK, FUNCTION, NAME##InferShape, count, data, ranks, shapes, types, extra);      \
     }                                                                                                                \
     extern "C" std::vector<int64_t> NAME##InferShape(int *ranks, int64_t **shapes, void *)

@@ -5,8 +5,8 @@ seq_length is announced to go.
 """
 
 from ms_crf.crf.inputs import in_range
-from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.validation import check_count, check_width
+from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
+from ms_crf.crf.validation import check_count, check_lengths_argument, check_width
 from ms_crf.memory import check_memory
 from ms_crf.native import custom
 from ms_crf.nn.native.cells import TwoDirections, gates_of_forms, scores_of_forms
@@ -15,11 +15,25 @@ import mindspore as ms
 from mindspore import nn, ops
 
 
+@ops.constexpr(check=False)
+def _check(inputs: tuple, seq_length: tuple, units: int, *weights: tuple) -> None:
+    """Shapes of the arguments and of the weights of both directions: MindSpore's operator reads beyond wrong ones."""
+    if len(inputs) != 3:
+        raise ValueError(f'inputs must be (length, batch, input_size), got shape {inputs}')
+    check_lengths_argument('Int32', seq_length, inputs[1])
+    gates, width = 4 * units, inputs[2]
+    expected = ((gates, width), (gates, units), (gates,), (gates,)) * 2
+    for shape, size in zip(weights, expected):
+        if shape != size and width not in (None, -1):
+            raise ValueError(f'the weights of a BiLSTM with {units} units in each direction must fit inputs '
+                             f'{inputs}: one must have shape {size}, got {shape}')
+
+
 class FullLSTM(InFloat32, nn.LSTM):
     """In float32: in 16 bits, MindSpore 2.10 gives all weights of an LSTM gradients of 0 on CPU, and says nothing."""
 
 
-class BiLSTM(nn.Cell):
+class BiLSTM(CompilableMethods, nn.Cell):
     """Forward and backward hidden states side by side; padding is not seen by either.
 
     Args:
@@ -34,6 +48,7 @@ class BiLSTM(nn.Cell):
         half = int(hidden_size) // 2
         check_memory(4 * 2 * 4 * half * (int(input_size) + half + 2),       # bytes, directions, gates
                      f'an LSTM with input_size = {input_size} and hidden_size = {hidden_size}')
+        self.units = half
         lstm = FullLSTM if ms.get_context('device_target') == 'CPU' else nn.LSTM
         self.forward_lstm = lstm(int(input_size), half)
         self.backward_lstm = lstm(int(input_size), half)
@@ -45,9 +60,10 @@ class BiLSTM(nn.Cell):
 
         A length below 0 counts as 0, one above the padded length as that. What stands on padding is not to be read.
         """
+        weights = self._weights(self.forward_lstm) + self._weights(self.backward_lstm)
+        _check(inputs.shape, seq_length.shape, self.units, *[weight.shape for weight in weights])
         if custom.in_use():
-            return self.native(inputs, seq_length, *self._weights(self.forward_lstm),
-                               *self._weights(self.backward_lstm))
+            return self.native(inputs, seq_length, *weights)
         span = in_range(seq_length, 1, inputs.shape[0])          # ReverseSequence takes no 0
         forward, _ = self.forward_lstm(inputs)
         backward, _ = self.backward_lstm(self.reverse(inputs, span))

@@ -1,5 +1,6 @@
 """A vector for each word from its characters: by convolution, or by an LSTM in both directions."""
 
+from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.native import custom
 from ms_crf.nn.bilstm import BiLSTM
 from ms_crf.nn.native.cells import CharacterWords
@@ -12,7 +13,7 @@ from mindspore.common.initializer import Uniform, initializer
 PADDING = 0
 
 
-class CharacterTable(nn.Cell):
+class CharacterTable(CompilableMethods, nn.Cell):
     """Vectors of characters; that of padding is always zero.
 
     Args:
@@ -30,7 +31,7 @@ class CharacterTable(nn.Cell):
         return ops.gather(self.weight * self.real, ops.transpose(spellings, (1, 0)), 0)
 
 
-class CharacterCNN(nn.Cell):
+class CharacterCNN(CompilableMethods, nn.Cell):
     """Convolution of width 3 over the characters and one position beyond either end, then each filter's maximum.
 
     Computed as one matrix product over three shifted copies, on CPU by an operator in C++: either takes a small part
@@ -78,7 +79,7 @@ class CharacterCNN(nn.Cell):
         return largest
 
 
-class CharacterLSTM(nn.Cell):
+class CharacterLSTM(CompilableMethods, nn.Cell):
     """The last states of an LSTM that reads the word forwards and of one that reads it backwards.
 
     Args:

@@ -28,7 +28,7 @@ class Layers(CompilableMethods, nn.Cell):
             constraints: what `allowed_transitions` returns; for the CRF.
         """
         #: widths of what is dropped out: the input, then each layer's output
-        self.widths = [width] + [hidden_dim] * num_layers
+        self.widths = (width, *[hidden_dim] * num_layers)
         self.layers = nn.CellList([BiLSTM(width, hidden_dim) for width in self.widths[:-1]])
         self.projection = nn.Dense(self.widths[-1], num_tags, 'xavier_uniform', 'zeros')
         if head == 'crf':

@@ -1,6 +1,6 @@
 """A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
 
-from ms_crf.crf.inputs import in_range, prepare, prepare_tags
+from ms_crf.crf.inputs import check_paths, in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.native.cells import Chain, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
@@ -32,7 +32,6 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         self.num_tags = int(num_tags)
         self.batch_first = batch_first
         self.reduction = reduction
-        self.highest = ops.ArgMaxWithValue(2)
         self.native = Chain(batch_first=False)
 
     def extend_repr(self) -> str:
@@ -67,7 +66,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         void = void + nan_in_rows(emissions, lengths)
-        paths, best = self.highest(ops.log_softmax(emissions, 2))                   # (L, B)
+        paths, best = ops.ArgMaxWithValue(2)(ops.log_softmax(emissions, 2))                   # (L, B)
         live = real(lengths, paths.shape[0])
         scores = ops.select(live, best, zeros_like(best)).sum(0)
         return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores + void
@@ -94,6 +93,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
     def path_posteriors(self, emissions: Tensor, paths: Tensor,
                         seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As `CRF.path_posteriors`; here a tag does not depend on the one before it."""
+        check_paths(paths, emissions, self.batch_first)
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         marginals = clear_padding(ops.softmax(emissions, 2), lengths)
         marginals = marginals + (void + nan_in_rows(emissions, lengths)).expand_dims(-1)

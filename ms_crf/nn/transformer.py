@@ -3,6 +3,8 @@
 It is for weights that were trained elsewhere: its own are zeros until they are loaded.
 """
 
+from ms_crf.crf.mindspore_fixes import CompilableMethods
+
 import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
@@ -14,6 +16,10 @@ HIDDEN = -1e9              # added to the score of what is not to be looked at
 _NORMAL = tuple(2 * coefficient for coefficient in (
     0.7978842684073337, 0.03633414911899595, -3.3026702047400566e-05, -5.527338649793018e-05, 3.97407072166089e-06,
     -1.3378319613616753e-07, 1.8139271947901993e-09))
+
+
+# Of the module: cells with operators cannot be pickled.
+_product, _scores, _take = ops.MatMul(False, True), ops.BatchMatMul(False, True), ops.BatchMatMul()
 
 
 def exact_gelu(values: Tensor) -> Tensor:
@@ -39,21 +45,20 @@ def gelu_tanh(values: Tensor) -> Tensor:
     return values * ops.sigmoid(values * slope)
 
 
-class Linear(nn.Cell):
+class Linear(CompilableMethods, nn.Cell):
     """Product with a matrix (outputs, inputs), and a bias."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = Parameter(initializer('zeros', (outputs, inputs)), name='weight')
         self.bias = Parameter(initializer('zeros', (outputs,)), name='bias')
-        self.product = ops.MatMul(False, True)
 
     def construct(self, values):
         """(rows, inputs) to (rows, outputs)."""
-        return ops.bias_add(self.product(values, self.weight), self.bias)
+        return ops.bias_add(_product(values, self.weight), self.bias)
 
 
-class Attention(nn.Cell):
+class Attention(CompilableMethods, nn.Cell):
     """Each subword takes from all subwords of its row, in each head by its own scores.
 
     Args:
@@ -66,7 +71,6 @@ class Attention(nn.Cell):
         self.heads, self.part = heads, width // heads
         self.inputs = Linear(width, 3 * width)
         self.output = Linear(width, width)
-        self.scores, self.take = ops.BatchMatMul(False, True), ops.BatchMatMul()
 
     def construct(self, values, mask, shape):
         """One step of the encoder.
@@ -82,8 +86,8 @@ class Attention(nn.Cell):
         query, key, value = ops.split(self.inputs(values), self.heads * self.part, 1)
         # Indexing one tensor of all three takes ten times as long on CPU.
         query, key, value = self._cut(query, shape), self._cut(key, shape), self._cut(value, shape)
-        scores = self.scores(query * self.part ** -0.5, key) + mask                 # (rows, heads, length, length)
-        attended = self.take(ops.softmax(scores, -1), value)                        # (rows, heads, length, part)
+        scores = _scores(query * self.part ** -0.5, key) + mask                 # (rows, heads, length, length)
+        attended = _take(ops.softmax(scores, -1), value)                        # (rows, heads, length, part)
         attended = ops.reshape(ops.transpose(attended, (0, 2, 1, 3)), (shape[0] * shape[1], self.heads * self.part))
         return self.output(attended)
 
@@ -92,7 +96,7 @@ class Attention(nn.Cell):
         return ops.transpose(ops.reshape(values, (shape[0], shape[1], self.heads, self.part)), (0, 2, 1, 3))
 
 
-class Layer(nn.Cell):
+class Layer(CompilableMethods, nn.Cell):
     """Attention and a feed-forward, the norm after each sum.
 
     Args:
@@ -115,7 +119,7 @@ class Layer(nn.Cell):
         return self.norm(values + self.outer(self.activation(self.inner(values))))
 
 
-class Encoder(nn.Cell):
+class Encoder(CompilableMethods, nn.Cell):
     """Vectors of subwords in their sentence.
 
     Args:

@@ -15,7 +15,7 @@ from oracle import Case
 
 sys.path.insert(0, str(ROOT / 'benchmarks'))
 from fuzz_chain import Chain, check, check_chain  # noqa: E402
-from fuzz_native import Operators  # noqa: E402
+from fuzz_native import Operators, WrongInputs  # noqa: E402
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -29,6 +29,23 @@ def chain_operators():
 def test_random_batches(chain_operators):
     for seed in range(250):
         check_chain(chain_operators, np.random.default_rng(seed))
+
+
+def test_wrong_inputs_are_refused():
+    """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
+    operators = WrongInputs(library.find().path, np.random.default_rng(0))
+    for seed in range(40):
+        check_chain(operators, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize('jit', [ms.jit, lambda function: function])
+def test_a_wrong_input_is_named(jit):
+    """By the exception that MindSpore raises."""
+    crf = CRF(3)
+    call = jit(crf.native.normalizer)
+    with pytest.raises(RuntimeError, match=r'ChainNormalizer: seq_length: expected integers of shape \(2\), found int32 '
+                                           r'of shape \(3\)'):
+        call(float_tensor(np.zeros((4, 2, 3))), int_tensor([1, 1, 1]), *parameters(crf)).asnumpy()
 
 
 @pytest.mark.slow

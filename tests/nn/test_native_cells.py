@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, close, float_tensor, int_tensor
 
 sys.path.insert(0, str(ROOT / 'benchmarks'))
-from fuzz_native import Operators  # noqa: E402
+from fuzz_native import Operators, WrongInputs  # noqa: E402
 from fuzz_network import check_characters, check_lstm  # noqa: E402
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
@@ -22,6 +22,14 @@ pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find
 def test_random_batches(check):
     operators = Operators(library.find().path)
     for seed in range(150):
+        check(operators, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize('check', [check_lstm, check_characters])
+def test_wrong_inputs_are_refused(check):
+    """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
+    operators = WrongInputs(library.find().path, np.random.default_rng(0))
+    for seed in range(25):
         check(operators, np.random.default_rng(seed))
 
 

@@ -61,6 +61,9 @@ inline void viterbi_scores(const Arguments &arguments, float *out, int64_t size)
     }
 }
 
+// A tag as a result holds it; the first for a number that is none.
+inline int64_t tag_of(float number, int64_t tags) { return number >= 0.0f && number < float(tags) ? int64_t(number) : 0; }
+
 // Gradients as `gradients` gives them, of the scores of paths. Put together by what is called for each path.
 class PathGradients {
    public:
@@ -98,7 +101,7 @@ inline void path_gradients(const Arguments &arguments, float *out, int64_t size)
     for (int64_t i = 0; i < count; i++) {
         if (factors[i] == 0.0f || scores[i] <= float(LOWEST)) continue;
         const float *path = paths + i * batch.length;
-        result.add(i / n, factors[i], [&](int64_t t) { return int64_t(path[t]); });
+        result.add(i / n, factors[i], [&](int64_t t) { return tag_of(path[t], batch.tags); });
     }
     result.finish();
 }
@@ -117,7 +120,7 @@ inline void viterbi_gradients(const Arguments &arguments, float *out, int64_t si
             int64_t tag = end;
             for (int64_t t = batch.lengths[row] - 1; t >= 0; t--) {
                 path[t] = tag;
-                if (t > 0) tag = int64_t(history[((t - 1) * batch.rows + row) * tags + tag]);
+                if (t > 0) tag = tag_of(history[((t - 1) * batch.rows + row) * tags + tag], tags);
             }
             result.add(row, factors[row * tags + end], [&](int64_t t) { return path[t]; });
         }

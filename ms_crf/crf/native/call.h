@@ -8,10 +8,40 @@
 
 namespace chain {
 
+using native::ANY;
 using native::Arguments;
 using native::share_out;
+using native::Type;
 
 const int EMISSIONS = 0, LENGTHS = 1, TRANSITIONS = 2, START = 3, END = 4, ALLOWED = 5, SETTINGS = 6, OWN = 7;
+
+// The sizes of a call, of which all inputs that the operators share have been checked.
+struct Checked {
+    int64_t rows, length, tags, emissions;
+
+    Checked(const Arguments &arguments, int own) {
+        arguments.expect_inputs(OWN + own);
+        arguments.expect(SETTINGS, "settings", Type::INT32, {1});
+        arguments.expect(EMISSIONS, "emissions", Type::FLOATS, {ANY, ANY, ANY});
+        const int64_t *shape = arguments.shapes[EMISSIONS];
+        rows = shape[batch_first(arguments) ? 0 : 1];
+        length = shape[batch_first(arguments) ? 1 : 0];
+        tags = shape[2];
+        emissions = rows * length * tags;
+        arguments.expect(LENGTHS, "seq_length", Type::INTEGERS, {rows});
+        arguments.expect(TRANSITIONS, "transitions", Type::FLOATS, {tags, tags});
+        arguments.expect(START, "start_transitions", Type::FLOATS, {tags});
+        arguments.expect(END, "end_transitions", Type::FLOATS, {tags});
+        const int64_t allowed = arguments.size(ALLOWED);
+        arguments.expect(ALLOWED, "constraints", Type::BOOLS, {allowed == 1 ? 1 : tags * tags + 2 * tags});
+    }
+
+    static bool batch_first(const Arguments &arguments) {
+        return static_cast<const int32_t *>(arguments.data[SETTINGS])[0] != 0;
+    }
+
+    int64_t packed() const { return rows + emissions + rows * tags * tags; }
+};
 
 struct Call {
     bool batch_first;
@@ -21,7 +51,7 @@ struct Call {
     std::vector<int64_t> empty, faulty;    // rows of length 0, and those with nan or +inf in their scores
 
     explicit Call(const Arguments &arguments)
-        : batch_first(static_cast<const int32_t *>(arguments.data[SETTINGS])[0] != 0),
+        : batch_first(Checked::batch_first(arguments)),
           model(arguments.floats(TRANSITIONS), arguments.floats(START), arguments.floats(END),
                 arguments.size(ALLOWED) > 1 ? static_cast<const bool *>(arguments.data[ALLOWED]) : nullptr,
                 arguments.size(START)) {

@@ -23,6 +23,9 @@ from mindspore import Tensor, nn, ops
 
 _zeros, _reshape, _slice = ops.ZerosLike(), ops.Reshape(), ops.Slice()
 _reference = copied(reference)
+# Of the module: cells with these cannot be copied.
+_differentiate = ops.GradOperation(get_all=True)
+_differentiate_times = ops.GradOperation(get_all=True, sens_param=True)
 
 
 def _parts(flat: Tensor, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -79,13 +82,12 @@ class _WithDerivative(_Native):
     def __init__(self, batch_first: bool, constraints: Constraints | None, with_tags: bool) -> None:
         super().__init__(batch_first, constraints)
         self.pair = _Pair(batch_first, constraints, with_tags)
-        self.differentiate = ops.GradOperation(get_all=True)
 
     def construct(self, emissions, lengths, transitions, start, end, tags, packed):
         return packed
 
     def bprop(self, emissions, lengths, transitions, start, end, tags, packed, out, dout):
-        gradients = self.differentiate(self.pair)(emissions, transitions, start, end, dout, lengths, tags)
+        gradients = _differentiate(self.pair)(emissions, transitions, start, end, dout, lengths, tags)
         return gradients[0], _zeros(lengths), gradients[1], gradients[2], gradients[3], _zeros(tags), _zeros(packed)
 
 
@@ -102,14 +104,13 @@ class _Gradients(_Native):
     def __init__(self, batch_first: bool, constraints: Constraints | None) -> None:
         super().__init__(batch_first, constraints)
         self.by_graph = _GradientsByGraph(batch_first, constraints)
-        self.differentiate = ops.GradOperation(get_all=True, sens_param=True)
 
     def construct(self, emissions, lengths, transitions, start, end, packed, factors):
         return operators.gradients(emissions, lengths, transitions, start, end, self.allowed, self.settings, packed,
                                    factors)
 
     def bprop(self, emissions, lengths, transitions, start, end, packed, factors, out, dout):
-        gradients = self.differentiate(self.by_graph)(packed, factors, emissions, lengths, transitions, start, end,
+        gradients = _differentiate_times(self.by_graph)(packed, factors, emissions, lengths, transitions, start, end,
                                                       dout)
         return (_zeros(emissions), _zeros(lengths), _zeros(transitions), _zeros(start), _zeros(end), gradients[0],
                 gradients[1])
@@ -168,13 +169,12 @@ class Marginals(_Native):
     def __init__(self, batch_first: bool, constraints: Constraints | None) -> None:
         super().__init__(batch_first, constraints)
         self.by_graph = _MarginalsByGraph(batch_first, constraints)
-        self.differentiate = ops.GradOperation(get_all=True, sens_param=True)
 
     def construct(self, emissions, lengths, transitions, start, end):
         return operators.marginals(emissions, lengths, transitions, start, end, self.allowed, self.settings)
 
     def bprop(self, emissions, lengths, transitions, start, end, out, dout):
-        gradients = self.differentiate(self.by_graph)(emissions, transitions, start, end, lengths, dout)
+        gradients = _differentiate_times(self.by_graph)(emissions, transitions, start, end, lengths, dout)
         return gradients[0], _zeros(lengths), gradients[1], gradients[2], gradients[3]
 
 
@@ -190,14 +190,13 @@ class PathPosteriors(_Native):
     def __init__(self, batch_first: bool, constraints: Constraints | None) -> None:
         super().__init__(batch_first, constraints)
         self.by_graph = _PathPosteriorsByGraph(batch_first, constraints)
-        self.differentiate = ops.GradOperation(get_all=True, sens_param=True)
 
     def construct(self, emissions, lengths, transitions, start, end, paths):
         return operators.path_posteriors(emissions, lengths, transitions, start, end, self.allowed, self.settings,
                                          paths)
 
     def bprop(self, emissions, lengths, transitions, start, end, paths, out, dout):
-        gradients = self.differentiate(self.by_graph)(emissions, transitions, start, end, lengths, paths, dout)
+        gradients = _differentiate_times(self.by_graph)(emissions, transitions, start, end, lengths, paths, dout)
         return gradients[0], _zeros(lengths), gradients[1], gradients[2], gradients[3], _zeros(paths)
 
 

@@ -1,12 +1,15 @@
 """What the operators compute, as graphs of plain operators of MindSpore: what is differentiated in their place.
 
+Posteriors are in the log domain, without a condition on values: MindSpore 2.10 cannot run the gradient of one beside
+other operators ("Invalid formal parameter").
+
 Shapes and first arguments as in `cells`; emissions are (L, B, K), or (B, L, K) with batch_first.
 """
 
-from ms_crf.crf import packing, tensors
-from ms_crf.crf.inference import posteriors, posteriors_of_path
+from ms_crf.crf import log_domain, packing, tensors
+from ms_crf.crf.inference import posteriors_of_path
 from ms_crf.crf.inputs import in_range, prepare
-from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, forbid, ones_like, zeros_like
+from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, forbid, largest_of, ones_like, zeros_like
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -71,8 +74,9 @@ def gradients(packed: Tensor, factors: Tensor, emissions: Tensor, lengths: Tenso
 def marginals(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
               allowed: Tensor | None, batch_first: bool) -> Tensor:
     """Posteriors as emissions."""
-    chain = chain_of(emissions, lengths, transitions, start, end, allowed, batch_first)
-    _, result, _ = posteriors(*chain, None)
+    emissions, lengths, transitions, start, end = chain_of(emissions, lengths, transitions, start, end, allowed,
+                                                           batch_first)
+    _, result, _, _ = log_domain.forward_backward(emissions - largest_of(emissions), lengths, transitions, start, end)
     if batch_first:
         result = ops.transpose(result, (1, 0, 2))
     return result
@@ -82,6 +86,6 @@ def path_posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, sta
                     paths: Tensor, allowed: Tensor | None, batch_first: bool) -> Tensor:
     """Posteriors of the tags of paths (B, L) and of every tag after the path's tag before it (B, L, K), flat."""
     chain = chain_of(emissions, lengths, transitions, start, end, allowed, batch_first)
-    chosen, conditional = posteriors_of_path(ops.transpose(paths, (1, 0)), *chain, None)
+    chosen, conditional = posteriors_of_path(ops.transpose(paths, (1, 0)), *chain, None, True)
     return ops.concat((ops.transpose(chosen, (1, 0)).reshape(-1),
                        ops.transpose(conditional, (1, 0, 2)).reshape(-1)), 0)

@@ -15,7 +15,9 @@ namespace characters {
 namespace {
 
 using namespace nn;
+using native::ANY;
 using native::Arguments;
+using native::Type;
 
 const int TABLE = 0, FILTERS = 1, SPELLINGS = 2, BY_OUTPUT = 3;
 constexpr int PLACES = 3;
@@ -177,16 +179,35 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
     }
 }
 
+// The inputs, `own` of them besides those of `words`.
+void check_inputs(const Arguments &arguments, int own) {
+    arguments.expect_inputs(BY_OUTPUT + own);
+    arguments.expect(TABLE, "vectors of characters", Type::FLOATS, {ANY, ANY});
+    const int64_t filters = std::max(int64_t(1), native::axis_of(arguments.ranks, arguments.shapes, FILTERS, 0));
+    arguments.expect(FILTERS, "filters", Type::FLOATS, {filters, PLACES * arguments.shapes[TABLE][1]});
+    const int64_t length = native::axis_of(arguments.ranks, arguments.shapes, SPELLINGS, 1);
+    arguments.expect(SPELLINGS, "spellings", Type::INT32, {ANY, std::max(int64_t(0), length)});
+}
+
+void check(const Arguments &arguments) { check_inputs(arguments, 0); }
+
+void check_gradients(const Arguments &arguments) {
+    check_inputs(arguments, 1);
+    arguments.expect(BY_OUTPUT, "gradient by the words", Type::FLOATS,
+                     {arguments.shapes[SPELLINGS][0] * arguments.shapes[FILTERS][0]});
+}
+
 }  // namespace
 }  // namespace characters
 
-OPERATOR(CharactersWords, characters::words) {
-    const int64_t words = shapes[characters::SPELLINGS][0], filters = shapes[characters::FILTERS][0];
+OPERATOR(CharactersWords, characters::check, characters::words) {
+    const int64_t words = native::axis_of(ranks, shapes, characters::SPELLINGS, 0);
+    const int64_t filters = native::axis_of(ranks, shapes, characters::FILTERS, 0);
     return {words < 0 || filters < 0 ? -1 : words * filters};
 }
 
-OPERATOR(CharactersGradients, characters::gradients) {
-    const int64_t table = native::product(shapes[characters::TABLE], 2);
-    const int64_t filters = native::product(shapes[characters::FILTERS], 2);
+OPERATOR(CharactersGradients, characters::check_gradients, characters::gradients) {
+    const int64_t table = native::product(shapes[characters::TABLE], ranks[characters::TABLE]);
+    const int64_t filters = native::product(shapes[characters::FILTERS], ranks[characters::FILTERS]);
     return {table < 0 || filters < 0 ? -1 : table + filters};
 }

@@ -12,7 +12,9 @@
 namespace lstm {
 namespace {
 
+using native::ANY;
 using native::Arguments;
+using native::Type;
 
 const int INPUTS = 0, LENGTHS = 1, WEIGHTS = 2, EACH = 4, OWN = WEIGHTS + 2 * EACH;
 
@@ -201,36 +203,95 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
     });
 }
 
+// Checks the weights of both directions, `each` inputs for one: by the input if there are any, by the state before if
+// `by_state`, and the biases. Returns the units.
+int64_t check_weights(const Arguments &arguments, int each, int64_t inputs, bool by_state, bool biases) {
+    const int64_t gates = std::max(int64_t(1), native::axis_of(arguments.ranks, arguments.shapes, WEIGHTS, 0) / GATES) * GATES;
+    for (int d = 0; d < 2; d++) {
+        int i = WEIGHTS + each * d;
+        if (inputs > 0) arguments.expect(i++, "weights by the input", Type::FLOATS, {gates, inputs});
+        if (by_state) arguments.expect(i++, "weights by the state", Type::FLOATS, {gates, gates / GATES});
+        for (int bias = 0; biases && bias < 2; bias++) arguments.expect(i++, "bias", Type::FLOATS, {gates});
+    }
+    return gates / GATES;
+}
+
+// The inputs that `states` and `gradients` share, which have so many of their own.
+Shape check_layer(const Arguments &arguments, int own) {
+    arguments.expect_inputs(OWN + own);
+    arguments.expect(INPUTS, "inputs", Type::FLOATS, {ANY, ANY, ANY});
+    const int64_t *sizes = arguments.shapes[INPUTS];
+    arguments.expect(LENGTHS, "seq_length", Type::INTEGERS, {sizes[1]});
+    return {sizes[0], sizes[1], sizes[2], check_weights(arguments, EACH, sizes[2], true, true)};
+}
+
+void check_states(const Arguments &arguments) { check_layer(arguments, 0); }
+
+void check_gradients(const Arguments &arguments) {
+    const Shape shape = check_layer(arguments, 2);
+    const int64_t states = 2 * shape.positions() * shape.units, kept = states + 2 * shape.positions() * shape.kept();
+    arguments.expect(OWN, "states", Type::FLOATS, {kept});
+    arguments.expect(OWN + 1, "gradient by the states", Type::FLOATS, {arguments.size(OWN + 1) == states ? states : kept});
+}
+
+void check_gates_of_forms(const Arguments &arguments) {
+    arguments.expect_inputs(WEIGHTS + 2 * EACH_BY_INPUT);
+    arguments.expect(VECTORS, "vectors", Type::FLOATS, {ANY, ANY});
+    arguments.expect(COUNT, "count", Type::INT32, {1});
+    check_weights(arguments, EACH_BY_INPUT, arguments.shapes[VECTORS][1], false, true);
+}
+
+void check_scores_of_forms(const Arguments &arguments) {
+    arguments.expect_inputs(OUTPUT + 2);
+    arguments.expect(PLACES, "places", Type::INT32, {ANY, ANY});
+    arguments.expect(LENGTHS, "seq_length", Type::INTEGERS, {arguments.shapes[PLACES][1]});
+    const int64_t units = check_weights(arguments, 1, 0, true, false);
+    arguments.expect(FORMS, "gates", Type::FLOATS, {ANY, 2 * GATES * units});
+    arguments.expect(OUTPUT + 1, "bias of the projection", Type::FLOATS, {ANY});
+    arguments.expect(OUTPUT, "weights of the projection", Type::FLOATS, {arguments.shapes[OUTPUT + 1][0], 2 * units});
+}
+
 // States of so many positions, with what is kept beside them; -1 while a number is not known.
 std::vector<int64_t> size_of_states(int64_t positions, int64_t gates, bool keeps) {
     const Shape shape = {1, positions, 0, gates / GATES};
     return {positions < 0 || gates < 0 ? -1 : positions * 2 * (shape.units + (keeps ? shape.kept() : 0))};
 }
 
-std::vector<int64_t> size_of_gradients(int64_t **shapes) {
-    const int64_t input = native::product(shapes[INPUTS], 3), gates = shapes[WEIGHTS][0];
-    return {input < 0 || gates < 0 ? -1 : 2 * (input + gates * (shapes[INPUTS][2] + gates / GATES + 1))};
+int64_t positions_of(int *ranks, int64_t **shapes) {
+    const int64_t sizes[] = {native::axis_of(ranks, shapes, INPUTS, 0), native::axis_of(ranks, shapes, INPUTS, 1)};
+    return native::product(sizes, 2);
+}
+
+int64_t gates_of(int *ranks, int64_t **shapes) { return native::axis_of(ranks, shapes, WEIGHTS, 0); }
+
+std::vector<int64_t> size_of_gradients(int *ranks, int64_t **shapes) {
+    const int64_t positions = positions_of(ranks, shapes), width = native::axis_of(ranks, shapes, INPUTS, 2);
+    const int64_t gates = gates_of(ranks, shapes);
+    if (positions < 0 || width < 0 || gates < 0) return {-1};
+    return {2 * (positions * width + gates * (width + gates / GATES + 1))};
 }
 
 }  // namespace
 }  // namespace lstm
 
-OPERATOR(LstmStates, lstm::states<false>) {
-    return lstm::size_of_states(native::product(shapes[lstm::INPUTS], 2), shapes[lstm::WEIGHTS][0], false);
+OPERATOR(LstmStates, lstm::check_states, lstm::states<false>) {
+    return lstm::size_of_states(lstm::positions_of(ranks, shapes), lstm::gates_of(ranks, shapes), false);
 }
 
-OPERATOR(LstmStatesAndKept, lstm::states<true>) {
-    return lstm::size_of_states(native::product(shapes[lstm::INPUTS], 2), shapes[lstm::WEIGHTS][0], true);
+OPERATOR(LstmStatesAndKept, lstm::check_states, lstm::states<true>) {
+    return lstm::size_of_states(lstm::positions_of(ranks, shapes), lstm::gates_of(ranks, shapes), true);
 }
 
-OPERATOR(LstmGatesOfForms, lstm::gates_of_forms) {
-    const int64_t sizes[] = {shapes[lstm::VECTORS][0], 2, shapes[lstm::WEIGHTS][0]};
+OPERATOR(LstmGatesOfForms, lstm::check_gates_of_forms, lstm::gates_of_forms) {
+    const int64_t sizes[] = {native::axis_of(ranks, shapes, lstm::VECTORS, 0), 2, lstm::gates_of(ranks, shapes)};
     return {native::product(sizes, 3)};
 }
 
-OPERATOR(LstmScoresOfForms, lstm::scores_of_forms) {
-    const int64_t sizes[] = {native::product(shapes[lstm::PLACES], 2), shapes[lstm::OUTPUT][0]};
-    return {native::product(sizes, 2)};
+OPERATOR(LstmScoresOfForms, lstm::check_scores_of_forms, lstm::scores_of_forms) {
+    const int64_t sizes[] = {native::axis_of(ranks, shapes, lstm::PLACES, 0),
+                             native::axis_of(ranks, shapes, lstm::PLACES, 1),
+                             native::axis_of(ranks, shapes, lstm::OUTPUT, 0)};
+    return {native::product(sizes, 3)};
 }
 
-OPERATOR(LstmGradients, lstm::gradients) { return lstm::size_of_gradients(shapes); }
+OPERATOR(LstmGradients, lstm::check_gradients, lstm::gradients) { return lstm::size_of_gradients(ranks, shapes); }
