@@ -80,6 +80,13 @@ def model_digest(folder: PathLike) -> str:
     return checksums.digest({name: (listed.get(name) or [checksums.digest_of(folder / name)])[-1] for name in names})
 
 
+def model_version(path: PathLike) -> str:
+    """The name of a run or of an exported graph, and the beginning of its checksum, such as 'mine@0123456789ab'."""
+    own = Path(os.path.abspath(path))
+    checksum = checksums.checksum([own]) if own.suffix == '.mindir' else model_digest(own)
+    return f'{own.name}@{checksum[:12]}'
+
+
 def newest(folder: PathLike) -> Path:
     """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
     weights = [path for name in (WEIGHTS, TABLES) for path in Path(folder).glob(f'*/{name}')
