@@ -79,11 +79,11 @@ def parser() -> Parser:
 
 def add_names(group: argparse._ActionsContainer) -> None:
     """Adds the options that name the parts of a labelling interface of Label Studio, to a parser or a group of one."""
-    meanings = 'name of the tag with the labels', 'name of the tag with the text', 'type of the tag with the labels'
-    for option, meaning, default in zip(Names._fields, meanings, DEFAULT):
-        group.add_argument(f'--{dashed(option)}', metavar='NAME',
-                           help=f'in the labelling interface of Label Studio: {meaning} (default: as in the input, or '
-                                f'{default})')
+    for option, meaning, default in (('--from-name', 'name of the tag with the labels', DEFAULT.from_name),
+                                     ('--to-name', 'name of the tag with the text', DEFAULT.to_name),
+                                     ('--label-type', 'type of the tag with the labels', DEFAULT.label_type)):
+        group.add_argument(option, metavar='NAME', help=f'in the labelling interface of Label Studio: {meaning} '
+                                                        f'(default: as in the input, or {default})')
 
 
 def names_of(parsed: argparse.Namespace) -> Names:
