@@ -5,7 +5,7 @@ import sys
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('infer'))
+    sys.exit(console.enter('infer', 'ms_crf.infer'))
 
 import contextlib
 import os
