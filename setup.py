@@ -8,7 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 try:
@@ -17,11 +17,15 @@ except ImportError:                                              # before setupt
     from wheel.bdist_wheel import bdist_wheel
 
 NATIVE = 'ms_crf/native'
+SAMPLE = 'ms_crf.sample'                        # the sample corpus, which is in the folder data of a checkout
 sys.path.insert(0, str(Path(__file__).parent))   # what compiles needs nothing that is to be installed
 
 
 class Build(build_py):
-    """Also compiles, for each level of the processors of this kind."""
+    """Also compiles, for each level of the processors of this kind. The sample corpus is data without its generator."""
+
+    def find_package_modules(self, package, package_dir):
+        return [] if package == SAMPLE else super().find_package_modules(package, package_dir)
 
     def run(self):
         super().run()
@@ -53,4 +57,5 @@ class Wheel(bdist_wheel):
         return 'py3', 'none', self.plat_name.replace('-', '_').replace('.', '_')
 
 
-setup(cmdclass={'build_py': Build, 'bdist_wheel': Wheel})
+setup(packages=[*find_packages(include=['ms_crf', 'ms_crf.*']), SAMPLE],
+      cmdclass={'build_py': Build, 'bdist_wheel': Wheel})

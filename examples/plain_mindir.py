@@ -2,8 +2,9 @@
 
     python plain_mindir.py model.mindir < text.txt
 
-A line is a sentence, its words separated by blanks; out come its words and tags as word/tag. The package ms_crf is not
-needed: this program is a pattern for one that serves a graph elsewhere.
+Each input line is a sentence with spaces between its words. Each output line has its words and tags as word/tag, or as
+word/tag/confidence for a graph that was exported with --confidence. The tags are the tags that `ms-crf infer` writes.
+The program does not need the package ms_crf: use it as a pattern for your own program.
 """
 
 import json
@@ -25,6 +26,9 @@ def load(path):
     if 'tokenizer' in record or record['output'] == 'emissions' or record['static'] is not None:
         sys.exit(f'{path}: expected a graph of a run over words, for any shape, that gives paths; export it without '
                  '--encoder, --emissions and --static')
+    if record.get('written_scheme') not in (None, record['scheme'], 'BIO'):
+        sys.exit(f'{path}: expected tags to be written in BIO or in the scheme of the graph, {record["scheme"]}, got '
+                 f'{record["written_scheme"]}; add the conversion to this program')
     graph = ms.nn.GraphCell(ms.load(str(path)))
     if record.get('set_inputs', True):                           # earlier records don't say it
         # Before the first call, with null for axes of any size. Without it a second shape fails:
@@ -78,8 +82,19 @@ class Ids:
         return ids + [self.padding] * (self.width - len(ids))
 
 
+def in_bio(tags):
+    """Tags of the same spans in BIO. A span begins at B and S, after O, E and S, and where the type changes."""
+    converted, last, last_kind = [], 'O', ''
+    for name in tags:
+        prefix, _, kind = name.partition('-')
+        begins = prefix in ('B', 'S') or last in ('O', 'E', 'S') or kind != last_kind
+        converted.append(name if prefix == 'O' else ('B' if begins else 'I') + name[1:])
+        last, last_kind = prefix, kind
+    return converted
+
+
 def tag(graph, record, ids, sentences):
-    """Lists of tags for lists of words, none of them empty."""
+    """For each list of words, none of them empty, a list of tags, and a list of confidences or None."""
     if ids.pairs:
         sentences = [list(zip(words, ['', *words], [*words[1:], ''])) for words in sentences]
     distinct = list(dict.fromkeys(word for words in sentences for word in words))
@@ -96,8 +111,21 @@ def tag(graph, record, ids, sentences):
         arrays['ngrams'] = [ids.ngrams(word) if ids.word(word) == ids.unknown else [0] * ids.most for word in names]
     for row, words in zip(arrays['places'], sentences):
         row[:len(words)] = [place[word] for word in words]
-    paths = graph(*(ms.Tensor(np.asarray(arrays[entry['name']], np.int32)) for entry in record['inputs']))[0].asnumpy()
-    return [[record['tags'][number] for number in path[:length]] for path, length in zip(paths, lengths)]
+    tensors = graph(*(ms.Tensor(np.asarray(arrays[entry['name']], np.int32)) for entry in record['inputs']))
+    outputs = {entry['name']: tensor.asnumpy() for entry, tensor in zip(record['outputs'], tensors)}
+    # The graph's tags are in "scheme"; "written_scheme" is the scheme of the output. Earlier records lack it.
+    convert = in_bio if record.get('written_scheme') not in (None, record['scheme']) else list
+    tags = [convert(record['tags'][number] for number in path[:length])
+            for path, length in zip(outputs['paths'], lengths)]
+    confidences = [None] * len(tags) if 'posteriors' not in outputs else [
+        row[:length] for row, length in zip(outputs['posteriors'], lengths)]
+    return list(zip(tags, confidences))
+
+
+def line_of(words, tags, confidences):
+    """word/tag or word/tag/confidence, with spaces between them."""
+    columns = [words, tags] if confidences is None else [words, tags, [f'{value:.4f}' for value in confidences]]
+    return ' '.join(map('/'.join, zip(*columns)))
 
 
 def main(path):
@@ -105,12 +133,12 @@ def main(path):
     ids = Ids(record)
     lines = [line.split() for line in sys.stdin]
     sentences = [words for words in lines if words]
-    tags = []
+    tagged = []
     for first in range(0, len(sentences), BATCH):
-        tags += tag(graph, record, ids, sentences[first:first + BATCH])
-    tagged = iter(tags)
+        tagged += tag(graph, record, ids, sentences[first:first + BATCH])
+    results = iter(tagged)
     for words in lines:
-        print(' '.join(f'{word}/{name}' for word, name in zip(words, next(tagged) if words else [])))
+        print(line_of(words, *next(results)) if words else '')
 
 
 if __name__ == '__main__':

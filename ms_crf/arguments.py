@@ -119,8 +119,8 @@ PLUGIN = '--plugin'
 
 def add_common(group: argparse._ActionsContainer, computing: str = 'compute') -> None:
     """Adds the options that all commands have, --plugin and --device, to a parser or a group of one."""
-    group.add_argument(PLUGIN, metavar='FILE', help='Python file that registers kinds of model of your own, see '
-                                                    'docs/adding_a_model.md; it is run')
+    group.add_argument(PLUGIN, metavar='FILE', help='Python file that registers kinds of model of your own; it is '
+                                                    'run; see the topic "Adding a model" in the documentation')
     group.add_argument('--device', choices=DEVICES, default='auto', help=f'where to {computing} (default: %(default)s)')
 
 

@@ -45,7 +45,7 @@ HEADS = ('P', 'R', 'F1', 'accuracy', 'ill-formed spans', 'training s', 'sentence
 def parser() -> Parser:
     made = Parser(prog=console.program('compare'),
                   description='Trains several models on the same files and prints a table of what they are worth on '
-                              'test. All other options are those of train.py, for the models that have them.')
+                              'test. All other options are those of training, for the models that have them.')
     made.add_argument('--models', default='hmm,softmax,crf',
                       help='some of hmm, softmax, crf, and of those that --plugin registers (default: %(default)s)')
     made.add_argument('--seeds', type=int, default=3, metavar='N',

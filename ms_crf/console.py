@@ -69,11 +69,14 @@ def program(verb: str) -> str:
 
 
 def call(verb: str) -> str:
-    """How a message tells the user to call a command: 'python train.py', or 'ms-crf train' if that was used."""
+    """How to call a command in the way that this process was called: 'python train.py', 'ms-crf train' or
+    'python -m ms_crf.train'."""
     name, _ = VERBS[verb]
     if _program is not None and ' ' in _program:
         return f'{_program.split()[0]} {verb}'
-    return f'python {name}' if name.endswith('.py') else f'python -m {name}'
+    if name.endswith('.py') and not (_program or '').startswith('ms_crf.'):
+        return f'python {name}'
+    return f'python -m ms_crf.{verb.replace("-", "_")}'
 
 
 def _open_streams() -> None:
@@ -161,7 +164,7 @@ def run(program: str, action: Callable[[], int]) -> int:
     except ModuleNotFoundError as error:
         if error.name not in REQUIRED:
             raise
-        say(f'{program}: {error.name} is not installed: pip install -r requirements.txt')
+        say(f'{program}: {error.name} is not installed: pip install ms_crf, or pip install -r requirements.txt')
     except MemoryError:
         say(f'{program}: not enough memory; close other programs, or use a smaller model or batches')
     except OSError as error:

@@ -13,15 +13,31 @@ from collections.abc import Container, Sequence
 from ms_crf import files
 from ms_crf.arguments import Parser, parse
 from ms_crf.errors import OptionError
-from ms_crf.options import check_path
+from ms_crf.options import check_path, dashed
 from ms_crf.text.formats import conversion
 from ms_crf.text.formats.conllu import UPOS, check_tag_column
-from ms_crf.text.formats.conversion import BRAT, CONLLU, FROM, JSON, OF_COLUMNS, OF_JSON, OF_TAGS, TO, Source, Target
+from ms_crf.text.formats.conversion import (
+    BRAT,
+    CONLLU,
+    FROM,
+    JSON,
+    LABEL_STUDIO,
+    OF_COLUMNS,
+    OF_JSON,
+    OF_PREDICTIONS,
+    OF_TAGS,
+    TO,
+    Source,
+    Target,
+)
 from ms_crf.text.formats.document import Remarks, counted
+from ms_crf.text.formats.json_fields import DEFAULT, Names
 from ms_crf.text.partial import MARK, closed
 from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import SCHEMES, spans_of
 from ms_crf.text.splitting import AUTO, CHOICES, Deferred, check_name
+
+KINDS = ANNOTATIONS, PREDICTIONS = 'annotations', 'predictions'
 
 
 def parser() -> Parser:
@@ -51,9 +67,31 @@ def parser() -> Parser:
     made.add_argument('--unknown-tag', metavar='TAG', default=MARK,
                       help="what stands in place of the tag of a token that nobody has judged; '' for nothing "
                            '(default: %(default)s)')
+    made.add_argument('--as', dest='kind', choices=KINDS,
+                      help='what the spans of IN become in a format that knows both: predictions of a model, which '
+                           'people still check, or annotations (default: predictions for what a tagger has written, '
+                           'otherwise annotations)')
+    add_names(made)
     made.add_argument('--each', action='store_true',
                       help='show each text and span that is not kept as it is, not only the first of each kind')
     return made
+
+
+def add_names(group: argparse._ActionsContainer) -> None:
+    """Adds the options that name the parts of a labelling interface of Label Studio, to a parser or a group of one."""
+    for option, meaning, default in (('--from-name', 'name of the tag with the labels', DEFAULT.from_name),
+                                     ('--to-name', 'name of the tag with the text', DEFAULT.to_name),
+                                     ('--label-type', 'type of the tag with the labels', DEFAULT.label_type)):
+        group.add_argument(option, metavar='NAME', help=f'in the labelling interface of Label Studio: {meaning} '
+                                                        f'(default: as in the input, or {default})')
+
+
+def names_of(parsed: argparse.Namespace) -> Names:
+    """The names of the parts of a labelling interface in the options that `add_names` adds."""
+    for option in Names._fields:
+        if getattr(parsed, option) == '':
+            raise OptionError(f'--{dashed(option)} must be a name, got nothing')
+    return Names(*(getattr(parsed, option) for option in Names._fields))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,6 +109,7 @@ def _convert(arguments: Sequence[str]) -> int:
     if parsed.splitter != AUTO:
         check_name(parsed.splitter, '--splitter')
     splitter, column = Deferred(parsed.splitter), check_tag_column(parsed.tag_column)
+    names = names_of(parsed)
     kind, target = _formats(parsed)
     _check_meaning(named, kind, target)
     if kind != BRAT:
@@ -80,7 +119,9 @@ def _convert(arguments: Sequence[str]) -> int:
     remarks = Remarks(parsed.input)
     mark = parsed.unknown_tag
     source = conversion.read(parsed.input, kind, remarks.add, pair, mark)
-    conversion.write(source, Target(target, splitter, parsed.scheme, column, mark), parsed.output, remarks.add)
+    if parsed.kind is not None:
+        source = conversion.read_as(source, parsed.kind == PREDICTIONS)
+    conversion.write(source, Target(target, splitter, parsed.scheme, column, mark, names), parsed.output, remarks.add)
     for line in remarks.each() if parsed.each else remarks.lines():
         console.say(line)
     console.say(f'{parsed.output}: {_size(source)} of {parsed.input}, as {target}')
@@ -110,11 +151,14 @@ def _check_meaning(named: Container[str], source: str, target: str) -> None:
            'scheme': None if target in OF_TAGS else f'with --to {target}, which has spans',
            'tag_column': None if target == CONLLU else f'with --to {target}, only with {CONLLU}',
            'unknown_tag': f'from {source}, which has no tags' if source == BRAT else None,
+           'kind': None if target in OF_PREDICTIONS else f'with --to {target}, which has no predictions',
+           **dict.fromkeys(Names._fields, None if target == LABEL_STUDIO else f'with --to {target}'),
            'splitter': f'from {source} to {target}, as the file has tokens' if (
                source in OF_COLUMNS and target in OF_TAGS) else None}
     for name, reason in why.items():
         if name in named and reason:
-            raise OptionError(f'--{name.replace("_", "-")} means nothing {reason}; leave it away')
+            option = 'as' if name == 'kind' else dashed(name)
+            raise OptionError(f'--{option} means nothing {reason}; leave it away')
 
 
 def _pair(text: str | None) -> tuple[int, ...] | None:

@@ -306,3 +306,14 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise JSONFault(f'{text[:20]} is too large for a number')
     return value
+
+
+def sample(part: str) -> str:
+    """The path of a file of the sample corpus: 'train', 'dev' or 'test'.
+
+    An installed package has the files in a folder of its own, a checkout in its folder data.
+    """
+    package = os.path.dirname(os.path.abspath(__file__))
+    installed = os.path.join(package, 'sample')
+    folder = installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), 'data')
+    return os.path.join(folder, f'{part}.tsv')

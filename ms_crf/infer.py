@@ -5,7 +5,7 @@ import sys
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('infer'))
+    sys.exit(console.enter('infer', 'ms_crf.infer'))
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import text_writer
 from ms_crf.infer_arguments import BRAT, Request, parser
 from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
-from ms_crf.runs.records import newest
+from ms_crf.runs.records import model_version, newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import Scores
 from ms_crf.text.folders import Job
@@ -89,12 +89,13 @@ class _Command:
         self.mark = self.parsed.unknown_tag
         if self.mark is None and self.parsed.score:
             self.mark = unknown_tag_of(path, self.tagger.tags)
+        self.model = model_version(path) if self.format == JSON else ''
         self._check_model()
 
     def _writer(self, tag_column: int | None) -> Writer:
         colour = self.request.interactive and self.format == TEXT and 'NO_COLOR' not in os.environ
         return Writer(self.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters, self.confidence,
-                      colour, tag_column)
+                      colour, tag_column, self.model)
 
     def _check_model(self) -> None:
         """Raises OptionError if an option asks for something that the model can't compute."""

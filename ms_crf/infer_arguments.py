@@ -24,7 +24,7 @@ def parser() -> Parser:
     width = min(110, shutil.get_terminal_size().columns)
     made = Parser(prog=console.program('infer'), add_help=False,
                   formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=30, width=width),
-                  description='Tags text with a model that train.py has made. Without arguments it takes the newest '
+                  description='Tags text with a trained model. Without arguments it takes the newest '
                               'run in runs/, and asks for sentences on a terminal or reads standard input.')
     group = made.add_argument_group('Model')
     add_model(group)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ms_crf.errors import OptionError, brief, meant
 from ms_crf.fields import checked, fault_of
+from ms_crf.files import sample
 from ms_crf.text.formats.brat import is_brat
 from ms_crf.text.partial import MARK
 from ms_crf.text.readers import is_json
@@ -49,15 +50,15 @@ _OF_CHARACTERS = {'char': ('cnn', 'lstm')}
 
 @dataclass
 class Options:
-    """What `train.py` takes, and config.json keeps."""
+    """What `train` takes, and config.json keeps."""
 
-    train: str = option('data/train.tsv', 'Files', 'tagged sentences to learn from: columns, JSON (.jsonl, .json), '
-                        'brat; see docs/formats.md', FILE, trained=False)
-    dev: str = option('data/dev.tsv', 'Files', 'tagged sentences to choose the best epoch by', FILE,
-                      trained=False)
-    test: str = option('data/test.tsv', 'Files',
-                       'tagged sentences to score the best epoch on; none unless named if --train is named', FILE,
-                       trained=False)
+    train: str = option(sample('train'), 'Files', 'tagged sentences to learn from: columns, JSON (.jsonl, .json), '
+                        'brat; see the topic "Formats" in the documentation (default: the sample corpus)', FILE,
+                        trained=False)
+    dev: str = option(sample('dev'), 'Files', 'tagged sentences to choose the best epoch by (default: those of the '
+                      'sample corpus)', FILE, trained=False)
+    test: str = option(sample('test'), 'Files', 'tagged sentences to score the best epoch on (default: those of the '
+                       'sample corpus; with --train none)', FILE, trained=False)
     columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards; 0,-1 '
                           'means 1,3 in .conllu', 'TOKEN,TAG', trained=False)
     splitter: str = option(AUTO, 'Files', f'how raw text is cut into sentences and tokens, in tagging as in training: '
@@ -281,7 +282,7 @@ def add_model(name: str, options: Iterable[str]) -> None:
     """
     strange = [option for option in options if option not in _ENTRIES]
     if strange:
-        raise ValueError(f'options of the model {name} must be those of train.py, got {strange[0]!r}')
+        raise ValueError(f'options of the model {name} must be those of training, got {strange[0]!r}')
     MODELS.append(name)
     _added[name] = {*STEP_OPTIONS, *options}
 

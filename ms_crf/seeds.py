@@ -1,4 +1,4 @@
-"""The same training with several seeds: `train.py --seeds 5` makes a run of each, and a table of all."""
+"""The same training with several seeds: `train --seeds 5` makes a run of each, and a table of all."""
 
 import argparse
 import json

@@ -41,7 +41,7 @@ class Training:
 
     Args:
         name: is said when it begins.
-        arguments: for the command line of train.py.
+        arguments: for the command line of `train`.
         gently: whether it is to save its state when it is stopped, and not to end at once.
 
     Attributes:

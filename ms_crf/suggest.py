@@ -12,6 +12,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import Any, cast
 
 from ms_crf.arguments import Parser, add_common, add_model, check_model, parse
+from ms_crf.convert import add_names, names_of
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.infer_arguments import add_forms, columns_of_option
 from ms_crf.models.base import SentenceError, device_for
@@ -25,13 +26,15 @@ from ms_crf.models.uncertainty import (
     of_confidence,
     token_entropies,
 )
-from ms_crf.runs.records import newest
+from ms_crf.options import dashed
+from ms_crf.runs.records import model_version, newest
 from ms_crf.tagger import Tagger, chunks
 from ms_crf.text.dataset import home
 from ms_crf.text.folders import are_many, files_of
 from ms_crf.text.formats import conversion
-from ms_crf.text.formats.conversion import BRAT, JSON, OF_COLUMNS, OF_TAGS, TO, TOKENS, Source, Target
+from ms_crf.text.formats.conversion import BRAT, JSON, LABEL_STUDIO, OF_COLUMNS, OF_TAGS, TO, TOKENS, Source, Target
 from ms_crf.text.formats.document import Document, Placed, Remarks, counted
+from ms_crf.text.formats.json_fields import Names, Prediction, text_of
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import check_readable, read_corpus
 from ms_crf.text.schemes import PLAIN
@@ -75,6 +78,7 @@ def parser() -> Parser:
     group.add_argument('--output', metavar='FILE', help='file to write (default: standard output); of brat a folder')
     group.add_argument('--format', choices=TO, metavar='FORMAT',
                        help=f'one of {", ".join(TO)} (default: by the name of --output, otherwise {TOKENS})')
+    add_names(group)
     return made
 
 
@@ -105,11 +109,12 @@ class _Request:
         self.columns = columns_of_option(parsed.columns, bool(parsed.known), '--known')
         self.sources = (files_of(parsed.input)[1] if parsed.input and are_many(parsed.input)
                         else [parsed.input or '-'])
+        self.names = names_of(parsed)
+        self.format = parsed.format or (parsed.output and conversion.format_out(parsed.output)) or TOKENS
         self._check_meaning(named)
         for path in (*self.sources, *parsed.known):
             if path != '-':
                 self._check_source(path, path in parsed.known)
-        self.format = parsed.format or (parsed.output and conversion.format_out(parsed.output)) or TOKENS
         if parsed.output:
             conversion.check_target(parsed.output, self.format)
         elif self.format == BRAT:
@@ -132,10 +137,11 @@ class _Request:
         why = {'columns': None if CONLL in kinds or self.parsed.known else 'without columns',
                'chars': 'with --raw' if self.parsed.raw else 'with columns' if kinds == {CONLL} else None,
                'splitter': None if self.parsed.raw or self.parsed.known else 'without --raw or --known',
+               **dict.fromkeys(Names._fields, None if self.format == LABEL_STUDIO else f'with --format {self.format}'),
                'ngram': 'with --near 1, by which only equal sentences are left out' if self.parsed.near == 1 else None}
         for name, reason in why.items():
             if name in named and reason:
-                raise OptionError(f'--{name} means nothing {reason}; leave it away')
+                raise OptionError(f'--{dashed(name)} means nothing {reason}; leave it away')
 
 
 class _Command:
@@ -149,7 +155,7 @@ class _Command:
         self.request, self.parsed = request, request.parsed
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         device_for(self.parsed.device, console.program(VERB), path)
-        self.tagger = Tagger.load(path)
+        self.tagger, self.model = Tagger.load(path), model_version(path)
         if not self.tagger.gives_confidences:
             raise OptionError(f'{path}: this graph gives no confidences; export one with --confidence, or use the run '
                               'itself')
@@ -168,7 +174,7 @@ class _Command:
         with tqdm(unit='sentences', leave=False, delay=2, disable=None, dynamic_ncols=True) as bar:
             for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
                 for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
-                    pool.add(Candidate(score, item.tokens, _document(source, item, unsure)))
+                    pool.add(Candidate(score, item.tokens, _document(source, item, unsure, self.model)))
                 bar.update(len(chunk))
         chosen, near = pool.chosen()
         if not pool.read:
@@ -217,7 +223,7 @@ class _Command:
         splitter = self.splitter if self.parsed.raw else Deferred(CHARACTERS if self.characters else BLANK)
         scheme = home(self.tagger.found_scheme)          # that of the files, in which people annotate
         target = Target(self.request.format, splitter, scheme if self.request.format in OF_TAGS and scheme != PLAIN
-                        else None)
+                        else None, names=self.request.names)
         source = Source(documents, JSON, self.tagger.scheme, (0, 1))
         if self.parsed.output:
             conversion.write(source, target, self.parsed.output, remarks.add)
@@ -227,14 +233,19 @@ class _Command:
             _report(remark)
 
 
-def _document(source: str, item: Item, unsure: Unsure) -> Document:
-    """A sentence with the tags of a model."""
+def _document(source: str, item: Item, unsure: Unsure, model: str) -> Document:
+    """A sentence with the tags of a model.
+
+    A text that a record holds is kept whole, as the record's other fields belong to it.
+    """
+    has_text = not item.rows and (item.record is None or text_of(item.record) == item.text)
     begin, end = item.starts[0], item.starts[-1] + len(item.tokens[-1])
+    if item.record is not None and has_text:
+        begin, end = 0, len(item.text)
     places = [(start - begin, start - begin + len(token)) for token, start in zip(item.tokens, item.starts)]
     placed = Placed(item.tokens, places, item.line, unsure.tags, (item.line,) * len(places))
-    has_text = not item.rows and (item.record is None or 'text' in item.record)
     return Document(item.text[begin:end], source, item.line, sentences=[placed], bordered=False, has_text=has_text,
-                    confidence=round(unsure.confidence, 6))
+                    prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)
 
 
 def _report(message: str) -> None:

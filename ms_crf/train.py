@@ -1,11 +1,11 @@
-"""The command line of `train.py`: reads options, shows progress, prints scores."""
+"""The command line of `train`: reads options, shows progress, prints scores."""
 
 import sys
 
 from ms_crf import console
 
 if __name__ == '__main__':       # before anything that takes long to import: from here on Ctrl-C is one line
-    sys.exit(console.enter('train'))
+    sys.exit(console.enter('train', 'ms_crf.train'))
 
 import argparse
 import contextlib
@@ -116,7 +116,7 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
         super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default in (None, '', argparse.SUPPRESS):
+        if action.default in (None, '', argparse.SUPPRESS) or '(default: ' in str(action.help):
             return action.help
         return super()._get_help_string(action)
 
@@ -125,7 +125,7 @@ def parser() -> Parser:
     """The command line, one group of options for each group of `Options`."""
     made = Parser(prog=console.program('train'), formatter_class=_Help, add_help=False,
                   description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
-                              'arguments it trains on the sample corpus in data/.')
+                              'arguments it trains on the sample corpus of the package.')
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
     add_common(general)
@@ -135,7 +135,8 @@ def parser() -> Parser:
                               '--learning-rate and --encoder-lr, which the run keeps, nothing else')
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
-                              'several machines see docs/scale.md (default: 1)')
+                              'several machines see the topic "More than one process" in the documentation (default: '
+                              '1)')
     seeds.add_seeds(general)
     general.add_argument('--overwrite', action='store_true',
                          help='replace the run that --save names, if there is one; it stays until the first epoch of '

@@ -57,7 +57,8 @@ def test_a_package_that_is_not_installed(package, arguments, corpora, undisturbe
                             env={**os.environ, 'PYTHONPATH': str(tmp_path)})
     program = {'-m': 'ms-crf compare'}.get(arguments[0], arguments[0])
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr == f'{program}: {package} is not installed: pip install -r requirements.txt\n'
+    assert result.stderr == (f'{program}: {package} is not installed: pip install ms_crf, or pip install -r '
+                             'requirements.txt\n')
     assert not (tmp_path / 'run').exists()
 
 

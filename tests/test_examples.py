@@ -10,6 +10,7 @@ import sys
 
 from ms_crf import Tagger
 from ms_crf.models import mindir
+from ms_crf.runs import records
 
 import pytest
 from test_tagger import WORDS, make_run
@@ -59,19 +60,55 @@ def test_a_graph_without_the_package(options, tmp_path):
     rng = random.Random(0)
     words = [*WORDS, 'XAN', 'a' * 40, '1990', 'new', 'Zoë', 'Xanadu', 'unknown']
     sentences = [rng.choices(words, k=rng.randint(0, 9)) for _ in range(40)]
-    text = ''.join(' '.join(tokens) + '\n' for tokens in sentences)
+    found = [[tag for _, tag in line] for line in run_alone(tmp_path, sentences)]
+    assert found == [tagged.tags for tagged in Tagger.load(tmp_path / 'a.mindir').tag(sentences)]
+    assert len({tag for tags in found for tag in tags}) > 1
 
-    away = tmp_path / 'away'
+
+def run_alone(folder, sentences):
+    """The parts of each line that the copied program prints for a.mindir of a folder: word, tag, perhaps confidence."""
+    away = folder / 'away'
     away.mkdir()
     shutil.copy(ROOT / 'examples' / 'plain_mindir.py', away)
     clean = {name: value for name, value in os.environ.items() if name not in ('PYTHONPATH', 'GLOG_v')}
-    result = subprocess.run([sys.executable, '-c', RUN_ALONE, 'plain_mindir.py', str(tmp_path / 'a.mindir')], cwd=away,
-                            input=text, env={**clean, 'PYTHONIOENCODING': 'utf-8'}, capture_output=True, text=True,
+    result = subprocess.run([sys.executable, '-c', RUN_ALONE, 'plain_mindir.py', str(folder / 'a.mindir')], cwd=away,
+                            input=''.join(' '.join(tokens) + '\n' for tokens in sentences),
+                            env={**clean, 'PYTHONIOENCODING': 'utf-8'}, capture_output=True, text=True,
                             encoding='utf-8', timeout=120)
     assert (result.returncode, result.stderr) == (0, '')
-    found = [[pair.rpartition('/')[2] for pair in line.split()] for line in result.stdout.split('\n')[:-1]]
-    assert found == [tagged.tags for tagged in Tagger.load(tmp_path / 'a.mindir').tag(sentences)]
-    assert len({tag for tags in found for tag in tags}) > 1
+    return [[tuple(part.split('/')) for part in line.split()]
+            for line in result.stdout.split('\n')[:-1]]
+
+
+@pytest.mark.parametrize('head', ['crf', 'softmax'])
+def test_a_graph_that_was_trained_in_another_scheme_than_that_of_its_output(head, tmp_path):
+    """Models learn BIO files as BIOES, and `infer` writes BIO: so does the program, also for tags that break BIOES, as
+    those of a softmax do. Confidences are those of `infer`."""
+    run = make_run(tmp_path / 'run', 'BIOES', char='none', head=head)
+    records.write_json(run / 'config.json', {**records.read_config(run), 'written_scheme': 'BIO'})
+    mindir.export(run, tmp_path / 'a.mindir', 'confidences')
+    record = json.loads((tmp_path / 'a.json').read_text())
+    assert (record['scheme'], record['written_scheme']) == ('BIOES', 'BIO')
+    rng = random.Random(1)
+    sentences = [rng.choices(WORDS, k=rng.randint(0, 9)) for _ in range(60)]
+    expected = Tagger.load(run).tag(sentences)
+    found = run_alone(tmp_path, sentences)
+    assert [[tag for _, tag, _ in line] for line in found] == [tagged.tags for tagged in expected]
+    assert {'B', 'I'} <= {tag[0] for line in found for _, tag, _ in line} <= set('BIO')
+    for line, tagged in zip(found, expected):
+        assert [float(confidence) for *_, confidence in line] == pytest.approx(tagged.confidences, abs=2e-4)
+
+
+def test_a_record_of_an_earlier_version_does_not_name_the_scheme_of_the_output(tmp_path):
+    """The tags are then those of the graph, as `Tagger` gives them."""
+    run = make_run(tmp_path / 'run', 'BIOES', char='none')
+    mindir.export(run, tmp_path / 'a.mindir')
+    record = json.loads((tmp_path / 'a.json').read_text())
+    del record['written_scheme'], record['record_sha256']
+    (tmp_path / 'a.json').write_text(json.dumps(record))
+    sentences = [random.Random(2).choices(WORDS, k=9) for _ in range(5)]
+    expected = [tagged.tags for tagged in Tagger.load(tmp_path / 'a.mindir').tag(sentences)]
+    assert [[tag for _, tag in line] for line in run_alone(tmp_path, sentences)] == expected
 
 
 def test_a_graph_that_the_program_does_not_take(tmp_path):

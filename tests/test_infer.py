@@ -250,7 +250,7 @@ def test_a_conversation(run, tmp_path):
     (['--input', 'absent.txt'], 'absent.txt: no such file'),
     (['--text', 'a', '--output', 'absent/x'], 'absent/x: can not be written: there is no folder'),
     (['--text', 'a', '--output', '.'], '.: expected the name of a file to write, got a folder'),
-    (['--text', 'a', '--run', 'absent'], 'absent/config.json: no such file; expected a run made by train.py'),
+    (['--text', 'a', '--run', 'absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['--text', 'a', '--mindir', 'absent.mindir'], 'absent.json: no such file'),
     (['--text', 'a'], 'runs: no run there yet; make one with: python train.py'),
     (['--text', 'a', '--nbest', '2'], '--nbest needs --format json or html, got text'),

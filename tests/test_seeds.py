@@ -112,7 +112,7 @@ def test_the_table_of_one_seed_without_a_test_corpus():
     ('--seeds 2 --resume {run}', '--resume can not stand beside --seeds: the command with --seeds goes on by itself'),
     ('--seeds 2 --model hmm', '--seeds means nothing with --model hmm, which is learned at once, without chance'),
     ('--seeds 2 --save {run}', '{run}: expected a folder for runs, got a run; choose another --save'),
-    ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by train.py'),
+    ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by training'),
     ('--seeds 2 --save {file}', '{file}/seeds.md: can not be written: ')])
 def test_what_can_not_be(corpora, run, tmp_path, arguments, message, capsys):
     (tmp_path / 'other' / 'seed-2').mkdir(parents=True)

@@ -7,6 +7,7 @@ import sys
 
 from ms_crf import Tagger, suggest, train
 from ms_crf.models.mindir import export
+from ms_crf.runs.records import model_version
 from ms_crf.text.readers import read_corpus
 
 import numpy as np
@@ -100,7 +101,10 @@ def test_exported_graphs(tmp_path, call):
     for output in ('paths', 'confidences'):
         export(run, tmp_path / f'{output}.mindir', output)
     arguments = '--input', path, '--mindir'
-    assert call(*arguments, tmp_path / 'confidences.mindir')[:2] == call('--input', path, '--run', run)[:2]
+    of_graph, of_run = (call(*arguments, tmp_path / 'confidences.mindir'), call('--input', path, '--run', run))
+    for (status, output, _), model in ((of_graph, tmp_path / 'confidences.mindir'), (of_run, run)):
+        assert status == 0 and {record['model_version'] for record in shown(output)} == {model_version(model)}
+    assert of_graph[1].replace(model_version(tmp_path / 'confidences.mindir'), model_version(run)) == of_run[1]
     assert call(*arguments, tmp_path / 'paths.mindir') == (2, '', (
         f'ms_crf.suggest: {tmp_path}/paths.mindir: this graph gives no confidences; export one with --confidence, or '
         'use the run itself\n'))

@@ -376,8 +376,8 @@ def other_bytes(data):
 
 
 @pytest.mark.parametrize('name,change,message', [
-    ('config.json', None, 'no such file; expected a run made by train.py'),
-    ('config.json', half, 'expected JSON as train.py writes it'),
+    ('config.json', None, 'no such file; expected a run made by training'),
+    ('config.json', half, 'expected JSON as training writes it'),
     ('config.json', b'[]', 'expected a JSON object, got list'),
     ('config.json', b'{"options": {}, "format": 7}', 'another version of this program made it'),
     ('config.json', b'{"options": {"hidden": 5}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "BIO", '
@@ -389,8 +389,8 @@ def other_bytes(data):
                     b'"found_scheme": "BIO"}', 'weights.ckpt: expected word_table of shape'),
     ('vocab.json', None, 'no such file'), ('vocab.json', b'\xff', 'expected JSON'),
     ('vocab.json', b'{}', 'expected the keys words, characters, bigrams, ngrams, tags'),
-    ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as train.py writes'),
-    ('weights.ckpt', other_bytes, 'expected tensors as train.py writes them'),
+    ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as training writes'),
+    ('weights.ckpt', other_bytes, 'expected tensors as training writes them'),
 ])
 def test_damaged_runs(tmp_path, name, change, message, capfd):
     file = make_run(tmp_path / 'run') / name

@@ -50,7 +50,7 @@ def test_one_command_by_each_of_its_names(verb):
     own = console.VERBS[verb][0]
     by_itself = [own] if own.endswith('.py') else ['-m', own]
     module = f'ms_crf.{verb}'.replace('-', '_')
-    for way, name in ((by_itself, own), (['-m', module], own), (['-m', 'ms_crf', verb], f'ms-crf {verb}')):
+    for way, name in ((by_itself, own), (['-m', module], module), (['-m', 'ms_crf', verb], f'ms-crf {verb}')):
         result = start(*way, '--hepl')
         assert (result.returncode, result.stdout) == (2, '')
         assert result.stderr == f'{name}: unrecognized arguments: --hepl; did you mean --help?\n'

@@ -1,6 +1,9 @@
 """What is installed: a wheel in an environment of its own, away from the sources."""
 
+import ast
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +12,7 @@ import venv
 import zipfile
 from pathlib import Path
 
+from ms_crf import console
 from ms_crf.environment import VERSION
 from ms_crf.native import library
 
@@ -19,10 +23,15 @@ from conftest import ROOT, SMALL, files
 pytestmark = pytest.mark.slow
 
 
-def run(*command, cwd):
-    """What a command prints, which knows nothing of the sources."""
+def called(*command, cwd):
+    """The result of a command, which knows nothing of the sources."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith('PYTHON')}
-    result = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=200, env=clean)
+    return subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=200, env=clean)
+
+
+def run(*command, cwd):
+    """The result of a command that succeeds."""
+    result = called(*command, cwd=cwd)
     assert result.returncode == 0, result.stdout + result.stderr
     return result
 
@@ -32,6 +41,7 @@ def wheel(tmp_path_factory):
     pytest.importorskip('setuptools')
     folder = tmp_path_factory.mktemp('wheel')
     shutil.copytree(ROOT / 'ms_crf', folder / 'source' / 'ms_crf', ignore=shutil.ignore_patterns('__pycache__'))
+    shutil.copytree(ROOT / 'data', folder / 'source' / 'data')
     for name in ('pyproject.toml', 'setup.py', 'README.md', 'LICENSE', 'requirements-encoder.txt',
                  'requirements-native.txt', 'requirements-report.txt'):
         shutil.copy(ROOT / name, folder / 'source')
@@ -43,6 +53,7 @@ def wheel(tmp_path_factory):
 def test_all_folders_are_in_it(wheel):
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'ms_crf').rglob('*')
                if path.suffix in ('.py', '.h', '.cpp', '.html')}
+    sources |= {f'ms_crf/sample/{part}.tsv' for part in ('train', 'dev', 'test')}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         metadata = archive.read(f'ms_crf-{VERSION}.dist-info/METADATA').decode()
@@ -57,19 +68,28 @@ def test_all_folders_are_in_it(wheel):
     assert 'Provides-Extra: encoder' in metadata and 'Requires-Dist: mindspore' in metadata
 
 
-def test_it_trains_tags_and_exports_from_anywhere(wheel, corpora, tmp_path):
-    """MindSpore and NumPy are those of the present environment, by its folder of packages behind the new one's."""
-    venv.create(tmp_path / 'venv')
-    commands = tmp_path / 'venv' / ('Scripts' if os.name == 'nt' else 'bin')
+@pytest.fixture(scope='module')
+def installed(wheel, tmp_path_factory):
+    """The folder of the commands of an environment with the wheel, and the folder of its packages.
+
+    MindSpore and NumPy are those of the present environment, by its folder of packages behind the new one's.
+    """
+    folder = tmp_path_factory.mktemp('environment')
+    venv.create(folder / 'venv')
+    commands = folder / 'venv' / ('Scripts' if os.name == 'nt' else 'bin')
     python = next(commands.glob('python*'))
-    packages = run(python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))', cwd=tmp_path).stdout.strip()
+    packages = run(python, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))', cwd=folder).stdout.strip()
     run(sys.executable, '-m', 'pip', '--python', python, 'install', '--quiet', '--no-deps', '--no-index', wheel,
-        cwd=tmp_path)
+        cwd=folder)
     present = {sysconfig.get_path('purelib'), sysconfig.get_path('platlib')}
     with open(os.path.join(packages, 'present.pth'), 'w', encoding='utf-8') as file:
         file.write('\n'.join(present) + '\n')
+    return commands, packages
 
-    away = tmp_path / 'away'
+
+def test_it_trains_tags_and_exports_from_anywhere(installed, corpora, tmp_path):
+    commands, packages = installed
+    python, away = next(commands.glob('python*')), tmp_path / 'away'
     away.mkdir()
     place = run(python, '-c', 'import ms_crf; print(ms_crf.__file__)', cwd=away).stdout
     assert place.startswith(packages)
@@ -90,7 +110,80 @@ def test_it_trains_tags_and_exports_from_anywhere(wheel, corpora, tmp_path):
 
     if library.find().path is not None:                          # a damaged library is not loaded
         shipped = Path(packages, 'ms_crf', 'native', library.name_of(library.level()))
+        whole = shipped.read_bytes()
         os.truncate(shipped, shipped.stat().st_size // 2)
         assert 'it came with the package' not in run(command, '--version', cwd=away).stdout
         again = run(command, 'infer', '--run', 'run', '--text', 'to Xan Yan', '--format', 'conll', cwd=away)
         assert again.stdout == both[0].stdout
+        shipped.write_bytes(whole)
+
+@pytest.fixture
+def empty(tmp_path):
+    """A folder with nothing in it."""
+    folder = tmp_path / 'empty'
+    folder.mkdir()
+    return folder
+
+
+def test_the_sample_is_part_of_it(installed, empty):
+    """Trained on, tagged, exported and converted from an empty folder, by the default names of files."""
+    commands, packages = installed
+    command = commands / 'ms-crf'
+    trained = run(command, 'train', *SMALL, '--epochs', '1', '--batch-size', '64', cwd=empty)
+    assert 'train    2,400 sentences' in trained.stdout and 'saved in runs/sample' in trained.stdout
+    config = json.loads((empty / 'runs' / 'sample' / 'config.json').read_text())
+    assert config['options']['train'] == os.path.join(packages, 'ms_crf', 'sample', 'train.tsv')
+    tagged = run(command, 'infer', '--text', 'Marta Kowalski works in Lisbon .', '--format', 'json', '--output',
+                 'tagged.jsonl', cwd=empty)
+    assert tagged.stdout == ''
+    run(command, 'convert', 'tagged.jsonl', 'tasks.json', '--to', 'label-studio', cwd=empty)
+    assert json.loads((empty / 'tasks.json').read_text())[0]['predictions'][0]['model_version'].startswith('sample@')
+    run(command, 'export', cwd=empty)
+    by_graph = run(command, 'infer', '--mindir', 'model.mindir', '--text', 'Marta Kowalski works in Lisbon .',
+                   '--format', 'conll', cwd=empty)
+    assert [row.split('\t')[1] for row in by_graph.stdout.split('\n')[:6]] == json.loads(
+        (empty / 'tagged.jsonl').read_text())['tags']
+
+
+@pytest.mark.parametrize('verb', console.VERBS)
+def test_help_names_nothing_that_is_not_installed(installed, empty, verb):
+    """No program or page of a checkout, and by the name that the user called."""
+    commands, _ = installed
+    for start, name in (([commands / 'ms-crf', verb], f'ms-crf {verb}'),
+                        ([next(commands.glob('python*')), '-m', module_of(verb)], module_of(verb))):
+        shown = run(*start, '--help', cwd=empty).stdout
+        assert shown.startswith(f'usage: {name} ')
+        assert not re.search(r'train\.py|infer\.py|docs/|README|data/|site-packages', shown), shown
+
+
+@pytest.mark.parametrize('verb', ['infer', 'export', 'evaluate', 'suggest', 'serve', 'tag-many'])
+def test_messages_name_the_command_that_was_called(installed, empty, verb):
+    commands, _ = installed
+    arguments = {'infer': ['--text', 'a'], 'evaluate': ['--input', 'x.tsv'], 'suggest': ['--input', 'x.tsv'],
+                 'tag-many': ['--input', 'x.jsonl', '--output', 'out']}.get(verb, [])
+    for file in ('x.tsv', 'x.jsonl'):
+        (empty / file).write_text('a\tO\n')
+    for start, name, training in (
+            ([commands / 'ms-crf', verb], f'ms-crf {verb}', 'ms-crf train'),
+            ([next(commands.glob('python*')), '-m', module_of(verb)], module_of(verb), 'python -m ms_crf.train')):
+        result = called(*start, *arguments, cwd=empty)
+        assert (result.returncode, result.stdout) == (2, '')
+        assert result.stderr == f'{name}: runs: no run there yet; make one with: {training}\n'
+
+
+def module_of(verb):
+    return f'ms_crf.{verb.replace("-", "_")}'
+
+
+def test_no_message_names_a_file_that_is_not_installed():
+    """Strings in the package, but for docstrings: no program of a checkout and no page of the documentation."""
+    named = []
+    for path in (ROOT / 'ms_crf').rglob('*.py'):
+        tree = ast.parse(path.read_text(encoding='utf-8'))
+        docstrings = {id(node.body[0].value) for node in ast.walk(tree)
+                      if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body
+                      and isinstance(node.body[0], ast.Expr)}
+        named += [(path.name, node.value) for node in ast.walk(tree)
+                  if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
+                  and re.search(r'\b(train|infer)\.py|\bdocs/|README|\bdata/', node.value)]
+    assert named == [('console.py', 'train.py'), ('console.py', 'infer.py')]     # names of a checkout's own programs

@@ -177,7 +177,7 @@ def epochs_of(run: str) -> list[dict[str, Any]]:
         for name in ('epoch', *(('loss',) if 'loss' in record else ()), 'f1', 'accuracy'):
             value = record.get(name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise CorpusError(Path(run) / records.METRICS, line, f'expected "{name}" to be a number, as train.py '
+                raise CorpusError(Path(run) / records.METRICS, line, f'expected "{name}" to be a number, as training '
                                                                      f'writes it, got {brief(value)}')
     return [record for record in metrics if 'loss' in record]
 

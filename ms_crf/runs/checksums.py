@@ -21,7 +21,7 @@ from ms_crf.options import DIR, FILE, Options
 
 RECORD, CONFIG = 'checksums.json', 'config.json'
 FORMAT = 1
-NO_RUN = 'no such file; expected a run made by train.py'
+NO_RUN = 'no such file; expected a run made by training'
 _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
 
 
@@ -62,7 +62,7 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
 
 def read_config_json(path: PathLike) -> Any:
     """What is in config.json, as it is."""
-    return files.read_json(path, 'train.py', NO_RUN)
+    return files.read_json(path, 'training', NO_RUN)
 
 
 def digest(record: Any) -> str:
@@ -75,12 +75,12 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
     path = Path(folder) / RECORD
     if not path.exists():
         return None
-    says = files.read_json(path, 'train.py')
+    says = files.read_json(path, 'training')
     with contextlib.suppress(ValueError):
         record = load_record(Checksums, says)
         if record.sha256 == digest(record.files):
             return record.files
-    raise CorpusError(path, None, f'expected the checksums that train.py wrote, "format": {FORMAT}, got edited or '
+    raise CorpusError(path, None, f'expected the checksums that training wrote, "format": {FORMAT}, got edited or '
                                   'damaged ones; restore the run, or delete this file to use the others as they are')
 
 
@@ -98,5 +98,5 @@ def check(path: PathLike) -> None:
     while listed is not None and digest_of(path) not in listed.get(path.name, []):
         before, listed = listed, read(path.parent)
         if listed == before:                     # otherwise a training has replaced the file meanwhile
-            raise CorpusError(path, None, 'expected the file that train.py wrote, got an edited or damaged one; '
+            raise CorpusError(path, None, 'expected the file that training wrote, got an edited or damaged one; '
                                           f'restore it, train again, or delete {RECORD} beside it to use it as it is')

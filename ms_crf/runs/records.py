@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ms_crf import files
+from ms_crf import console, files
 from ms_crf.errors import CorpusError, OptionError, brief
 from ms_crf.fields import Fault, checked, found_in, load_record
 from ms_crf.files import PathLike
@@ -68,7 +68,7 @@ def read_json(path: PathLike) -> Any:
     """Raises CorpusError if the file is not there, damaged or not JSON."""
     data = files.read_whole(path, checksums.NO_RUN)
     checksums.check(path)
-    return files.parse_json(path, data, 'train.py')
+    return files.parse_json(path, data, 'training')
 
 
 def model_digest(folder: PathLike) -> str:
@@ -80,6 +80,13 @@ def model_digest(folder: PathLike) -> str:
     return checksums.digest({name: (listed.get(name) or [checksums.digest_of(folder / name)])[-1] for name in names})
 
 
+def model_version(path: PathLike) -> str:
+    """The name of a run or of an exported graph, and the beginning of its checksum, such as 'mine@0123456789ab'."""
+    own = Path(os.path.abspath(path))
+    checksum = checksums.checksum([own]) if own.suffix == '.mindir' else model_digest(own)
+    return f'{own.name}@{checksum[:12]}'
+
+
 def newest(folder: PathLike) -> Path:
     """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
     weights = [path for name in (WEIGHTS, TABLES) for path in Path(folder).glob(f'*/{name}')
@@ -87,7 +94,7 @@ def newest(folder: PathLike) -> Path:
     weights.sort(key=lambda path: path.stat().st_mtime)
     if not weights:
         _check_enterable(folder)
-        raise CorpusError(folder, None, 'no run there yet; make one with: python train.py')
+        raise CorpusError(folder, None, f'no run there yet; make one with: {console.call("train")}')
     return weights[-1].parent
 
 
@@ -111,9 +118,9 @@ def read_metrics(folder: PathLike) -> list[dict[str, Any]]:
         return []
     data = files.read_whole(path, 'no such file')
     checksums.check(path)
-    records = [files.parse_json(path, line, 'train.py') for line in data.splitlines()]
+    records = [files.parse_json(path, line, 'training') for line in data.splitlines()]
     if not all(isinstance(record, dict) for record in records):
-        raise CorpusError(path, None, 'expected a JSON object a line, as train.py writes them')
+        raise CorpusError(path, None, 'expected a JSON object a line, as training writes them')
     return records
 
 
@@ -204,7 +211,7 @@ def read_vocabulary(folder: PathLike, kind: Any) -> Any:
 def check_tensors(path: PathLike) -> None:
     """Raises CorpusError if the file is not there or damaged."""
     if not Path(path).is_file():
-        raise CorpusError(path, None, 'no such file; expected a run that train.py has brought to the end of an epoch')
+        raise CorpusError(path, None, 'no such file; expected a run that training has brought to the end of an epoch')
     check_readable(path)                         # before MindSpore, which would log it
     checksums.check(path)
 
@@ -218,7 +225,7 @@ def read_tensors(path: PathLike) -> dict[str, np.ndarray]:
             return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
     except (ValueError, RuntimeError, TypeError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CorpusError(path, None, f'expected tensors as train.py writes them: {first}') from None
+        raise CorpusError(path, None, f'expected tensors as training writes them: {first}') from None
 
 
 def check_fit(path: PathLike, arrays: Mapping[str, np.ndarray], shapes: Mapping[str, Sequence[int]]) -> None:

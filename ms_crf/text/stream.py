@@ -11,6 +11,7 @@ from ms_crf.errors import CorpusError
 from ms_crf.text.formats import json_records
 from ms_crf.text.formats.alignment import tagged
 from ms_crf.text.formats.document import Document, Report, find_tokens, nowhere
+from ms_crf.text.formats.json_fields import flat, text_of
 from ms_crf.text.partial import as_json
 from ms_crf.text.readers import (
     BLANKS,
@@ -23,7 +24,6 @@ from ms_crf.text.readers import (
     cut,
     decode,
     is_conllu,
-    json_object,
     strings_of,
     tokens_and_tags,
     unreadable,
@@ -161,16 +161,15 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
     if kind == CONLL:
         yield from _of_columns(blocks(lines, is_conllu(name)), name, columns_of(name, columns))
         return
-    if kind == JSON and len(columns) > 1:
+    if kind == JSON and len(columns) == 1:
+        for entry in json_records.records(name, lines):
+            yield None if entry is None else _of_json(name, *entry, characters)
+        return
+    if kind == JSON:
         yield from _with_gold(name, lines, Deferred(splitter) if isinstance(splitter, str) else splitter, report)
         return
     for line in lines:
-        if line is None:
-            yield None
-        elif kind == TEXT:
-            yield item_of_text(*line, characters)
-        else:
-            yield _of_json(name, *line, characters)
+        yield None if line is None else item_of_text(*line, characters)
 
 
 def item_of_text(line_number: int, text: str, characters: bool) -> Item:
@@ -197,15 +196,20 @@ def _of_columns(sentences: Iterable[list[Row] | None], name: str, columns: tuple
         yield _joined(rows[0].line_number, [cell[0] for cell in cells], gold=gold, rows=tuple(rows))
 
 
-def _of_json(name: str, line_number: int, text: str, characters: bool) -> Item:
-    if not text.strip(BLANKS):
-        return Item(line_number, text, [], [])
-    record = json_object(name, line_number, text)
-    written = record.get('text')
+def _of_json(name: str, line_number: int, record: Any, characters: bool) -> Item:
+    """The item of a record, None for a blank line: of its tokens, or of the words or characters of its text."""
+    if record is None:
+        return Item(line_number, '', [], [])
+    record = json_records.as_object(record)
+    text = text_of(record)
+    if text is not None and json_records.has_placed_tokens(record):
+        places = json_records.places_of(Document(text, name, line_number), record['tokens'])
+        return Item(line_number, text, [text[start:end] for start, end in places], [start for start, _ in places],
+                    record=record)
     if 'tokens' in record:
         return _of_record(line_number, strings_of(name, line_number, record, 'tokens'), None, record)
-    if isinstance(written, str):
-        return item_of_text(line_number, written, characters)._replace(record=record)
+    if text is not None:
+        return item_of_text(line_number, text, characters)._replace(record=record)
     raise CorpusError(name, line_number, 'expected "tokens", a list of strings, or "text", a string, got neither')
 
 
@@ -252,4 +256,4 @@ def items_of(documents: Iterable[Document], splitter: Splitter, report: Report) 
             begin, end = sentence.places[0][0], sentence.places[-1][1]
             yield Item(sentence.line, document.text[begin:end], sentence.tokens,
                        [start - begin for start, _ in sentence.places], gold=sentence.tags,
-                       record={'tags': as_json(sentence.tags or [])})
+                       record={**flat(document.record), 'tags': as_json(sentence.tags or [])})

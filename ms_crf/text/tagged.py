@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError, brief
 from ms_crf.text.formats.conllu import cells_in, row_with
+from ms_crf.text.formats.json_fields import MODEL, without_prediction
 from ms_crf.text.html import SPANS, TAGS, WORDS, Mark, Page, fragment
 from ms_crf.text.readers import MISC
 from ms_crf.text.schemes import PLAIN, spans_of
@@ -119,11 +120,12 @@ class Writer:
         confidence: whether to show confidences; JSON always has them if there are any.
         colour: whether to colour text for a terminal.
         conllu: for rows of CoNLL-U that are to stay it, the column that tags go to if they are not of spans.
+        model: name and version of the model, for JSON; '' leaves them out.
     """
 
     def __init__(self, kind: str, scheme: str, tags: Iterable[str], characters: bool = False, confidence: bool = False,
-                 colour: bool = False, conllu: int | None = None) -> None:
-        self.scheme, self.confidence, self.conllu = scheme, confidence, conllu
+                 colour: bool = False, conllu: int | None = None, model: str = '') -> None:
+        self.scheme, self.confidence, self.conllu, self.model = scheme, confidence, conllu, model
         types = sorted({tag.partition('-')[2] for tag in tags if tag != 'O'})
         self.makes_words = types == [''] and (characters or scheme == 'BMES')
         self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
@@ -234,7 +236,7 @@ class Writer:
 
     def record(self, item: Item, tagged: Tagged) -> dict[str, Any]:
         """A sentence as an object of JSON: what the input said of it, text, tokens, tags, entities, confidences."""
-        record = dict(item.record or {})
+        record = without_prediction(item.record or {})
         if 'tags' in record:
             record['gold'] = record['tags']
         if item.offset is not None:
@@ -250,6 +252,8 @@ class Writer:
         if tagged.alternatives:
             record['alternatives'] = [{'tags': other.tags, 'confidence': _rounded(other.confidence)}
                                       for other in tagged.alternatives]
+        if self.model:
+            record[MODEL] = self.model
         return record
 
     def _html(self, item: Item, tagged: Tagged) -> str:

@@ -11,6 +11,7 @@ from ms_crf.bulk.rows import Fields
 from ms_crf.bulk.shards import shards_of
 from ms_crf.bulk.worker import Order, Worker
 from ms_crf.errors import CorpusError, OptionError
+from ms_crf.runs.records import model_version
 
 import pytest
 
@@ -29,13 +30,15 @@ def run(corpora, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def infer_py(run, tmp_path_factory):
-    """The objects that infer.py writes for the lines of a text."""
+    """The objects that infer.py writes for the lines of a text, without the name of the model in each."""
     def call(texts, *options):
         folder = tmp_path_factory.mktemp('inferred')
         (folder / 'text.txt').write_bytes('\n'.join([*texts, '']).encode())
         assert infer.main(['--run', run, '--input', str(folder / 'text.txt'), '--output', str(folder / 'out.jsonl'),
                            '--format', 'json', *options]) == 0
-        return [json.loads(line) for line in (folder / 'out.jsonl').read_text('utf-8').split('\n')[:-1]]
+        found = [json.loads(line) for line in (folder / 'out.jsonl').read_text('utf-8').split('\n')[:-1]]
+        assert {record.pop('model_version') for record in found} == {model_version(run)}
+        return found
     return call
 
 

@@ -74,7 +74,7 @@ def test_options_that_mean_nothing(arguments, message, tmp_path, capsys):
 
 
 @pytest.mark.parametrize('name,change,message', [
-    ('tables.npz', None, 'tables.npz: no such file'), ('tables.npz', b'PK', 'expected tables as train.py writes them'),
+    ('tables.npz', None, 'tables.npz: no such file'), ('tables.npz', b'PK', 'expected tables as training writes them'),
     ('vocab.json', b'{}', 'expected the keys tags, words, shapes'),
     ('vocab.json', b'{"tags": ["O"], "words": [], "shapes": []}', 'expected start of shape (1,)'),
     ('vocab.json', b'{"tags": 1, "words": [], "shapes": []}', 'expected "tags" to be a list of strings')])

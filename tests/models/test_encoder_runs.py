@@ -165,7 +165,7 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     assert train.main(arguments(corpora, encoder, tmp_path / 'again', '--encoder-cache',
                                         str(tmp_path / 'kept'))) == 2
     message = capsys.readouterr().err
-    assert 'expected vectors as train.py keeps them' in message and message.endswith('; delete the file\n')
+    assert 'expected vectors as training keeps them' in message and message.endswith('; delete the file\n')
 
 
 def test_a_signal_while_text_is_encoded_leaves_nothing(corpora, encoder, tmp_path):

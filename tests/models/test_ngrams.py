@@ -157,7 +157,7 @@ def test_forms_that_are_composed():
 
 @pytest.mark.parametrize('change,message', [
     (None, 'ngrams.ckpt: no such file'),
-    (lambda data: data[:-7], 'ngrams.ckpt: expected the file that train.py wrote, got an edited or damaged one')])
+    (lambda data: data[:-7], 'ngrams.ckpt: expected the file that training wrote, got an edited or damaged one')])
 def test_a_damaged_table(tmp_path, change, message):
     file = make_run(tmp_path / 'run', ngrams=True, embeddings='v.txt') / 'ngrams.ckpt'
     if change is None:

@@ -78,5 +78,5 @@ def test_what_can_not_be(tmp_path, arguments, message):
 def test_names_and_options_that_can_not_be_registered():
     with pytest.raises(ValueError, match="Again.name must be a new one, got 'hmm', which is there already"):
         register(type('Again', (Kind,), {'name': 'hmm'}))
-    with pytest.raises(ValueError, match="options of the model other must be those of train.py, got 'wings'"):
+    with pytest.raises(ValueError, match="options of the model other must be those of training, got 'wings'"):
         register(type('Other', (Kind,), {'name': 'other', 'options': ('wings',)}))

@@ -106,7 +106,7 @@ def test_tokens_of_spans_count_by_their_type():
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['--run', 'absent'], 'absent/config.json: no such file; expected a run made by train.py'),
+    (['--run', 'absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['--run', 'x', '--mindir', 'y.mindir'], '--run and --mindir name two models, expected one of them'),
     (['--resamples', '5'], '--resamples must be from 100 to 1,000,000, got 5'),
     (['--columns', '1'], "--columns must be two numbers like 0,-1, got '1'"),

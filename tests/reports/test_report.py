@@ -330,7 +330,7 @@ def test_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['absent'], 'absent/config.json: no such file; expected a run made by train.py'),
+    (['absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['RUN', 'RUN'], 'RUN names RUN twice, expected it once'),
     (['RUN', 'RUN/.'], 'RUN names RUN/. twice, expected it once'),
     (['RUN', ''], 'RUN must be a name, got nothing'),
@@ -381,7 +381,7 @@ def test_epochs_that_are_no_figures(refused, hmm):
     from ms_crf.runs.saving import saving
     with saving(hmm) as new:
         new.text(records.METRICS, '{"epoch": 1, "loss": 2.5, "f1": 0.5, "accuracy": 0.7}\n{"epoch": 2, "loss": "x"}\n')
-    assert refused(hmm) == (f'{hmm}/metrics.jsonl:2: expected "loss" to be a number, as train.py writes it, got '
+    assert refused(hmm) == (f'{hmm}/metrics.jsonl:2: expected "loss" to be a number, as training writes it, got '
                             "'x'")
 
 

@@ -15,9 +15,9 @@ DEEP = '[' * 100_000
 
 
 @pytest.mark.parametrize('name,text,message', [
-    ('config.json', DEEP, 'config.json: expected JSON as train.py writes it: it is nested too deeply'),
+    ('config.json', DEEP, 'config.json: expected JSON as training writes it: it is nested too deeply'),
     ('config.json', '{"a":' * 50 + '1' + '}' * 50, 'it is nested too deeply'),
-    ('config.json', f'{{"format": {"9" * 5000}}}', 'expected JSON as train.py writes it: Exceeds the limit'),
+    ('config.json', f'{{"format": {"9" * 5000}}}', 'expected JSON as training writes it: Exceeds the limit'),
     ('config.json', '{"format": NaN}', 'NaN is no finite number'),
     ('config.json', '{"format": 1, "model": "hmm", "options": {}, "scheme": "\\ud800", "found_scheme": "BIO"}',
      '"scheme" to be one of BIO, '),
@@ -26,7 +26,7 @@ DEEP = '[' * 100_000
     ('config.json', '{"format": 1, "model": "bilstm", "options": {}, "word_dim": 1000000000000, "scheme": "BIO", '
      '"found_scheme": "BIO"}',
      'expected "word_dim" to be at most 65536, got 1000000000000'),
-    ('config.json', '\xff', 'expected JSON as train.py writes it: '),
+    ('config.json', '\xff', 'expected JSON as training writes it: '),
     ('vocab.json', DEEP, 'it is nested too deeply'),
     ('vocab.json', '{"tags": [], "words": [], "shapes": []}',
      'vocab.json: expected "tags" to be a list of at least one, got none'),

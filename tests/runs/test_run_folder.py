@@ -63,23 +63,23 @@ def test_every_command_refuses_damaged_weights(undisturbed, tmp_path, capsys):
     for command, arguments in ((infer, ['--run', run, '--text', 'of']), (train, ['--resume', run]),
                                (export, ['--run', run, '--output', graph])):
         assert command.main([*arguments, '--device', 'CPU']) == 2
-        assert f'{run}/weights.ckpt: expected the file that train.py wrote, got an edited' in capsys.readouterr().err
+        assert f'{run}/weights.ckpt: expected the file that training wrote, got an edited' in capsys.readouterr().err
 
 
 def test_tables_and_configurations_that_were_edited_are_noticed(hmm):
     config, whole = json.loads((hmm / 'config.json').read_text()), contents(hmm)
     for change in ({'scheme': 'BIOES'}, {'found_scheme': 'IOB1'}, {'options': {**config['options'], 'add': 0.5}}):
         (hmm / 'config.json').write_text(json.dumps({**config, **change}))
-        with pytest.raises(CorpusError, match='config.json: expected the file that train.py wrote, got an edited'):
+        with pytest.raises(CorpusError, match='config.json: expected the file that training wrote, got an edited'):
             Tagger.load(hmm)
     (hmm / 'config.json').write_bytes(whole['config.json'])
     record = json.loads((hmm / 'vocab.json').read_text())
     (hmm / 'vocab.json').write_text(json.dumps({**record, 'tags': record['tags'][::-1]}))
-    with pytest.raises(CorpusError, match='vocab.json: expected the file that train.py wrote'):
+    with pytest.raises(CorpusError, match='vocab.json: expected the file that training wrote'):
         Tagger.load(hmm)
     (hmm / 'vocab.json').write_bytes(whole['vocab.json'])
     (hmm / 'tables.npz').write_bytes(whole['tables.npz'][:-40] + bytes(40))
-    with pytest.raises(CorpusError, match='tables.npz: expected the file that train.py wrote'):
+    with pytest.raises(CorpusError, match='tables.npz: expected the file that training wrote'):
         Tagger.load(hmm)
 
 
@@ -94,7 +94,7 @@ def test_a_file_that_its_checksums_do_not_know_is_refused(hmm):
     listed = checksums.read(hmm)
     del listed['tables.npz']
     checksums.write(hmm, listed)
-    with pytest.raises(CorpusError, match='tables.npz: expected the file that train.py wrote'):
+    with pytest.raises(CorpusError, match='tables.npz: expected the file that training wrote'):
         Tagger.load(hmm)
 
 

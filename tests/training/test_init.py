@@ -262,16 +262,16 @@ def test_only_what_a_base_has_can_be_frozen(texts, tmp_path, capfd):
 def test_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_path, capfd):
     arguments = [*texts, '--init', str(tmp_path / 'base')]
     assert refused(arguments, capfd, tmp_path) == (
-        f'{tmp_path}/base/config.json: no such file; expected a run made by train.py')
+        f'{tmp_path}/base/config.json: no such file; expected a run made by training')
     shutil.copytree(random_run, tmp_path / 'base')
     weights = tmp_path / 'base' / 'weights.ckpt'
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
     assert refused(arguments, capfd, tmp_path).startswith(
-        f'{weights}: expected the file that train.py wrote, got an edited or damaged one; restore it')
+        f'{weights}: expected the file that training wrote, got an edited or damaged one; restore it')
     weights.unlink()
     assert refused(arguments, capfd, tmp_path) == (
-        f'{weights}: no such file; expected a run that train.py has brought to the end of an epoch')
+        f'{weights}: no such file; expected a run that training has brought to the end of an epoch')
 
 
 def test_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):

@@ -153,7 +153,7 @@ def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
     (folder / records.METRICS).write_text('{"epoch": 1\n')
     (folder / records.CHECKSUMS).unlink()
     assert train.main(['--resume', str(folder)]) == 2
-    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as train.py writes it:')
+    assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as training writes it:')
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
@@ -265,8 +265,8 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--nonsense'], 'unrecognized arguments: --nonsense; see --help'),
     (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options: '),
     (['--config', '{options}'], "options.json: 'hiden' is no option; did you mean hidden?"),
-    (['--resume', '{empty}'], 'config.json: no such file; expected a run made by train.py'),
-    (['--resume', '{folder}'], 'config.json: no such file; expected a run made by train.py'),
+    (['--resume', '{empty}'], 'config.json: no such file; expected a run made by training'),
+    (['--resume', '{folder}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
 ])
 def test_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arguments, message):
@@ -303,7 +303,7 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     whole = state.read_bytes()
     state.write_bytes(whole[:len(whole) // 2])
     assert train.main(['--resume', str(folder)]) == 2
-    assert f'{state}: expected tensors as train.py writes them' in capsys.readouterr().err
+    assert f'{state}: expected tensors as training writes them' in capsys.readouterr().err
     arrays = records.read_tensors(undisturbed[0] / records.STATE)
     del arrays['first.projection.weight']
     write_tensors(state, arrays)

@@ -110,7 +110,7 @@ def _load(path: Path, shape: tuple[int, int]) -> np.ndarray:
     try:
         vectors = np.load(path, mmap_mode='r' if shape[0] else None, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise CorpusError(path, None, f'expected vectors as train.py keeps them: {error}; delete the file') from None
+        raise CorpusError(path, None, f'expected vectors as training keeps them: {error}; delete the file') from None
     if vectors.shape != shape or vectors.dtype != np.float32:
         raise CorpusError(path, None, f'expected vectors {shape} of float32, got {vectors.shape} of {vectors.dtype}; '
                                       'delete the file')

@@ -155,7 +155,7 @@ def read_hmm(folder: Any) -> HMM:
         with np.load(path, allow_pickle=False) as file:
             tables = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise CorpusError(path, None, f'expected tables as train.py writes them: {error}') from None
+        raise CorpusError(path, None, f'expected tables as training writes them: {error}') from None
     tags, columns = len(vocabulary.tags), len(vocabulary.words) + len(vocabulary.shapes) + 1
     records.check_fit(path, tables, {'start': (tags,), 'transition': (tags, tags), 'emission': (tags, columns),
                                      'end': (tags,)})

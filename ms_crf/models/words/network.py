@@ -1,4 +1,4 @@
-"""The network that `train.py` trains: word vectors and characters, BiLSTM layers, projection, head.
+"""The network that `train` trains: word vectors and characters, BiLSTM layers, projection, head.
 
 It works on the distinct words of a batch and on where they stand, so that a word's characters are read once
 and only the vectors of words in the batch are touched.

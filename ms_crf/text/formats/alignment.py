@@ -252,6 +252,8 @@ def scheme_of(documents: Iterable[Document]) -> str | None:
 def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Sentence]:
     """The sentences of documents as training and scoring take them, tags of spans in BIO."""
     for document in documents:
+        if document.prediction is not None:
+            report(Remark('predicted', document.path, document.line, document.text.strip()))
         for sentence in tagged(document, splitter, report):
             if sentence.tokens:
                 lines = sentence.lines or (sentence.line,) * len(sentence.tokens) * document.by_line

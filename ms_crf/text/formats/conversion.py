@@ -9,6 +9,7 @@ from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import PathLike
 from ms_crf.text.formats import alignment, brat, columns, conllu, json_exports, json_records
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
+from ms_crf.text.formats.json_fields import DEFAULT, Names, Prediction, flat, names_in
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
 from ms_crf.text.readers import (
     COLUMNS,
@@ -31,11 +32,11 @@ OF_JSON = (TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY, SPACY)        # whose records
 OF_COLUMNS = (CONLLU, CONLL2003, ROWS)
 TO = (*OF_JSON, BRAT, *OF_COLUMNS)
 FROM = (JSON, *TO)
+OF_PREDICTIONS = (TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY)        # those that mark what a model has tagged as such
 OF_TAGS = (TOKENS, *OF_COLUMNS)                # those that hold sentences, tokens and tags; the others hold spans
 
 _SPAN_WRITERS: dict[str, Callable[[Iterable[tuple[Document, Sequence[TextSpan]]]], Iterator[str]]] = {
-    DOCCANO: json_exports.doccano, LABEL_STUDIO: json_exports.label_studio, PRODIGY: json_exports.prodigy,
-    SPACY: json_exports.spacy}
+    DOCCANO: json_exports.doccano, PRODIGY: json_exports.prodigy, SPACY: json_exports.spacy}
 
 
 def format_in(path: PathLike) -> str | None:
@@ -103,6 +104,13 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
     return Source(documents, kind, scheme, columns_read)
 
 
+def read_as(source: Source, predictions: bool) -> Source:
+    """What was read, as predictions of a model, or as annotations, whatever the records say."""
+    documents = [document._replace(prediction=(document.prediction or Prediction()) if predictions else None)
+                 for document in source.documents]
+    return source._replace(documents=documents)
+
+
 def _with_names(document: Document) -> Document:
     """A document from CoNLL-U with the tags that are in MISC."""
     def tags(sentence: Placed) -> list[str]:
@@ -127,6 +135,7 @@ class Target(NamedTuple):
             judged. 'plain' makes tags of spans of one token each.
         column: of CoNLL-U, for tags that are not of spans.
         mark: what stands in place of a tag that nobody has judged.
+        names: of a labelling interface of Label Studio; those that are None are copied from the source, if it has some.
     """
 
     format: str
@@ -134,6 +143,7 @@ class Target(NamedTuple):
     scheme: str | None = None
     column: int = conllu.UPOS
     mark: str = MARK
+    names: Names = Names()
 
 
 def check_target(path: PathLike, kind: str) -> None:
@@ -168,8 +178,11 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     """The text of a file that holds the documents, in any format but brat's; raises as `write`."""
     _remark(source, target, report)
     if target.format in _SPAN_WRITERS:
-        found = _marked(source, report)
-        return _SPAN_WRITERS[target.format](_judged_all(found, report) if target.format == LABEL_STUDIO else found)
+        return _SPAN_WRITERS[target.format](_marked(source, report))
+    if target.format == LABEL_STUDIO:
+        in_source = next(filter(any, (names_in(document.record) for document in source.documents)), DEFAULT)
+        return json_exports.label_studio(_judged_all(_marked(source, report), report), target.names,
+                                         in_source.otherwise(DEFAULT))
     plain = PLAIN in ((source.scheme,) if target.scheme is None else (target.scheme,))
     tagged = _tagged(source, target, report)
     if target.format == TOKENS:
@@ -256,6 +269,10 @@ def _remark_on_text(document: Document, source: Source, target: Target, report: 
         kinds.append('columns')
     if document.name and target.format not in (BRAT, CONLLU):
         kinds.append('name')
+    if target.format not in OF_PREDICTIONS and flat(document.record):
+        kinds.append('fields')
+    if target.format not in OF_PREDICTIONS and document.prediction is not None:
+        kinds.append('predicted')
     for kind in kinds:
         report(Remark(kind, document.path, document.line, document.text.strip()))
 

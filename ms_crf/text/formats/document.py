@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError, brief, one_line
+from ms_crf.text.formats.json_fields import Prediction
 from ms_crf.text.readers import Row
 from ms_crf.text.splitting import Offsets
 
@@ -45,7 +46,8 @@ class Document(NamedTuple):
     has_text: bool = True                # whether the text is that of the file, and not its tokens joined by blanks
     by_line: bool = False                # whether line numbers are those of the text
     text_path: str = ''                  # of the file of the text, if spans are in another one
-    confidence: float | None = None      # of all tags together, if they are a model's, for people to correct
+    prediction: Prediction | None = None          # what is known of the model that has tagged it; None if people have
+    record: dict[str, Any] | None = None          # its record, if it is from JSON
     judged: list[Offsets] | None = None  # the parts of the text that somebody has looked at; None for all of it
 
     @property
@@ -87,6 +89,8 @@ KINDS = {
     'text': ('text', 'without its white space, which the format has no place for'),
     'columns': ('sentence', 'without its other columns, which the format has no place for'),
     'name': ('text', 'without its name, which the format has no place for'),
+    'fields': ('text', 'without its id and other fields, which the format has no place for'),
+    'predicted': ('text', 'tagged by a model, taken as annotated'),
     'borders': ('text', 'without the border before it, since one file holds one text'),
     'ill-formed': ('sentence', 'with tags that break their scheme, read by the rules of conlleval'),
     'plain': ('sentence', 'of plain tags, in which each token became a span'),

@@ -1,6 +1,7 @@
 """Writes JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy take them.
 
-What a model has tagged, and nobody has judged yet, is marked as such where the tool has a place for that.
+What a model has tagged is marked as a prediction where the tool has a place for that. Other fields of records, such as
+ids and metadata, are kept.
 """
 
 import json
@@ -8,6 +9,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ms_crf.text.formats.document import Document, Placed, TextSpan
+from ms_crf.text.formats.json_fields import (
+    ANNOTATIONS,
+    ANSWERED,
+    CONFIDENCE,
+    MODEL,
+    PREDICTIONS,
+    Names,
+    Prediction,
+    flat,
+    is_task,
+    names_in,
+    task_of,
+)
 from ms_crf.text.partial import MARK, as_json
 
 Marked = tuple[Document, Sequence[TextSpan]]
@@ -22,12 +36,9 @@ def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]], mark: str = M
     where nobody has judged, and the mark in those that are judged in part."""
     for document, sentences in documents:
         for sentence in sentences:
-            record: dict[str, Any] = {'tokens': sentence.tokens, 'tags': as_json(sentence.tags or [], mark)}
-            if document.has_text:
-                record = {'text': document.text[sentence.places[0][0]:sentence.places[-1][1]], **record}
-            if document.confidence is not None:
-                record['confidence'] = document.confidence
-            yield _line(record)
+            text = ({'text': document.text[sentence.places[0][0]:sentence.places[-1][1]]} if document.has_text else {})
+            yield _line({**_others(document), **text, 'tokens': sentence.tokens,
+                         'tags': as_json(sentence.tags or [], mark), **_of_model(document.prediction)})
 
 
 def _judged(document: Document) -> dict[str, Any]:
@@ -35,11 +46,25 @@ def _judged(document: Document) -> dict[str, Any]:
     return {} if document.judged is None else {'judged': document.judged}
 
 
+def _others(document: Document, of_prodigy: bool = False) -> dict[str, Any]:
+    """The other fields of a document's record: fields that begin with _ are for Prodigy alone, and fields that show
+    that people have annotated it are not for a prediction."""
+    return {name: value for name, value in flat(document.record).items()
+            if (of_prodigy or not name.startswith('_')) and (document.prediction is None or name not in ANSWERED)}
+
+
+def _of_model(prediction: Prediction | None, confidence: str = CONFIDENCE) -> dict[str, Any]:
+    """The fields of a prediction; none if the tags are not a model's."""
+    values = {} if prediction is None else {confidence: prediction.confidence, MODEL: prediction.model or None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def doccano(documents: Iterable[Marked]) -> Iterator[str]:
-    """A line for each text, its spans as lists under "label"."""
+    """A line for each text, its spans as lists under "label"; of other fields the tool makes metadata."""
     for document, spans in documents:
-        yield _line({'text': document.text, 'label': [[span.start, span.end, span.type] for span in spans],
-                     **_judged(document)})
+        yield _line({**_others(document), 'text': document.text,
+                     'label': [[span.start, span.end, span.type] for span in spans],
+                     **_judged(document), **_of_model(document.prediction)})
 
 
 def spacy(documents: Iterable[Marked]) -> Iterator[str]:
@@ -50,9 +75,12 @@ def spacy(documents: Iterable[Marked]) -> Iterator[str]:
 
 
 def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
-    """A line for each text, with its tokens if it has some, and which of them each span holds."""
+    """A line for each text, with its tokens if it has some, and which of them each span holds.
+
+    What people have annotated is accepted; what a model has tagged has no answer yet.
+    """
     for document, spans in documents:
-        record: dict[str, Any] = {'text': document.text}
+        record: dict[str, Any] = {**_others(document, True), 'text': document.text}
         places = document.tokens
         if document.sentences is not None:
             places = [place for sentence in document.sentences for place in sentence.places]
@@ -66,25 +94,50 @@ def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
             within = {'token_start': first[span.start], 'token_end': last[span.end]} if (
                 span.start in first and span.end in last) else {}
             record['spans'].append({'start': span.start, 'end': span.end, **within, 'label': span.type})
-        answer: dict[str, Any] = {'answer': 'accept'}
-        if document.confidence is not None:
-            answer = {'meta': {'confidence': document.confidence}}
-        yield _line({**record, **_judged(document), **answer})
+        if document.prediction is None:
+            record['answer'] = 'accept'
+        else:
+            meta = record.get('meta')
+            record['meta'] = {**(meta if isinstance(meta, dict) else {}), **_of_model(document.prediction, 'score')}
+        yield _line({**record, **_judged(document)})
 
 
-def label_studio(documents: Iterable[Marked]) -> Iterator[str]:
-    """One array of tasks with an annotation each, for a labelling interface of "label" on "text".
+def label_studio(documents: Iterable[Marked], names: Names, default: Names) -> Iterator[str]:
+    """One array of tasks with an annotation each, or a prediction where a model has tagged the text.
 
-    What a model has tagged is a prediction, which the tool shows and people make an annotation of.
+    Args:
+        documents: with their spans.
+        names: of the labelling interface; those that are None are copied from a document's own task.
+        default: the names where a document has none.
     """
     before = '[\n'
     for number, (document, spans) in enumerate(documents, 1):
-        results = [{'id': f'{number}-{index}', 'from_name': 'label', 'to_name': 'text', 'type': 'labels',
+        own = names.otherwise(names_in(document.record)).otherwise(default)
+        shared = {'from_name': own.from_name, 'to_name': own.to_name, 'type': own.label_type}
+        results = [{'id': f'{number}-{index}', **shared,
                     'value': {'start': span.start, 'end': span.end, 'text': document.text[span.start:span.end],
-                              'labels': [span.type]}} for index, span in enumerate(spans, 1)]
-        entry: dict[str, Any] = {'annotations': [{'result': results}]}
-        if document.confidence is not None:
-            entry = {'predictions': [{'result': results, 'score': document.confidence, 'model_version': 'ms_crf'}]}
-        yield before + json.dumps({'id': number, 'data': {'text': document.text}, **entry}, ensure_ascii=False)
+                              own.label_type: [span.type]}} for index, span in enumerate(spans, 1)]
+        yield before + json.dumps(_task(document, results, number), ensure_ascii=False)
         before = ',\n'
     yield '[]\n' if before == '[\n' else '\n]\n'
+
+
+def _task(document: Document, results: list[dict[str, Any]], number: int) -> dict[str, Any]:
+    """A task of Label Studio. Annotations and predictions that it has already stay beside those of a tagger."""
+    task = task_of(document.record, document.text, number)
+    lists = [task.pop(name, None) for name in ANNOTATIONS]
+    annotated = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    if document.sentences is None and document.record is not None and is_task(document.record):
+        # The results are those of the first annotation that was not cancelled.
+        entry = next(entry for entry in annotated if not entry.get('was_cancelled'))
+        annotated = []
+    else:
+        entry = {}
+    if document.prediction is None:
+        return {**task, ANNOTATIONS[0]: [*annotated, {**entry, 'result': results}]}
+    model = document.prediction.model
+    predicted = task.get(PREDICTIONS)
+    earlier = [entry for entry in (predicted if isinstance(predicted, list) else ())
+               if not (model and isinstance(entry, dict) and entry.get(MODEL) == model)]
+    kept = {ANNOTATIONS[0]: annotated} if annotated else {}
+    return {**task, **kept, PREDICTIONS: [*earlier, {'result': results, **_of_model(document.prediction, 'score')}]}

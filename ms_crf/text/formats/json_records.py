@@ -19,11 +19,15 @@ from ms_crf.text.formats.document import (
     joined,
     places_in,
 )
+from ms_crf.text.formats.json_fields import (
+    SPANS,
+    is_task,
+    prediction_in,
+    region_of,
+    text_key,
+)
 from ms_crf.text.readers import BLANKS, check_tags, json_object, numbered_lines, tokens_and_tags
 from ms_crf.text.splitting import Offsets
-
-SPANS = ('entities', 'spans', 'label', 'labels')       # names under which records have their spans
-_TASKS = ('annotations', 'completions', 'predictions')
 
 Lines = Iterable[tuple[int, str] | None]
 
@@ -133,11 +137,22 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
 
 
+def as_object(record: Any) -> dict[str, Any]:
+    """A record as an object, also if it is [text, annotations]."""
+    return {**record[1], 'text': record[0]} if _is_pair(record) else record
+
+
+def has_placed_tokens(record: dict[str, Any]) -> bool:
+    """Whether a record has tokens as objects with offsets, as Prodigy has them."""
+    tokens = record.get('tokens')
+    return isinstance(tokens, list) and bool(tokens) and all(isinstance(token, dict) for token in tokens)
+
+
 def has_spans(record: Any) -> bool:
     """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
     if _is_pair(record):
         return True
-    return 'tags' not in record and ('text' in record or _is_task(record)) and not _names_tokens(record)
+    return 'tags' not in record and ('text' in record or is_task(record)) and not _names_tokens(record)
 
 
 def _names_tokens(record: dict[str, Any]) -> bool:
@@ -146,17 +161,12 @@ def _names_tokens(record: dict[str, Any]) -> bool:
     return isinstance(tokens, list) and any(isinstance(token, str) for token in tokens)
 
 
-def _is_task(record: dict[str, Any]) -> bool:
-    return isinstance(record.get('data'), dict) and any(isinstance(record.get(name), list) for name in _TASKS)
-
-
 def document_of(path: object, line: int, record: Any, report: Report) -> Document | None:
     """The document that a record is; None if its annotator did not accept it, or it is not annotated yet."""
     if not has_spans(record):
         return _of_tokens(path, line, record)
-    if _is_pair(record):
-        record = {**record[1], 'text': record[0]}
-    if _is_task(record):
+    record = as_object(record)
+    if is_task(record):
         return _of_task(path, line, record, report)
     text = record['text']
     if not isinstance(text, str):
@@ -164,7 +174,7 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     if 'answer' in record and record['answer'] != 'accept':
         report(Remark('rejected', str(path), line, text))
         return None
-    document = Document(text, str(path), line)
+    document = Document(text, str(path), line, record=record, prediction=prediction_in(record))
     marked = [name for name in SPANS if isinstance(record.get(name), list)]
     filled = [name for name in marked if record[name]]
     if len(filled) > 1:
@@ -175,7 +185,7 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
         report(Remark('ignored', str(path), line, text))
     spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
-    tokens = _tokens(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
+    tokens = places_of(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
     return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
 
 
@@ -193,7 +203,8 @@ def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
     if not isinstance(text, str) or places is None:
         text, places = joined(tokens)
     sentence = Placed(tokens, places, line, tags)
-    return Document(text, str(path), line, sentences=[sentence] if tokens else [], bordered=False, has_text=has_text)
+    return Document(text, str(path), line, sentences=[sentence] if tokens else [], bordered=False, has_text=has_text,
+                    prediction=prediction_in(record), record=record)
 
 
 def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
@@ -269,7 +280,7 @@ def _fits(text: str, part: _Part, start: int, end: int) -> bool:
     return 0 <= start <= end and part.text.replace('\\n', '\n').split() == text[start:end].replace('\\n', '\n').split()
 
 
-def _tokens(document: Document, items: Sequence[Any]) -> list[Offsets]:
+def places_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
     """The places of tokens, which Prodigy has as objects; those of white space are none."""
     places, before = [], 0
     for item in items:
@@ -286,8 +297,7 @@ def _tokens(document: Document, items: Sequence[Any]) -> list[Offsets]:
 
 def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> Document | None:
     """The document of a task of Label Studio: its first annotation that was not cancelled."""
-    strings = [value for value in task['data'].values() if isinstance(value, str)]
-    text = task['data'].get('text', strings[0] if len(strings) == 1 else None)
+    text = task['data'].get(text_key(task['data']))
     if not isinstance(text, str):
         raise CorpusError(path, line, f'expected "text", a string, in "data", got {brief(task["data"])}')
     annotations = task.get('annotations', task.get('completions')) or []
@@ -299,12 +309,13 @@ def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> D
         return None
     for _ in finished[1:]:
         report(Remark('second', str(path), line, text))
-    document = Document(text, str(path), line)
+    document = Document(text, str(path), line, record=task)
     parts: list[_Part] = []
     for item in finished[0]['result']:
-        value = item.get('value') if isinstance(item, dict) else None
-        if isinstance(value, dict) and isinstance(value.get('labels'), list) and value['labels']:
-            parts += _parts(document, value)
+        region = region_of(item)
+        if region is not None:
+            name, value = region
+            parts += _parts(document, {**value, 'label': value[name]})
         else:
             report(Remark('ignored', str(path), line, text))
     return document._replace(spans=_spans(document, parts))
