@@ -7,7 +7,21 @@ import re
 from html.parser import HTMLParser
 from itertools import combinations
 
-from ms_crf.text.html import LEVELS, PAGE, TAGS, WORDS, Mark, Page, colour, escaped, fragment
+from ms_crf.text.html import (
+    COLOURS,
+    LEVELS,
+    PAGE,
+    TAGS,
+    WORDS,
+    Mark,
+    Page,
+    colour,
+    colour_of,
+    colour_rules,
+    escaped,
+    fragment,
+    number_of,
+)
 from ms_crf.text.stream import CONLL, JSON, TEXT
 from ms_crf.text.tagged import Writer
 
@@ -32,22 +46,47 @@ def contrast(one, other):
 
 @pytest.mark.parametrize('dark', [False, True])
 def test_text_can_be_read_on_every_colour_at_every_strength(dark):
+    """Contrast falls or rises evenly from the ground to the full colour, which a few levels of each colour show."""
     ground, ink = PAGE[dark]
     assert contrast(ground, ink) >= 4.5
-    for index in range(200):
-        for level in range(LEVELS + 1):
+    for number in range(COLOURS):
+        for level in (1, LEVELS // 2, LEVELS):
             mixed = [level / LEVELS * top + (1 - level / LEVELS) * below
-                     for top, below in zip(colour(index, dark), ground)]
-            assert contrast(mixed, ink) >= 4.5, (index, level)
+                     for top, below in zip(colour_of(number, dark), ground)]
+            assert contrast(mixed, ink) >= 4.5, (number, level)
+
+
+USUAL = ['PER LOC ORG MISC', 'person location group corporation product creative-work', 'PER LOC ORG PROD',
+         'PERSON ORG GPE LOC DATE MONEY', 'NP VP PP ADVP ADJP SBAR', 'NOUN VERB ADJ ADV PRON DET ADP PUNCT']
+MANY = ['CARDINAL DATE EVENT FAC GPE LANGUAGE LAW LOC MONEY NORP ORDINAL ORG PERCENT PERSON PRODUCT QUANTITY TIME '
+        'WORK_OF_ART', 'ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X']
 
 
 @pytest.mark.parametrize('dark', [False, True])
-def test_labels_have_colours_of_their_own(dark):
-    """The first eight at a distance, the first hundred at all."""
-    colours = [colour(index, dark) for index in range(100)]
-    assert len(set(colours)) == 100
-    distances = [sum((a - b) ** 2 for a, b in zip(one, other)) ** .5 for one, other in combinations(colours[:8], 2)]
-    assert min(distances) > (20 if dark else 30)
+@pytest.mark.parametrize('labels', USUAL + MANY)
+def test_labels_of_usual_corpora_have_colours_at_a_distance(labels, dark):
+    colours = [colour(label, dark) for label in labels.split()]
+    distances = [sum((a - b) ** 2 for a, b in zip(one, other)) ** .5 for one, other in combinations(colours, 2)]
+    assert min(distances) > (20 if labels in USUAL else 15) * (1 if dark else 1.5)
+
+
+@quick
+@given(label=st.text(max_size=8))
+def test_any_label_has_a_colour_of_the_palette(label):
+    assert 0 <= number_of(label) < COLOURS
+    assert colour(label) == colour_of(number_of(label), False)
+
+
+def test_a_type_has_one_colour_whatever_other_types_are_there():
+    """On pages and in reports, whose style sheets are made of `colour_rules`, and in notebooks."""
+    def background(style, index):
+        return re.findall(rf'\.t{index}{{--c:([^;]*);', style)          # light, dark
+    expected = [' '.join(map(str, colour('MISC', dark))) for dark in (False, True)]
+    for labels in (['MISC'], ['LOC', 'MISC'], [*'abcdefghij', 'MISC', 'PER']):
+        assert background(colour_rules(labels), labels.index('MISC')) == expected
+        assert background(Page(labels).style(), labels.index('MISC')) == expected
+    shown = re.search(r'background:rgb\(([^)]*)\)', fragment('a', [Mark(0, 1, 'MISC')])).group(1)
+    assert shown.replace(',', ' ') == expected[0]
 
 
 class Characters(HTMLParser):
@@ -119,16 +158,6 @@ def test_a_label_has_one_colour_in_all_fragments():
     one, other = (re.findall('background:([^;]*)', fragment(text, [Mark(0, 1, 'PER'), Mark(2, 3, 'LOC')]))
                   for text in ('a b', 'c d e'))
     assert one == other and len(set(one)) == 2
-
-
-@pytest.mark.parametrize('labels', [
-    'PER LOC ORG MISC', 'person location group corporation product creative-work', 'PERSON ORG GPE LOC DATE MONEY',
-    'PER.NAM LOC.NAM ORG.NAM GPE.NAM PER.NOM LOC.NOM ORG.NOM GPE.NOM', 'NP VP PP',
-    'NOUN VERB ADJ ADV PRON DET ADP PUNCT'])
-def test_labels_of_usual_corpora_have_different_colours_in_fragments(labels):
-    colours = [fragment('a', [Mark(0, 1, label)]).partition('background:')[2].partition(';')[0]
-               for label in labels.split()]
-    assert len(set(colours)) == len(colours) and all(colours)
 
 
 @quick
