@@ -97,7 +97,7 @@ def _rgb(number: int, lightness: float, saturation: float) -> Colour:
 
 
 def colour_rules(labels: Iterable[str]) -> str:
-    """Returns a style sheet that sets --c, the background, and --e, the edge, of .t0, .t1, ... in both themes."""
+    """Returns a style sheet with the background and the edge of .t0, .t1, ... in both themes, as two variables."""
     numbers = list(map(number_of, labels))
 
     def rules(dark: bool) -> str:

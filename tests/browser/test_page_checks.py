@@ -53,7 +53,8 @@ def test_a_good_page_passes(browser, tmp_path, body, style):
     ('<p>a</p><img alt="" src="other.png">', '', 'other.png'),
     ('<p>a</p><img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">', '', 'image-alt'),
 ], ids=['below the bar', 'in the dark', 'half opaque', 'folded', 'in a picture', 'on a gradient', 'on an image',
-        'without a scrollbar', 'without focus', 'without a name', 'cut off', 'too wide', 'a warning', 'a script', 'a dialog', 'a request', 'no text for an image'])
+        'without a scrollbar', 'without focus', 'without a name', 'cut off', 'too wide', 'a warning',
+        'a script', 'a dialog', 'a request', 'no text for an image'])
 def test_a_fault_is_seen(browser, tmp_path, body, style, message):
     with pytest.raises(AssertionError) as raised:
         check_page(browser, write(tmp_path, body, style))

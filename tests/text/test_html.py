@@ -1,8 +1,11 @@
 """The page and the fragment as text: what is escaped, what colours are, and what the page lets a browser load."""
 
 import base64
+import copy
 import hashlib
 import html
+import json
+import pickle
 import re
 from html.parser import HTMLParser
 from itertools import combinations
@@ -23,7 +26,7 @@ from ms_crf.text.html import (
     number_of,
 )
 from ms_crf.text.stream import CONLL, JSON, TEXT
-from ms_crf.text.tagged import Writer
+from ms_crf.text.tagged import SHOWN, Span, Tagged, TaggedList, TaggedText, Writer
 
 import pytest
 from hypothesis import given, settings
@@ -169,3 +172,44 @@ def test_fragments_hold_any_text_and_label(text, label, confidence, data):
     found = Characters(fragment(text, [Mark(begin, end, label, confidence)]).replace('&#13;', '\r'))
     assert set(found.elements) <= {'div', 'span', 'bdi', 'br'}
     assert ''.join(found.found).startswith(text[:end]) and ''.join(found.found).endswith(text[end:])
+
+
+SENTENCE = Tagged(['<b>', 'Tom', 'Yel'], ['O', 'B-<i>', 'I-<i>'], [Span('<i>', 1, 2, .5)], [.5] * 3, .5)
+IN_TEXT = TaggedText(10, 20, [(10, 13), (13, 16), (18, 21)], SENTENCE)
+
+
+def shown(result):
+    """The text that a notebook shows of it, without labels."""
+    return ''.join(Characters(re.sub('<bdi.*?</bdi>', '', result._repr_html_())).found)
+
+
+def test_sentences_of_a_text_are_shown_as_they_stand_in_it():
+    """No space where tokens touch, one where there is anything between them."""
+    assert shown(SENTENCE) == '<b> Tom Yel ' and shown(IN_TEXT) == '<b>Tom Yel '
+    assert re.search('<span [^>]*>Tom Yel <bdi[^>]*>&lt;i&gt; 0.50</bdi></span>', IN_TEXT._repr_html_())
+    assert shown(TaggedText(0, 0, [], Tagged([], [], []))) == ''
+    plain = Tagged(['a', 'b'], ['DET', 'NOUN'], [])
+    assert 'NOUN</bdi>' in TaggedText(0, 2, [(0, 1), (1, 2)], plain)._repr_html_()
+
+
+@pytest.mark.parametrize('count', [0, 1, SHOWN - 1, SHOWN, SHOWN + 1, SHOWN + 4321])
+def test_a_long_list_is_shown_in_part(count):
+    result = TaggedList([SENTENCE, IN_TEXT][index % 2] for index in range(count))
+    parts = Characters(result._repr_html_())
+    assert parts.elements.count('bdi') == min(count, SHOWN)
+    assert set(parts.elements) <= {'div', 'span', 'bdi', 'p'}
+    more = re.findall('<p>(.*)</p>', result._repr_html_())
+    assert more == ([] if count <= SHOWN else [f'{count - SHOWN:,} more not shown'])
+
+
+def test_a_list_of_results_is_a_list():
+    plain = [SENTENCE, SENTENCE]
+    result = TaggedList(plain)
+    assert isinstance(result, list) and result == plain and plain == result and repr(result) == repr(plain)
+    assert result[:1] == plain[:1] and result + plain == plain * 2 and sorted(result) == sorted(plain)
+    assert json.dumps(result) == json.dumps(plain)
+    for copied in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+        assert copied == plain and type(copied) is TaggedList
+    result.append('<script>')                                     # anybody's own items do no harm
+    assert "'<script>'" in shown(result) and '<script' not in result._repr_html_()
+    assert not hasattr(result, '__dict__')
