@@ -11,7 +11,7 @@ from ms_crf.files import PathLike
 from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError, read_run
 from ms_crf.text.schemes import PLAIN, boundaries, spans_of, split_tag, tags_in, tags_of
 from ms_crf.text.splitting import CHARACTERS, DEFAULT, splitter_named
-from ms_crf.text.tagged import Alternative, Span, Tagged, TaggedText
+from ms_crf.text.tagged import Alternative, Span, Tagged, TaggedList, TaggedText
 
 import numpy as np
 
@@ -128,27 +128,26 @@ class Tagger:
             raise OptionError(f'nbest must be 0 for a model that does not compute the n best taggings, as exported '
                               f'graphs and hidden Markov models do not, got {nbest}')
 
-    def tag(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None, nbest: int = 0) -> list[Tagged]:
+    def tag(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
+            nbest: int = 0) -> TaggedList[Tagged]:
         """Tags sentences.
 
         Args:
-            sentences: lists of tokens, which are strings; tuples, arrays and generators will do, too. A sentence may be
-                empty.
+            sentences: lists of strings, the tokens; also tuples, arrays or generators. A sentence may be empty.
             confidence: whether to compute confidences; by default it does if the model can.
-            nbest: how many of the likeliest taggings to return as alternatives, 1,000 at most; for a sentence that has
-                fewer, all of them.
+            nbest: number of likeliest taggings to return as alternatives, 1,000 at most; fewer if there are fewer.
 
         Returns:
-            A list with a `Tagged` for each sentence.
+            A list with a `Tagged` for each sentence, which notebooks show with coloured spans.
 
         Raises:
             OptionError: the model can't compute what is asked for.
             SentenceError: the model can't take one of the sentences.
         """
-        return list(self.stream(sentences, confidence, nbest))
+        return TaggedList(self.stream(sentences, confidence, nbest))
 
     def tag_text(self, text: str, confidence: bool | None = None, nbest: int = 0,
-                 splitter: str | None = None) -> list[TaggedText]:
+                 splitter: str | None = None) -> TaggedList[TaggedText]:
         """Finds the sentences and tokens of raw text, and tags them.
 
         Args:
@@ -157,7 +156,7 @@ class Tagger:
             splitter: the name of what cuts the text, see `ms_crf.text.splitting`; by default that of the model.
 
         Returns:
-            A list with a `TaggedText` for each sentence, which says where it, its tokens and its spans are.
+            A list with a `TaggedText` for each sentence, with the offsets of the sentence, its tokens and its spans.
 
         Raises:
             OptionError: the model can't compute what is asked for, or the splitter is not known or not installed.
@@ -166,7 +165,7 @@ class Tagger:
             raise TypeError(f'text must be a string, got {type(text).__name__}')
         found = splitter_named(splitter or self.splitter).split(text)
         tagged = self.tag([[text[begin:end] for begin, end in tokens] for _, _, tokens in found], confidence, nbest)
-        return [TaggedText(*sentence, one) for sentence, one in zip(found, tagged)]
+        return TaggedList(TaggedText(*sentence, one) for sentence, one in zip(found, tagged))
 
     def stream(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
                nbest: int = 0) -> Iterator[Tagged]:

@@ -22,7 +22,7 @@ NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end
 #: Tests that take more than some three seconds on one core, and files that compile many graphs, marked slow here:
 #: files, tests, or tests with one of their parameters. What a change in between should be checked by stays out of it.
 SLOW = """
-    browser/test_highlighted_page.py::test_forty_types_have_forty_colours
+    browser/test_highlighted_page.py::test_forty_types_are_readable
     browser/test_highlighted_page.py::test_the_page_of_names_is_sound
     crf/test_any_length.py
     crf/test_checked_values.py::test_a_mask_with_holes_gives_nan_in_a_graph

@@ -18,8 +18,9 @@ WIDTHS, SCHEMES = (1280, 390), ('light', 'dark')
 CONTRAST = 4.5
 
 #: For each visible piece of text: what it says, and its contrast to what is painted beneath it, by the formula of WCAG.
-#: Colours come from computed styles, and from the fill of shapes in SVG; null where an image is beneath.
-CONTRASTS = """
+#: Colours come from computed styles, and from the fill of shapes in SVG. Of the colours of gradients the worst counts.
+#: Null where another image is beneath.
+CONTRASTS = r"""
 () => {
   const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
   const rgba = colour => {
@@ -38,14 +39,18 @@ CONTRASTS = """
     for (; element; element = element.parentElement) product *= +getComputedStyle(element).opacity;
     return product;
   };
-  const paint = element => {
-    const style = getComputedStyle(element), shape = element instanceof SVGGraphicsElement;
-    if (shape && !/^(path|rect|circle|ellipse|polygon)$/.test(element.localName)) return [0, 0, 0, 0];
-    if (!shape && style.backgroundImage !== 'none') return null;
+  const paint = element => {                   // layers from the top, each with all colours that it may have
+    const style = getComputedStyle(element), shape = element instanceof SVGGraphicsElement, layers = [];
+    if (shape && !/^(path|rect|circle|ellipse|polygon)$/.test(element.localName)) return [];
+    if (!shape && style.backgroundImage !== 'none') {
+      if (style.backgroundImage.includes('url(')) return null;
+      const stops = style.backgroundImage.match(/(?:rgba?|color)\([^)]*\)/g).map(rgba);
+      layers.push([[0, 0, 0, 0], ...stops.map(stop => [...stop.slice(0, 3), stop[3] * opacity(element)])]);
+    }
     const fill = shape ? style.fill : style.backgroundColor;
     const colour = fill === 'none' ? [0, 0, 0, 0] : rgba(fill);
     colour[3] *= opacity(element) * (shape ? +style.fillOpacity : 1);
-    return colour;
+    return [...layers, [colour]];
   };
   const probe = document.body.appendChild(document.createElement('div'));  // for the window's own colour
   probe.style.backgroundColor = 'Canvas';
@@ -69,20 +74,37 @@ CONTRASTS = """
     let unknown = false;
     for (const each of stack) {
       if (each === element && each instanceof SVGElement) continue;
-      const colour = paint(each);
-      if (!colour) { unknown = true; break; }
-      layers.push(colour);
-      if (colour[3] === 1) break;
+      const painted = paint(each);
+      if (!painted) { unknown = true; break; }
+      layers.push(...painted);
+      if (painted.some(colours => colours.every(colour => colour[3] === 1))) break;
     }
-    const ground = layers.reverse().reduce((below, top) => over(top, below), canvasColour);
+    const grounds = layers.reverse().reduce(
+      (below, colours) => below.flatMap(ground => colours.map(top => over(top, ground))), [canvasColour]);
     const ink = rgba(element instanceof SVGElement ? style.fill : style.color);
     ink[3] *= opacity(element);
-    const [light, dark] = [luminance(over(ink, ground)), luminance(ground)].sort((a, b) => b - a);
-    found.push([text, unknown ? null : (light + 0.05) / (dark + 0.05)]);
+    const ratios = grounds.map(ground => {
+      const [light, dark] = [luminance(over(ink, ground)), luminance(ground)].sort((a, b) => b - a);
+      return (light + 0.05) / (dark + 0.05);
+    });
+    found.push([text, unknown ? null : Math.min(...ratios)]);
   }
   scrollTo(0, 0);
   return found;
 }
+"""
+
+#: Elements whose content is wider than they are, except those that scroll with a scrollbar that is always visible and
+#: a shadow at the side that has more, can be focused, and have a role and a name.
+CUT_OFF = """
+() => [...document.body.querySelectorAll('*')].filter(element => {
+  const style = getComputedStyle(element), bar = getComputedStyle(element, '::-webkit-scrollbar');
+  if (element.scrollWidth <= element.clientWidth || style.overflowX === 'visible' || style.clipPath !== 'none'
+      || element.matches('textarea, input, select')) return false;
+  return !(style.overflowX === 'auto' && element.tabIndex === 0 && element.getAttribute('role') === 'region'
+           && element.getAttribute('aria-label') && parseFloat(bar.height) > 5
+           && style.backgroundAttachment.includes('local'));
+}).map(element => element.outerHTML.slice(0, 80))
 """
 
 
@@ -121,8 +143,9 @@ def opened(browser, path, width=1280, scheme='light', height=900):
 def check_page(browser, path):
     """Asserts what holds for every page, at both widths, light and dark, folded and with all that folds unfolded.
 
-    No complaint on the console and no request (see `opened`), nothing wider than the window, a contrast of 4.5 : 1 or
-    more for all text that is seen, no violation of the rules of axe-core.
+    No complaint on the console and no request (see `opened`), nothing wider than the window, nothing that scrolls
+    sideways without a hint, a contrast of 4.5 : 1 or more for all text that is seen, no violation of the rules of
+    axe-core.
     """
     for width in WIDTHS:
         for scheme in SCHEMES:
@@ -137,6 +160,8 @@ def check_view(page):
     from axe_playwright_python.sync_playwright import Axe
     wide, window = page.evaluate('[document.documentElement.scrollWidth, document.documentElement.clientWidth]')
     assert wide <= window, f'{wide} pixels of content in {window}'
+    hidden = page.evaluate(CUT_OFF)
+    assert not hidden, f'wider than their boxes, without focus, name, scrollbar or shadow: {hidden[:5]}'
     contrasts = page.evaluate(CONTRASTS)
     assert contrasts, 'no text is seen'
     weak = [(text, ratio) for text, ratio in contrasts if ratio is None or ratio < CONTRAST]

@@ -41,6 +41,15 @@ def test_a_fault_leaves_the_page_as_it_was(hmm, tmp_path, capsys):
     assert path.read_text() == 'before' and len(list(tmp_path.glob('*.*'))) == 2
 
 
+def test_results_are_lists_that_notebooks_show_in_colour(hmm):
+    tagger, text = Tagger.load(str(hmm)), 'of Xan Yel'
+    for results in (tagger.tag([text.split()] * 3), tagger.tag_text(f'{text}\n' * 3, splitter='blanks')):
+        assert isinstance(results, list) and results == list(results) and len(results) == 3
+        shown = results._repr_html_()
+        assert shown.count('>PER ') == shown.count('background:') == 3 and shown.count(results[0]._repr_html_()) == 3
+    assert '_repr_html_' not in dir(list(tagger.tag([text.split()])))
+
+
 def test_the_likeliest_taggings_are_those_of_the_tagger(undisturbed, tmp_path, capsys):
     run, text = str(undisturbed[0]), 'of Xan Yel'
     expected = Tagger.load(run).tag([text.split()], nbest=3)[0]

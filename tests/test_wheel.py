@@ -117,6 +117,7 @@ def test_it_trains_tags_and_exports_from_anywhere(installed, corpora, tmp_path):
         assert again.stdout == both[0].stdout
         shipped.write_bytes(whole)
 
+
 @pytest.fixture
 def empty(tmp_path):
     """A folder with nothing in it."""

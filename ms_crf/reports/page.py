@@ -14,9 +14,9 @@ from ms_crf.reports.confusion import BORDERS, OTHERS, Confusion, most_confused
 from ms_crf.reports.figures import Believable, Input, RunFigures, options_that_differ
 from ms_crf.reports.libraries import library
 from ms_crf.text.bootstrap import LEVEL, Interval, difference
+from ms_crf.text.html import colour_rules
 from ms_crf.text.metrics import SpanScore
 
-COLOURS = 8                    # of entities, in the template
 MOST_TYPES = 40                # in the picture of scores by type; the table has them all
 _UNSHOWN = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
 _CONTENTS_OF_ONE = [('scores', 'Scores'), ('course', 'Training'), ('confusion', 'Confusion'),
@@ -62,14 +62,14 @@ def page(runs: Sequence[RunFigures], given: Input) -> str:
     first = runs[0]
     common = {'input': given, 'evaluation': first.evaluation, 'level': f'{100 * LEVEL:.0f} %',
               'units': 'tags' if first.evaluation.plain else 'entities', 'made_by': f'ms_crf {VERSION}',
-              'blank': '' if first.of_characters else ' '}
+              'blank': '' if first.of_characters else ' ', 'plot_style': _safe(pictures.style())}
     own = _one(first, given) if len(runs) == 1 else _several(runs)
     return shown(_environment().get_template('page.html').render(**common, **own))
 
 
-def _safe(svg: str) -> Any:
-    """A picture as what need not be escaped: it is text of the drawing library, which has escaped what is in it."""
-    return library('markupsafe').Markup(svg)
+def _safe(text: str) -> Any:
+    """Text of `pictures` that needs no escaping, as names in it are escaped already."""
+    return library('markupsafe').Markup(text)
 
 
 # One run
@@ -86,8 +86,8 @@ def _one(run: RunFigures, given: Input) -> dict[str, Any]:
         'border_names': BORDERS, 'missed': sum(count for (_, other), count in counts.items() if other is None),
         'invented': sum(count for (one, _), count in counts.items() if one is None),
         'calibration_rows': _calibration_rows(run.believable, evaluation.plain),
-        'verdict': _verdict(run.believable), 'colours': {kind: place % COLOURS
-                                                         for place, kind in enumerate(evaluation.types)},
+        'verdict': _verdict(run.believable), 'mark_style': colour_rules(evaluation.types),
+        'classes': {kind: f't{index}' for index, kind in enumerate(evaluation.types)},
         'lines': [sentence.line for sentence in given.sentences],
         'speed': len(evaluation.tokens) / run.seconds,
         'token_speed': (evaluation.score.tokens + evaluation.unjudged) / run.seconds,

@@ -1,4 +1,8 @@
-"""Pictures as SVG that stands in a page: nothing is loaded from elsewhere, and the same figures give the same text."""
+"""Plots as SVG inside a page: nothing is loaded from elsewhere, and the same figures give the same text.
+
+Colours in the SVG are variables of the page's style sheet, so plots follow the light or dark theme. Backgrounds are
+transparent. matplotlib takes no variables: it draws with a code for each of them, which `_svg` replaces.
+"""
 
 import contextlib
 import io
@@ -13,14 +17,72 @@ from ms_crf.reports.libraries import library
 
 import numpy as np
 
-BLUE, ORANGE, GREEN, GREY = '#0072b2', '#b35900', '#00735c', '#666666'       # on white at least 4.5 : 1
-COLOURS = (BLUE, ORANGE, GREEN, '#7b3294', '#a6093d', '#444444')
+STEPS = 11                                 # of colour in the plot of transitions
+#: variables of the page that plots use
+INK, SOFT, LINE, PAGE = 'ink', 'soft', 'line', 'page'
+#: colours of curves by their variables, light and dark: at least 4.5 : 1 on the page
+CURVES = {'curve-0': ('#0072b2', '#6cb8f0'), 'curve-1': ('#b35900', '#f0a050'), 'curve-2': ('#00735c', '#4fc9a8'),
+          'curve-3': ('#7b3294', '#d3a0e6'), 'curve-4': ('#a6093d', '#ff8fa8'), 'curve-5': ('#444444', '#c8c8c8')}
+BLUE, *_ = CURVES
+_HATCH = {'hatch': ('#8a8a8a', '#6a6f78')}
+#: ends and middle of the scales of transitions, light and dark
+_LOW, _MIDDLE, _HIGH = ('#2166ac', '#4f9be0'), ('#f7f7f7', '#2a2d34'), ('#b2182b', '#ef6a55')
+SCALE, LOG_SCALE = (tuple(f'{name}-{step}' for step in range(STEPS)) for name in ('score', 'log'))
 MARKS = 'os^Dvx'
 MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
+
+
+def _parts(colour: str) -> tuple[int, int, int]:
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
+
+def _mixed(one: str, other: str, share: float) -> str:
+    return '#' + ''.join(f'{round(low + share * (high - low)):02x}' for low, high in zip(_parts(one), _parts(other)))
+
+
+def _readable_on(colour: str) -> str:
+    """Black or white, whichever stands out more; at least 4.5 : 1."""
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+                        for part in (part / 255 for part in _parts(colour)))
+    return '#000000' if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else '#ffffff'
+
+
+def _theme(dark: bool) -> dict[str, str]:
+    colours = {name: pair[dark] for name, pair in (CURVES | _HATCH).items()}
+    low, middle, high = _LOW[dark], _MIDDLE[dark], _HIGH[dark]
+    half = STEPS // 2
+    for step in range(STEPS):
+        colours[SCALE[step]] = (_mixed(low, middle, step / half) if step < half
+                                else _mixed(middle, high, (step - half) / half))
+        colours[LOG_SCALE[step]] = _mixed(middle, low, step / (STEPS - 1))
+    return colours | {f'on-{name}': _readable_on(colours[name]) for name in (*SCALE, *LOG_SCALE)}
+
+
+#: the variables that plots bring along, light and dark
+THEMES = (_theme(False), _theme(True))
+_VARIABLES = (INK, SOFT, LINE, PAGE, *THEMES[0])
+
+
+def style() -> str:
+    """Returns a style sheet with the colours of plots in both themes."""
+    light, dark = (''.join(f'--{name}:{value};' for name, value in theme.items()) for theme in THEMES)
+    return f':root{{{light}}}\n@media(prefers-color-scheme:dark){{:root{{{dark}}}}}'
+
+
+def _code(name: str) -> str:
+    """The colour that matplotlib draws with in place of a variable; never black, which it leaves out."""
+    return f'#{_VARIABLES.index(name) + 1:06x}'
+
+
 _OPTIONS = {'svg.fonttype': 'none', 'svg.hashsalt': 'ms_crf', 'text.parse_math': False, 'font.size': 10,
             'font.family': ['sans-serif'], 'font.sans-serif': ['DejaVu Sans', 'Arial', 'sans-serif'],
-            'axes.grid': True, 'grid.color': '#dddddd', 'axes.axisbelow': True, 'axes.edgecolor': '#555555',
-            'axes.unicode_minus': False, 'hatch.linewidth': 0.8, 'hatch.color': '#8a8a8a', 'figure.dpi': 72}
+            'axes.grid': True, 'axes.axisbelow': True, 'axes.unicode_minus': False, 'hatch.linewidth': 0.8,
+            'figure.dpi': 72, 'figure.facecolor': 'none', 'axes.facecolor': 'none', 'text.color': _code(INK),
+            'axes.labelcolor': _code(INK), 'axes.edgecolor': _code(SOFT), 'xtick.color': _code(SOFT),
+            'ytick.color': _code(SOFT), 'xtick.labelcolor': _code(INK), 'ytick.labelcolor': _code(INK),
+            'grid.color': _code(LINE), 'hatch.color': _code('hatch'), 'legend.facecolor': _code(PAGE),
+            'legend.edgecolor': _code(LINE), 'legend.framealpha': 1}
 
 
 @contextlib.contextmanager
@@ -48,9 +110,8 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
     text = file.getvalue()
     text = text[text.index('<svg'):]
     text = re.sub(r'<metadata>.*?</metadata>|<style.*?</style>', '', text, flags=re.S)
-    text = re.sub(r' id="([^"]*)"', rf' id="{name}-\1"', text)
-    text = re.sub(r'(xlink:)?href="#([^"]*)"', rf'href="#{name}-\2"', text)
-    text = re.sub(r'url\(#([^)]*)\)', rf'url(#{name}-\1)', text)
+    # Only inside of tags: names of types and runs may contain anything.
+    text = re.sub(r'<[^>]*>', lambda tag: _adapted(tag.group(), name), text)
     opening = text[:text.index('>')]
     box = re.search(r'viewBox="([^"]*)"', opening)
     size = re.search(r'width="([\d.]+)pt"', opening)
@@ -60,6 +121,15 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
              f'<title id="{name}-title">{_escaped(title)}</title>',
              f'<desc id="{name}-description">{_escaped(description)}</desc>', text[text.index('>') + 1:].strip()]
     return '\n'.join(parts)
+
+
+def _adapted(tag: str, name: str) -> str:
+    """A tag of SVG with the name of the picture before its ids, and with variables as colours."""
+    tag = re.sub(r' id="([^"]*)"', rf' id="{name}-\1"', tag)
+    tag = re.sub(r'(xlink:)?href="#([^"]*)"', rf'href="#{name}-\2"', tag)
+    tag = re.sub(r'url\(#([^)]*)\)', rf'url(#{name}-\1)', tag)
+    return re.sub(r'((?:fill|stroke)(?:: |="))#0000([0-9a-f]{2})\b',
+                  lambda match: f'{match[1]}var(--{_VARIABLES[int(match[2], 16) - 1]})', tag)
 
 
 def _escaped(text: str) -> str:
@@ -81,7 +151,7 @@ def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: s
     with _drawing(9, 3) as figure:
         for axis, (key, label) in zip(figure.subplots(1, len(keys)), keys):
             for place, (run, metrics) in enumerate(runs.items()):
-                colour, mark = COLOURS[place % len(COLOURS)], MARKS[place % len(MARKS)]
+                colour, mark = _curve(place), MARKS[place % len(MARKS)]
                 points = [(record['epoch'], record[key]) for record in metrics if key in record]
                 if not points:
                     continue
@@ -99,6 +169,10 @@ def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: s
         best_words = [f'best epoch{f" of {run}" if len(runs) > 1 else ""}: {best["epoch"]}'
                       for run, metrics in runs.items() if (best := best_of(metrics)) is not None]
         return _svg(figure, name, 'Learning curves', f'{"; ".join([*words, *best_words])}.')
+
+
+def _curve(number: int) -> str:
+    return _code(list(CURVES)[number % len(CURVES)])
 
 
 def best_of(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
@@ -122,22 +196,25 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
     inches = max(4.5, 1.8 + (0.55 if size <= MOST_NUMBERS else 0.3) * (size + 1))
     with _drawing(inches + 0.6, inches) as figure:
         axis = figure.subplots()
-        colours = library('matplotlib').colormaps['Blues' if logarithms else 'RdBu_r'].resampled(11)
+        scale = LOG_SCALE if logarithms else SCALE
+        colours = library('matplotlib.colors').ListedColormap(list(map(_code, scale)))
         shown = np.ma.masked_where(~allowed, values)
         largest = max(float(np.abs(shown).max()), 1e-9) if allowed.any() else 1.0
         limits = (float(shown.min()), 0.0) if logarithms and allowed.any() else (-largest, largest)
-        mesh = axis.pcolormesh(shown, cmap=colours, vmin=limits[0], vmax=limits[1], edgecolors='#ffffff', linewidth=0.5)
+        mesh = axis.pcolormesh(shown, cmap=colours, vmin=limits[0], vmax=limits[1], edgecolors=_code(PAGE),
+                               linewidth=0.5)
         axis.grid(False)
         patches = library('matplotlib.patches')
         for row, column in zip(*np.nonzero(~allowed)):
             if (row, column) != (0, size):
-                axis.add_patch(patches.Rectangle((column, row), 1, 1, facecolor='#ffffff', edgecolor='#8a8a8a',
+                axis.add_patch(patches.Rectangle((column, row), 1, 1, facecolor=_code(PAGE), edgecolor=_code('hatch'),
                                                  hatch='////', linewidth=0))
         if size <= MOST_NUMBERS:
             for row, column in zip(*np.nonzero(allowed)):
                 value = values[row, column]
+                step = min(STEPS - 1, int(mesh.norm(value) * STEPS))         # as the colour map finds it
                 axis.text(column + 0.5, row + 0.5, f'{round(value, 1) + 0.0:.1f}', ha='center', va='center', fontsize=8,
-                          color=_readable_on(mesh.to_rgba(value)))
+                          color=_code(f'on-{scale[step]}'))
         axis.set_xticks(np.arange(size + 1) + 0.5, columns, rotation=90)
         axis.set_yticks(np.arange(size + 1) + 0.5, rows)
         axis.tick_params(length=0)
@@ -154,12 +231,6 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
                     f'{words}. The lowest that are allowed: {low}.')
 
 
-def _readable_on(colour: Sequence[float]) -> str:
-    """Black or white, whichever stands out more; at least 4.5 : 1."""
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in colour[:3])
-    return '#000000' if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else '#ffffff'
-
-
 def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name: str) -> str:
     """Reliability diagrams: the share that is right by confidence, and how many there are.
 
@@ -172,14 +243,14 @@ def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name:
         axes = figure.subplots(2, len(panels), squeeze=False, sharex=True, height_ratios=(3, 1))
         for column, (unit, curves) in enumerate(panels.items()):
             axis, below = axes[:, column]
-            axis.plot([0, 1], [0, 1], color=GREY, linestyle='--', linewidth=1, label='believable')
+            axis.plot([0, 1], [0, 1], color=_code(SOFT), linestyle='--', linewidth=1, label='believable')
             width = 0.08 / max(1, len(curves))
             for place, (label, found) in enumerate(curves):
                 filled = [one for one in found.bins if one.number]
                 axis.plot([one.confidence for one in filled], [one.right for one in filled], marker=MARKS[place],
-                          color=COLOURS[place], markersize=5, label=label)
+                          color=_curve(place), markersize=5, label=label)
                 below.bar([(one.low + one.high) / 2 + (place - (len(curves) - 1) / 2) * width for one in found.bins],
-                          [one.number for one in found.bins], width, color=COLOURS[place])
+                          [one.number for one in found.bins], width, color=_curve(place))
                 words.append(f'{unit}, {label}: expected calibration error {found.ece:.4f}; ' + ', '.join(
                     f'{one.right:.2f} right of {one.number} at {one.confidence:.2f}' for one in filled))
             axis.set_title(unit, fontsize=10)
@@ -205,8 +276,8 @@ def intervals(rows: Sequence[tuple[str, float, tuple[float, float] | None]], nam
         axis = figure.subplots()
         for place, (_, value, interval) in enumerate(rows):
             if interval is not None:
-                axis.plot([100 * interval[0], 100 * interval[1]], [place, place], color=BLUE, linewidth=2)
-            axis.plot([100 * value], [place], 'o', color=BLUE if place else '#000000')
+                axis.plot([100 * interval[0], 100 * interval[1]], [place, place], color=_code(BLUE), linewidth=2)
+            axis.plot([100 * value], [place], 'o', color=_code(BLUE if place else INK))
         axis.set_yticks(range(len(rows)), [label for label, _, _ in rows])
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.set_xlim(-2, 102)

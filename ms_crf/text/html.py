@@ -17,7 +17,13 @@ TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # what marks are: single tok
 #: background and text of the page, light and dark
 PAGE = (((255, 255, 255), (26, 26, 30)), ((22, 24, 28), (236, 236, 241)))
 LEVELS = 20                                         # steps of strength that confidences are shown in
-_COLOURS, _START = 24, 59                           # of labels by their checksum: no two of the usual ones share one
+#: labels of usual corpora: their number in the palette is their position in the line; synonyms share one
+_USUAL = ('PER/PERSON LOC/LOCATION ORG/ORGANIZATION/CORPORATION MISC GPE PRODUCT/PROD NORP/GROUP '
+          'WORK_OF_ART/CREATIVE-WORK FAC/FACILITY DATE TIME MONEY PERCENT QUANTITY CARDINAL ORDINAL EVENT LAW LANGUAGE',
+          'NP VP PP ADVP ADJP SBAR PRT CONJP',
+          'NOUN VERB ADJ ADV PRON DET ADP PUNCT PROPN AUX CCONJ SCONJ NUM PART INTJ SYM X')
+_NUMBERS = {name: number for line in _USUAL for number, names in enumerate(line.split()) for name in names.split('/')}
+COLOURS, _FIRST_HASHED = 2048, 24                   # of all labels, and the first number of labels that are not usual
 _GOLDEN = 137.508                                   # degrees; many hues at this distance stay apart
 _LIGHTNESS = ((.80, .27), (.72, .22), (.87, .17))   # of marks, light and dark; another for each round of eight types
 _EDGES = (.38, .62)
@@ -61,27 +67,48 @@ class Mark(NamedTuple):
     confidence: float | None = None
 
 
-def colour(index: int, dark: bool = False) -> Colour:
-    """The background of marks of one label, red, green and blue up to 255.
+def colour(label: str, dark: bool = False) -> Colour:
+    """Returns the background of marks with this label, as red, green and blue up to 255.
+
+    The colour depends on the label alone, so a type looks the same in reports, tagged pages and notebooks.
 
     Args:
-        index: the number of the label. Text of either theme can be read on any of these colours.
+        label: a type or a tag. Labels of usual corpora have colours that differ clearly; other labels get a colour by
+            their checksum, and two of them may look alike.
         dark: for the dark theme.
     """
-    return _rgb(index, _LIGHTNESS[index // 8 % len(_LIGHTNESS)][dark], .5 if dark else .85)
+    return colour_of(number_of(label), dark)
 
 
-def _rgb(index: int, lightness: float, saturation: float) -> Colour:
-    red, green, blue = colorsys.hls_to_rgb((210 + index * _GOLDEN) % 360 / 360, lightness, saturation)
+def number_of(label: str) -> int:
+    """Returns the number of a label in the palette, below COLOURS."""
+    checksum = zlib.crc32(label.encode('utf-8', 'surrogatepass'))
+    return _NUMBERS.get(label.upper(), _FIRST_HASHED + checksum % (COLOURS - _FIRST_HASHED))
+
+
+def colour_of(number: int, dark: bool) -> Colour:
+    """Returns a colour of the palette. Text of the theme is readable on each of them, at each strength."""
+    return _rgb(number, _LIGHTNESS[number // 8 % len(_LIGHTNESS)][dark], .5 if dark else .85)
+
+
+def _rgb(number: int, lightness: float, saturation: float) -> Colour:
+    red, green, blue = colorsys.hls_to_rgb((210 + number * _GOLDEN) % 360 / 360, lightness, saturation)
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def _theme(labels: int, dark: bool) -> str:
+def colour_rules(labels: Iterable[str]) -> str:
+    """Returns a style sheet with the background and the edge of .t0, .t1, ... in both themes, as two variables."""
+    numbers = list(map(number_of, labels))
+
+    def rules(dark: bool) -> str:
+        return ''.join(f'.t{index}{{--c:{_numbers(colour_of(number, dark))};'
+                       f'--e:{_numbers(_rgb(number, _EDGES[dark], .6))}}}' for index, number in enumerate(numbers))
+    return f'{rules(False)}\n@media(prefers-color-scheme:dark){{{rules(True)}}}\n' if numbers else ''
+
+
+def _theme(dark: bool) -> str:
     page, ink = PAGE[dark]
-    rules = [f':root{{--page:{_numbers(page)};--ink:{_numbers(ink)}}}']
-    rules += [f'.t{index}{{--c:{_numbers(colour(index, dark))};--e:{_numbers(_rgb(index, _EDGES[dark], .6))}}}'
-              for index in range(labels)]
-    return ''.join(rules)
+    return f':root{{--page:{_numbers(page)};--ink:{_numbers(ink)}}}'
 
 
 def _numbers(colour: Colour) -> str:
@@ -153,10 +180,9 @@ class Page:
 
     def style(self) -> str:
         """The style sheet of text with its marks, and of the page around it."""
-        count = len(self.numbers)
         levels = ''.join(f'.s{level}{{--s:{level / LEVELS:g}}}' for level in range(LEVELS + 1))
-        return (f'\n:root{{color-scheme:light dark}}{_theme(count, False)}\n'
-                f'@media(prefers-color-scheme:dark){{{_theme(count, True)}}}{_STYLE}{levels}\n')
+        return (f'\n:root{{color-scheme:light dark}}{_theme(False)}\n'
+                f'@media(prefers-color-scheme:dark){{{_theme(True)}}}\n{colour_rules(self.numbers)}{_STYLE}{levels}\n')
 
     def legend(self) -> str:
         """The colours of all labels as a list; nothing if there are none."""
@@ -228,8 +254,7 @@ def fragment(text: str, marks: Iterable[Mark]) -> str:
 def _inline(mark: Mark, inside: str) -> str:
     # Opaque on whatever the page is: the colour is mixed with white, and the text on it is dark.
     strength = 1.0 if mark.confidence is None else _level(mark.confidence) / LEVELS
-    full = colour(zlib.crc32(mark.label.encode('utf-8', 'surrogatepass'), _START) % _COLOURS)
-    mixed = ','.join(str(round(255 + (part - 255) * strength)) for part in full)
+    mixed = ','.join(str(round(255 + (part - 255) * strength)) for part in colour(mark.label))
     notes = _attribute(mark.label) + ('' if mark.confidence is None else f' {mark.confidence:.2f}')
     label = f' <bdi style="font-size:.75em;font-weight:600">{notes.strip()}</bdi>' if notes else ''
     return (f'<span style="background:rgb({mixed});color:rgb{PAGE[0][1]};border-radius:.25em;padding:.1em .25em"'

@@ -2,17 +2,18 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, TypeVar
 
 from ms_crf.errors import CorpusError, brief
 from ms_crf.text.formats.conllu import cells_in, row_with
 from ms_crf.text.formats.json_fields import MODEL, without_prediction
-from ms_crf.text.html import SPANS, TAGS, WORDS, Mark, Page, fragment
+from ms_crf.text.html import SPANS, TAGS, WORDS, Mark, Page, escaped, fragment
 from ms_crf.text.readers import MISC
 from ms_crf.text.schemes import PLAIN, spans_of
 from ms_crf.text.stream import CONLL, HTML, JSON, TEXT, Item
 
+SHOWN = 100                                # sentences of a list that a notebook shows
 COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colour
 _LINE_ENDS = str.maketrans('\r\n', '  ')
 
@@ -44,12 +45,8 @@ class Tagged(NamedTuple):
     alternatives: tuple[Alternative, ...] = ()       # the n best taggings; the first has the same tags
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the tokens, joined by blanks, with spans in colour, or tags if they have no spans."""
-        starts = list(accumulate((len(token) + 1 for token in self.tokens), initial=0))
-        item = Item(1, ' '.join(self.tokens), self.tokens, starts)
-        plain = not self.spans and any(tag != 'O' for tag in self.tags)
-        return fragment(item.text, _of_tokens(item, self.tags, self.confidences) if plain else
-                        _of_spans(item, self.spans, True))
+        """Returns what a notebook shows: tokens joined by spaces, with coloured spans, or tags without spans."""
+        return _fragment(self, [True] * len(self.tokens))
 
 
 class Entity(NamedTuple):
@@ -74,6 +71,36 @@ class TaggedText(NamedTuple):
         """The spans of the sentence, at their places in the text."""
         return [Entity(span.type, self.offsets[span.first][0], self.offsets[span.last][1], span.confidence)
                 for span in self.sentence.spans]
+
+    def _repr_html_(self) -> str:
+        """Returns what a notebook shows: as for `Tagged`, but tokens that touch in the text are not separated."""
+        return _fragment(self.sentence, [True, *(before[1] < after[0] for before, after in pairwise(self.offsets))])
+
+
+_Sentence = TypeVar('_Sentence')
+
+
+class TaggedList(list[_Sentence]):
+    """A list of tagged sentences, which notebooks show with coloured spans. Slices and sums of it are plain lists."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Returns what a notebook shows: the first SHOWN sentences, and the number of the others."""
+        shown = ''.join(item._repr_html_() if isinstance(item, (Tagged, TaggedText)) else
+                        f'<div>{escaped(repr(item))}</div>' for item in self[:SHOWN])
+        more = len(self) - SHOWN
+        return f'<div>{shown}{f"<p>{more:,} more not shown</p>" if more > 0 else ""}</div>'
+
+
+def _fragment(sentence: Tagged, spaced: Sequence[bool]) -> str:
+    """A sentence for a notebook; `spaced` says for each token whether a space separates it from the token before."""
+    pieces = [' ' * bool(index and space) + token for index, (token, space) in enumerate(zip(sentence.tokens, spaced))]
+    ends = accumulate(map(len, pieces))
+    item = Item(1, ''.join(pieces), sentence.tokens, [end - len(token) for end, token in zip(ends, sentence.tokens)])
+    plain = not sentence.spans and any(tag != 'O' for tag in sentence.tags)
+    return fragment(item.text, _of_tokens(item, sentence.tags, sentence.confidences) if plain else
+                    _of_spans(item, sentence.spans, True))
 
 
 def _two_digits(confidence: float) -> str:

@@ -9,7 +9,7 @@ from ms_crf import infer
 from ms_crf.files import text_writer
 from ms_crf.text.html import Mark, Page
 from ms_crf.text.stream import HTML, item_of_text
-from ms_crf.text.tagged import Alternative, Span, Tagged, Writer
+from ms_crf.text.tagged import SHOWN, Alternative, Span, Tagged, TaggedList, Writer
 
 import pytest
 
@@ -215,7 +215,7 @@ def test_words_of_chinese_are_set_apart(browser, tmp_path):
         assert page.locator('.note, .legend, input, details').count() == 0
 
 
-def test_forty_types_have_forty_colours(browser, tmp_path):
+def test_forty_types_are_readable(browser, tmp_path):
     types = [f'TYPE{number:03}' for number in range(40)]
     item = item_of_text(1, ' '.join(types), False)
     tagged = Tagged(item.tokens, [f'B-{kind}' for kind in types],
@@ -225,7 +225,7 @@ def test_forty_types_have_forty_colours(browser, tmp_path):
     check_page(browser, path)
     with opened(browser, path) as page:
         colours = page.locator('.legend mark').evaluate_all('all => all.map(each => getComputedStyle(each).background)')
-        assert len(colours) == len(set(colours)) == 40
+        assert len(colours) == 40 and len(set(colours)) > 30     # by the checksums of their names
 
 
 def test_the_command_makes_the_page(browser, hmm, tmp_path):
@@ -253,9 +253,10 @@ def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path):
     path = tmp_path / 'notebook.html'
     # As a notebook has it: in a page that has styles of its own, whether light or dark.
     shown = ''.join(each._repr_html_() for each in (names, plain, arabic, Tagged([], [], [])))
+    results = TaggedList([names] * (SHOWN + 5))._repr_html_()
     path.write_text('<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A notebook</title>'
                     '<meta name="viewport" content="width=device-width"><style>:root {color-scheme: light dark}</style>'
-                    f'<main><h1>A notebook</h1>{shown}</main>', encoding='utf-8')
+                    f'<main><h1>A notebook</h1>{shown}<section>{results}</section></main>', encoding='utf-8')
     check_page(browser, path)
     with opened(browser, path) as page:
         shown = page.locator('main > div')
@@ -263,7 +264,10 @@ def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path):
                                            'في القاهرة LOC', '']
         assert [each.evaluate('each => getComputedStyle(each).direction') for each in shown.all()][:3] == [
             'ltr', 'ltr', 'rtl']
-        marked = page.locator('main [title]')
+        lines = page.locator('section').inner_text().split('\n')
+        assert [line for line in lines if line] == ['<b>Tom</b> lives in New York LOC 0.83'] * SHOWN + [
+            '5 more not shown']
+        marked = page.locator('main > div [title]')
         assert marked.evaluate_all('all => all.map(each => each.title)') == [
             'LOC, confidence 0.8300', 'DET, confidence 0.2500', 'NOUN, confidence 1.0000', 'LOC']
         colours = marked.evaluate_all('all => all.map(each => getComputedStyle(each).backgroundColor)')

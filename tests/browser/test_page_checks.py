@@ -11,6 +11,10 @@ PAGE = """<!DOCTYPE html>
 <link rel="icon" href="data:,"><title>A page</title>
 <style>:root {{color-scheme: light dark}} {style}</style></head><body><main><h1>Title</h1>{body}</main></body></html>"""
 
+WIDE = """.wide {overflow-x: auto; white-space: pre; background: linear-gradient(#fffa, transparent) local}
+.wide::-webkit-scrollbar {height: 10px}
+@media (prefers-color-scheme: dark) {.wide {background: linear-gradient(#000a, transparent) local}}"""
+
 
 def write(folder, body, style=''):
     path = folder / 'page.html'
@@ -19,8 +23,8 @@ def write(folder, body, style=''):
 
 
 @pytest.mark.parametrize('body,style', [
-    ('<p>text</p>', ''), ('<p style="overflow: auto" tabindex="0"><span style="white-space: pre">' + 'wide ' * 90 +
-                          '</span></p>', ''),
+    ('<p>text</p>', ''),
+    ('<div class="wide" tabindex="0" role="region" aria-label="A line">' + 'wide ' * 90 + '</div>', WIDE),
     ('<svg width="90" height="40" role="img" aria-label="A bar"><rect width="90" height="40" fill="#222"/>'
      '<text x="5" y="25" fill="#fff">white</text></svg>', '')], ids=['text', 'what scrolls by itself', 'a picture'])
 def test_a_good_page_passes(browser, tmp_path, body, style):
@@ -34,14 +38,22 @@ def test_a_good_page_passes(browser, tmp_path, body, style):
     ('<details><summary>more</summary><p>pale</p></details>', 'p {background: #fff; color: #999}', 'contrasts below'),
     ('<svg width="90" height="40" role="img" aria-label="A bar"><rect width="90" height="40" fill="#eee"/>'
      '<text x="5" y="25" fill="#fff">white</text></svg>', '', 'contrasts below'),
-    ('<p>over</p>', 'p {background-image: linear-gradient(red, blue)}', "('over', None)"),
+    ('<p>over</p>', 'p {background-image: linear-gradient(red, blue)}', "contrasts below 4.5 : 1: [('over', 2.4"),
+    ('<p>over</p>', 'p {background-image: url(data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=)}',
+     "('over', None)"),
+    ('<div tabindex="0" role="region" aria-label="A line">' + 'wide ' * 90 + '</div>',
+     'div {overflow-x: auto; white-space: pre}', 'wider than their boxes'),
+    ('<div class="wide" role="region" aria-label="A line">' + 'wide ' * 90 + '</div>', WIDE, 'wider than their boxes'),
+    ('<div class="wide" tabindex="0">' + 'wide ' * 90 + '</div>', WIDE, 'wider than their boxes'),
+    ('<p>' + 'wide ' * 90 + '</p>', 'p {overflow: hidden; white-space: pre}', 'wider than their boxes'),
     ('<p><span>a wide line</span></p>', 'span {display: block; width: 600px}', 'pixels of content in 390'),
     ('<p>a</p><script>console.warn("odd")</script>', '', "'warning: odd'"),
     ('<p>a</p><script>missing()</script>', '', "'error: missing is not defined'"),
     ('<p>a</p><script>alert(1)</script>', '', "'dialog: 1'"),
     ('<p>a</p><img alt="" src="other.png">', '', 'other.png'),
     ('<p>a</p><img src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA=">', '', 'image-alt'),
-], ids=['below the bar', 'in the dark', 'half opaque', 'folded', 'in a picture', 'on an image', 'too wide', 'a warning',
+], ids=['below the bar', 'in the dark', 'half opaque', 'folded', 'in a picture', 'on a gradient', 'on an image',
+        'without a scrollbar', 'without focus', 'without a name', 'cut off', 'too wide', 'a warning',
         'a script', 'a dialog', 'a request', 'no text for an image'])
 def test_a_fault_is_seen(browser, tmp_path, body, style, message):
     with pytest.raises(AssertionError) as raised:

@@ -1,12 +1,15 @@
 """The page of `ms-crf report` in Chromium: a run with a CRF, and hidden Markov models with odd text side by side."""
 
+import io
 import json
+import re
 
-from ms_crf import report, train
+from ms_crf import infer, report, train
 
+import numpy as np
 import pytest
 
-from pages import check_page, opened
+from pages import check_page, chromium, opened
 
 MARKUP = '<script>document.title = "1"</script><img src=http://127.0.0.1/>'
 
@@ -56,3 +59,87 @@ def test_two_runs_with_text_that_is_markup(browser, write, tmp_path):
     with opened(browser, page) as shown:
         assert shown.locator('script').count() == 0 and shown.locator('img').count() == 0
         assert shown.title() != '1' and MARKUP in shown.locator('body').inner_text()
+
+
+def pixels(locator):
+    """An element as it is painted, (height, width, 3), from 0 to 255."""
+    pyplot = pytest.importorskip('matplotlib.image')
+    return np.round(255 * pyplot.imread(io.BytesIO(locator.screenshot()))[:, :, :3]).astype(int)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('scheme', ['light', 'dark'])
+def test_plots_are_painted_in_the_colours_of_the_page(browser, write, undisturbed, scheme):
+    page = write(undisturbed[0])
+    with opened(browser, page, scheme=scheme) as shown:
+        ground = [int(part) for part in re.findall(r'\d+', shown.evaluate(
+            'getComputedStyle(document.body).backgroundColor'))]
+        assert (sum(ground) < 150) == (scheme == 'dark')
+        plots = shown.locator('svg[role=img]').all()
+        assert len(plots) == 3
+        for plot in plots:
+            painted = pixels(plot)
+            for corner in (painted[2, 2], painted[-3, 2], painted[2, -3], painted[-3, -3]):
+                assert np.abs(corner - ground).max() <= 1
+            same = (np.abs(painted - ground).max(2) <= 1).mean()
+            light = (painted.min(2) >= 230).mean()
+            assert same > .3 and (scheme == 'light' or light < .1)        # letters and grid, no white areas
+            # Text is painted, in one that contrasts with the ground: the extreme of all pixels on the other side.
+            extreme = painted.mean(2).max() if scheme == 'dark' else painted.mean(2).min()
+            assert extreme > 200 if scheme == 'dark' else extreme < 60
+    # The contrasts of all texts in plots, by computed colours, are among what check_page asserts.
+
+
+@pytest.fixture
+def mistaken(tmp_path):
+    """A hidden Markov model of several types whose test file says otherwise, so that its report has all types."""
+    types = ['MISC', 'PER', 'LOC', 'a type of its own']
+    for name, tags in (('train', types), ('test', types[1:] + types[:1])):
+        rows = [{'tokens': ['to', f'Xan{index}'], 'tags': ['O', f'B-{kind}']} for index, kind in enumerate(tags)]
+        (tmp_path / f'{name}.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows * 3))
+    run, test = tmp_path / 'run', str(tmp_path / 'test.jsonl')
+    assert train.main(['--model', 'hmm', '--train', str(tmp_path / 'train.jsonl'), '--dev', test, '--test', test,
+                       '--save', str(run)]) == 0
+    return run
+
+
+def test_a_type_has_one_colour_in_a_report_and_on_a_tagged_page(browser, write, mistaken, tmp_path):
+    page, tagged = write(mistaken), tmp_path / 'tagged.html'
+    assert infer.main(['--run', str(mistaken), '--text', 'to Xan1', '--format', 'html', '--output', str(tagged)]) == 0
+    check_page(browser, page)
+    for scheme in ('light', 'dark'):
+        with opened(browser, page, scheme=scheme) as shown:
+            marks = shown.locator('mark').evaluate_all(
+                "all => all.map(each => [each.querySelector('small').textContent.replace(/ \\d.*| .wrong.*/, ''),"
+                " getComputedStyle(each).backgroundColor, getComputedStyle(each).borderBottomColor])")
+            of_report = {kind: colours for kind, *colours in marks}
+        with opened(browser, tagged, scheme=scheme) as shown:
+            of_page = dict(shown.locator('.legend mark').evaluate_all(
+                "all => all.map(each => [each.textContent, [getComputedStyle(each).backgroundColor,"
+                " getComputedStyle(each).borderBottomColor]])"))
+        assert len(of_report) == 4 and of_report == of_page
+
+
+def test_wide_tables_scroll_by_keyboard_with_a_scrollbar_and_a_shadow(browser, write, mistaken):
+    page = write(mistaken)
+    # Playwright hides all scrollbars unless told otherwise.
+    with (browser.browser_type.launch(executable_path=chromium(), ignore_default_args=['--hide-scrollbars']) as visible,
+          opened(visible, page, width=390) as shown):
+        box = shown.get_by_role('region', name='Scores by type')
+        content, width, bar = box.evaluate('box => [box.scrollWidth, box.clientWidth, '
+                                           'box.offsetHeight - box.clientHeight]')
+        assert content > width and bar >= 10
+        begin = pixels(box)
+        box.focus()
+        for _ in range(50):
+            shown.keyboard.press('ArrowRight')
+        shown.wait_for_function('box => box.scrollLeft + box.clientWidth >= box.scrollWidth - 1',
+                                arg=box.element_handle(), timeout=10_000)
+        box.evaluate('box => box.blur()')
+        end = pixels(box)
+        # The thumb of the scrollbar has moved from left to right; the shadow is at the side with more to show.
+        assert begin[-6, 20].mean() < begin[-6, -20].mean() and end[-6, 20].mean() > end[-6, -20].mean()
+        row = begin.shape[0] // 2 + 8
+        assert begin[row - 20:row, -1].mean(1).max() < 250 and begin[row - 20:row, 3].mean(1).max() > 250
+        assert shown.evaluate('[document.documentElement.scrollLeft, document.documentElement.scrollWidth - '
+                              'document.documentElement.clientWidth]') == [0, 0]

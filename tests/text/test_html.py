@@ -1,15 +1,32 @@
 """The page and the fragment as text: what is escaped, what colours are, and what the page lets a browser load."""
 
 import base64
+import copy
 import hashlib
 import html
+import json
+import pickle
 import re
 from html.parser import HTMLParser
 from itertools import combinations
 
-from ms_crf.text.html import LEVELS, PAGE, TAGS, WORDS, Mark, Page, colour, escaped, fragment
+from ms_crf.text.html import (
+    COLOURS,
+    LEVELS,
+    PAGE,
+    TAGS,
+    WORDS,
+    Mark,
+    Page,
+    colour,
+    colour_of,
+    colour_rules,
+    escaped,
+    fragment,
+    number_of,
+)
 from ms_crf.text.stream import CONLL, JSON, TEXT
-from ms_crf.text.tagged import Writer
+from ms_crf.text.tagged import SHOWN, Span, Tagged, TaggedList, TaggedText, Writer
 
 import pytest
 
@@ -33,22 +50,47 @@ def contrast(one, other):
 
 @pytest.mark.parametrize('dark', [False, True])
 def test_text_can_be_read_on_every_colour_at_every_strength(dark):
+    """Contrast falls or rises evenly from the ground to the full colour, which a few levels of each colour show."""
     ground, ink = PAGE[dark]
     assert contrast(ground, ink) >= 4.5
-    for index in range(200):
-        for level in range(LEVELS + 1):
+    for number in range(COLOURS):
+        for level in (1, LEVELS // 2, LEVELS):
             mixed = [level / LEVELS * top + (1 - level / LEVELS) * below
-                     for top, below in zip(colour(index, dark), ground)]
-            assert contrast(mixed, ink) >= 4.5, (index, level)
+                     for top, below in zip(colour_of(number, dark), ground)]
+            assert contrast(mixed, ink) >= 4.5, (number, level)
+
+
+USUAL = ['PER LOC ORG MISC', 'person location group corporation product creative-work', 'PER LOC ORG PROD',
+         'PERSON ORG GPE LOC DATE MONEY', 'NP VP PP ADVP ADJP SBAR', 'NOUN VERB ADJ ADV PRON DET ADP PUNCT']
+MANY = ['CARDINAL DATE EVENT FAC GPE LANGUAGE LAW LOC MONEY NORP ORDINAL ORG PERCENT PERSON PRODUCT QUANTITY TIME '
+        'WORK_OF_ART', 'ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X']
 
 
 @pytest.mark.parametrize('dark', [False, True])
-def test_labels_have_colours_of_their_own(dark):
-    """The first eight at a distance, the first hundred at all."""
-    colours = [colour(index, dark) for index in range(100)]
-    assert len(set(colours)) == 100
-    distances = [sum((a - b) ** 2 for a, b in zip(one, other)) ** .5 for one, other in combinations(colours[:8], 2)]
-    assert min(distances) > (20 if dark else 30)
+@pytest.mark.parametrize('labels', USUAL + MANY)
+def test_labels_of_usual_corpora_have_colours_at_a_distance(labels, dark):
+    colours = [colour(label, dark) for label in labels.split()]
+    distances = [sum((a - b) ** 2 for a, b in zip(one, other)) ** .5 for one, other in combinations(colours, 2)]
+    assert min(distances) > (20 if labels in USUAL else 15) * (1 if dark else 1.5)
+
+
+@quick
+@given(label=st.text(max_size=8))
+def test_any_label_has_a_colour_of_the_palette(label):
+    assert 0 <= number_of(label) < COLOURS
+    assert colour(label) == colour_of(number_of(label), False)
+
+
+def test_a_type_has_one_colour_whatever_other_types_are_there():
+    """On pages and in reports, whose style sheets are made of `colour_rules`, and in notebooks."""
+    def background(style, index):
+        return re.findall(rf'\.t{index}{{--c:([^;]*);', style)          # light, dark
+    expected = [' '.join(map(str, colour('MISC', dark))) for dark in (False, True)]
+    for labels in (['MISC'], ['LOC', 'MISC'], [*'abcdefghij', 'MISC', 'PER']):
+        assert background(colour_rules(labels), labels.index('MISC')) == expected
+        assert background(Page(labels).style(), labels.index('MISC')) == expected
+    shown = re.search(r'background:rgb\(([^)]*)\)', fragment('a', [Mark(0, 1, 'MISC')])).group(1)
+    assert shown.replace(',', ' ') == expected[0]
 
 
 class Characters(HTMLParser):
@@ -122,16 +164,6 @@ def test_a_label_has_one_colour_in_all_fragments():
     assert one == other and len(set(one)) == 2
 
 
-@pytest.mark.parametrize('labels', [
-    'PER LOC ORG MISC', 'person location group corporation product creative-work', 'PERSON ORG GPE LOC DATE MONEY',
-    'PER.NAM LOC.NAM ORG.NAM GPE.NAM PER.NOM LOC.NOM ORG.NOM GPE.NOM', 'NP VP PP',
-    'NOUN VERB ADJ ADV PRON DET ADP PUNCT'])
-def test_labels_of_usual_corpora_have_different_colours_in_fragments(labels):
-    colours = [fragment('a', [Mark(0, 1, label)]).partition('background:')[2].partition(';')[0]
-               for label in labels.split()]
-    assert len(set(colours)) == len(colours) and all(colours)
-
-
 @quick
 @given(text=st.text(min_size=3, max_size=12), label=st.text(max_size=5), confidence=st.one_of(
     st.none(), st.floats(0, 1)), data=st.data())
@@ -141,3 +173,44 @@ def test_fragments_hold_any_text_and_label(text, label, confidence, data):
     found = Characters(fragment(text, [Mark(begin, end, label, confidence)]).replace('&#13;', '\r'))
     assert set(found.elements) <= {'div', 'span', 'bdi', 'br'}
     assert ''.join(found.found).startswith(text[:end]) and ''.join(found.found).endswith(text[end:])
+
+
+SENTENCE = Tagged(['<b>', 'Tom', 'Yel'], ['O', 'B-<i>', 'I-<i>'], [Span('<i>', 1, 2, .5)], [.5] * 3, .5)
+IN_TEXT = TaggedText(10, 20, [(10, 13), (13, 16), (18, 21)], SENTENCE)
+
+
+def shown(result):
+    """The text that a notebook shows of it, without labels."""
+    return ''.join(Characters(re.sub('<bdi.*?</bdi>', '', result._repr_html_())).found)
+
+
+def test_sentences_of_a_text_are_shown_as_they_stand_in_it():
+    """No space where tokens touch, one where there is anything between them."""
+    assert shown(SENTENCE) == '<b> Tom Yel ' and shown(IN_TEXT) == '<b>Tom Yel '
+    assert re.search('<span [^>]*>Tom Yel <bdi[^>]*>&lt;i&gt; 0.50</bdi></span>', IN_TEXT._repr_html_())
+    assert shown(TaggedText(0, 0, [], Tagged([], [], []))) == ''
+    plain = Tagged(['a', 'b'], ['DET', 'NOUN'], [])
+    assert 'NOUN</bdi>' in TaggedText(0, 2, [(0, 1), (1, 2)], plain)._repr_html_()
+
+
+@pytest.mark.parametrize('count', [0, 1, SHOWN - 1, SHOWN, SHOWN + 1, SHOWN + 4321])
+def test_a_long_list_is_shown_in_part(count):
+    result = TaggedList([SENTENCE, IN_TEXT][index % 2] for index in range(count))
+    parts = Characters(result._repr_html_())
+    assert parts.elements.count('bdi') == min(count, SHOWN)
+    assert set(parts.elements) <= {'div', 'span', 'bdi', 'p'}
+    more = re.findall('<p>(.*)</p>', result._repr_html_())
+    assert more == ([] if count <= SHOWN else [f'{count - SHOWN:,} more not shown'])
+
+
+def test_a_list_of_results_is_a_list():
+    plain = [SENTENCE, SENTENCE]
+    result = TaggedList(plain)
+    assert isinstance(result, list) and result == plain and plain == result and repr(result) == repr(plain)
+    assert result[:1] == plain[:1] and result + plain == plain * 2 and sorted(result) == sorted(plain)
+    assert json.dumps(result) == json.dumps(plain)
+    for copied in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+        assert copied == plain and type(copied) is TaggedList
+    result.append('<script>')                                     # anybody's own items do no harm
+    assert "'<script>'" in shown(result) and '<script' not in result._repr_html_()
+    assert not hasattr(result, '__dict__')
