@@ -246,7 +246,7 @@ class _Comparison:
                 files.write_text(self.parsed.json, json.dumps(self.results, indent=1) + '\n')
         finally:
             for line in table(self.results):
-                print(line)
+                console.show(line)
 
     def _leave(self, *_: object) -> None:
         """The handler of signals while this process computes, which no exception may interrupt in MindSpore."""

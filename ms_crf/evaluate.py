@@ -88,7 +88,7 @@ def _evaluate(arguments: Sequence[str]) -> int:
         files.write_text(parsed.json, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
     cast(Any, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
     for line in lines(record):
-        print(line)
+        console.show(line)
     return 0
 
 

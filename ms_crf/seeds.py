@@ -140,10 +140,9 @@ def _report(folder: Path, runs: Sequence[_Run]) -> None:
                for seed, record in scores.items()}
     files.write_text(folder / FIGURES, json.dumps(figures, indent=1) + '\n')
     files.write_text(folder / TABLE, ''.join(f'{line}\n' for line in lines))
-    print()
-    for line in lines:
-        print(line)
-    print(f'\nkept in {folder / TABLE} and {folder / FIGURES}')
+    for line in ('', *lines, ''):
+        console.show(line)
+    console.show(f'kept in {folder / TABLE} and {folder / FIGURES}')
 
 
 def table(scores: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:

@@ -47,7 +47,7 @@ class Watcher:
         if self.bar is not None:
             self.bar.clear()
         try:
-            print(text, file=self.output, flush=True)
+            console.show(text, self.output)
         except OSError as error:                 # training is worth more than what it says
             if not isinstance(error, BrokenPipeError):
                 console.say(f'{console.program("train")}: standard output can not be written: {error.strerror}; '
@@ -282,11 +282,13 @@ def _meet(kind: type[Kind], watcher: Watcher) -> Any:
 
 def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began: float) -> None:
     part = 'test' if 'test' in scores else 'dev'
-    watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'\non {part}:')
+    watcher.say('')
+    watcher.say(f'best epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'on {part}:')
     for line in scores[part]['table']:
         watcher.say(line)
     compiling = f', {watcher.compiling:.1f} of them compiling' if watcher.compiling else ''
-    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
+    watcher.say('')
+    watcher.say(f'saved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
 
 
 def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any) -> int:
