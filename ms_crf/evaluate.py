@@ -113,6 +113,8 @@ def lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield 'by token'
     yield (f'{"accuracy":<{width}}  {100 * by_token["accuracy"]:6.2f} %  '
            f'{_shown(by_token["accuracy_interval"])}')
+    if by_token['raw_accuracy'] != by_token['accuracy']:
+        yield f'{"":<{width}}  {100 * by_token["raw_accuracy"]:6.2f} %  as conlleval computes it, of unconverted tags'
     if not plain:
         yield from _table('tokens', by_token, width)
 

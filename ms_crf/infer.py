@@ -20,13 +20,13 @@ from ms_crf.infer_arguments import BRAT, Request, parser
 from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
 from ms_crf.runs.records import newest
 from ms_crf.tagger import Tagger, chunks
-from ms_crf.text.dataset import Scores
 from ms_crf.text.folders import Job
 from ms_crf.text.formats import brat
 from ms_crf.text.formats.document import Remarks
 from ms_crf.text.partial import opened
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import BLANKS
+from ms_crf.text.scoring import Scores
 from ms_crf.text.splitting import Deferred
 from ms_crf.text.stream import (
     CONLL,

@@ -18,8 +18,9 @@ from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.saving import saving, settle
-from ms_crf.text.dataset import Corpora, convert, load, score_in
+from ms_crf.text.dataset import Corpora, convert, load
 from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.scoring import score_in
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 
 
@@ -272,7 +273,7 @@ class Fitted:
 def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
     """The score of a model on 'dev' or 'test'."""
     predicted = predicted_of(part, corpora, learner, decoder)
-    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written)
+    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written, corpora.raw.get(part))
 
 
 def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> list:
