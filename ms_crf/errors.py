@@ -54,9 +54,14 @@ def _plain(name: str) -> str:
 
 
 class CorpusError(ValueError):
-    """A fault in a file: where it is, what was expected and what is there, in one line."""
+    """A fault in a file: where it is, what was expected and what is there, in one line.
+
+    Attributes:
+        path: of the file.
+    """
 
     def __init__(self, path: object, line: int | None, message: str) -> None:
+        self.path = path
         super().__init__(one_line(f'{path}:{line}: ' if line else f'{path}: ') + one_line(message))
 
 

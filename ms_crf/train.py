@@ -32,7 +32,7 @@ from ms_crf.training.begin import NotFinite, Stopped
 from tqdm import tqdm
 
 NAMED = 5                      # so many kinds of unknown tags are named in a line
-ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
+ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr', 'train', 'dev', 'test')
 
 
 class Watcher:
@@ -132,7 +132,8 @@ def parser() -> Parser:
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
-                              '--learning-rate and --encoder-lr, which the run keeps, nothing else')
+                              '--learning-rate and --encoder-lr, which the run keeps, and --train, --dev and --test '
+                              'if these files have moved, nothing else')
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
                               'several machines see docs/scale.md (default: 1)')
@@ -239,7 +240,7 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
         console.prepare_operators(device, console.program('train'))
     elif parsed.device not in ('auto', 'CPU'):
         raise OptionError(f'--model {kind.name} computes on the CPU, got --device {parsed.device}; leave it away')
-    return _train(parsed, options, watcher, _meet(kind, watcher))
+    return _train(parsed, options, watcher, _meet(kind, watcher), named)
 
 
 def _train_together(parsed: argparse.Namespace, options: Options, arguments: Sequence[str]) -> int:
@@ -291,13 +292,14 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
     watcher.say(f'saved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
 
 
-def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any) -> int:
+def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any,
+           named: Container[str]) -> int:
     from ms_crf.runs.directory import PathTaken
     from ms_crf.training import begin
     began = time.perf_counter()
     run: Any
     if parsed.resume is not None:
-        run = begin.resume(parsed.resume, options, watcher, workers)
+        run = begin.resume(parsed.resume, options, watcher, workers, named)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
         try:

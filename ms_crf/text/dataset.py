@@ -24,6 +24,7 @@ from ms_crf.text.schemes import (
     tags_of,
 )
 from ms_crf.text.splitting import AUTO, Deferred
+from ms_crf.text.tag_columns import check_tag_column
 
 NAMED = 5                                         # so many kinds of what is not judged are named in a line
 Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
@@ -59,7 +60,7 @@ class Corpora(NamedTuple):
 
 
 def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),
-         splitter: str = AUTO, mark: str = MARK, for_bio: str = 'BIO') -> Corpora:
+         splitter: str = AUTO, mark: str = MARK, for_bio: str = 'BIO', any_tags: bool = False) -> Corpora:
     """Reads the files of a training.
 
     Args:
@@ -70,6 +71,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
         splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
         mark: what stands in place of a tag that nobody has judged; '' for nothing.
         for_bio: with 'auto' the scheme to train in where BIO is found, which the model gives its tags in all the same.
+        any_tags: whether tags may be anything; otherwise those that can hardly be tags are refused.
 
     Raises:
         CorpusError: a file can't be read, its tags are of no scheme, or nobody has judged any of its tokens.
@@ -79,6 +81,8 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     files = {part: read_corpus(path, columns, deferred, found[part].add, mark) for part, path in paths.items()}
     remarks = [line for part in found.values() for line in part.lines()]
     remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
+    for part in () if any_tags else files:
+        check_tag_column(paths[part], files[part])
     file_scheme = _recognise(paths, files)
     written = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, written) and written != file_scheme:
