@@ -24,15 +24,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _about(arguments: Sequence[str]) -> int:
     from ms_crf.errors import OptionError, brief, meant
     if arguments and arguments[0] in ('-V', '--version') and len(arguments) == 1:
-        print(version())
+        for line in version().splitlines():
+            console.show(line)
     elif arguments and arguments[0] not in ('-h', '--help'):
         raise OptionError(f'expected one of the commands {", ".join(console.VERBS)}, got {brief(arguments[0])}'
                           f'{meant(arguments[0], console.VERBS)}')
     else:
-        print(f'usage: {NAME} COMMAND ...\n')
+        console.show(f'usage: {NAME} COMMAND ...')
+        console.show()
         for verb, (_, text) in console.VERBS.items():
-            print(f'  {verb:<10}{text}')
-        print(f'\n{NAME} COMMAND --help shows the options of a command, {NAME} --version what is installed.')
+            console.show(f'  {verb:<10}{text}')
+        console.show()
+        console.show(f'{NAME} COMMAND --help shows the options of a command, {NAME} --version what is installed.')
     return 0
 
 

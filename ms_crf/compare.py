@@ -27,11 +27,11 @@ from ms_crf.models.base import kind_of
 from ms_crf.options import MODELS, Options, dashed
 from ms_crf.runs.records import check_output
 from ms_crf.side_by_side import Training, arguments_of, check_jobs, mean_and_deviation, run_all
-from ms_crf.text.dataset import Scores
 from ms_crf.text.folds import Fold, as_json
 from ms_crf.text.metrics import as_record
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
+from ms_crf.text.scoring import Scores
 from ms_crf.train import add_options, named_options
 
 _HEADS = ('softmax', 'crf')    # of the model that --model has by itself
@@ -246,7 +246,7 @@ class _Comparison:
                 files.write_text(self.parsed.json, json.dumps(self.results, indent=1) + '\n')
         finally:
             for line in table(self.results):
-                print(line)
+                console.show(line)
 
     def _leave(self, *_: object) -> None:
         """The handler of signals while this process computes, which no exception may interrupt in MindSpore."""

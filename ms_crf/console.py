@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NoReturn, TextIO
 
+from ms_crf.errors import visible
+
 FAULT, INTERRUPTED = 2, 130
 REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages that requirements.txt names, for running
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
@@ -80,7 +82,8 @@ def call(verb: str) -> str:
 
 
 def _open_streams() -> None:
-    """Gives each closed standard stream a descriptor, which otherwise the next file that is opened would get.
+    """Gives each closed standard stream a descriptor, which otherwise the next file that is opened would get, and lets
+    standard output take all characters.
 
     Reading from a closed standard input and writing to a closed standard output still fail, as they should; what is
     written to a closed standard error is lost.
@@ -94,12 +97,28 @@ def _open_streams() -> None:
             raw = io.FileIO(descriptor, 'r' if descriptor == 0 else 'w', closefd=False)
             buffer = io.BufferedReader(raw) if descriptor == 0 else io.BufferedWriter(raw)
             setattr(sys, name, io.TextIOWrapper(buffer, 'utf-8', 'backslashreplace', line_buffering=descriptor == 2))
+    for stream in (sys.stdout, sys.stderr):      # a character that the encoding of the terminal lacks is an escape
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors='backslashreplace')
+
+
+def show(text: str = '', file: TextIO | None = None) -> None:
+    """Prints one line; all lines of all commands are printed here, except tagged text.
+
+    Tags, names of files and other data in the line are printed as `errors.visible` shows them, so that they cannot
+    control the terminal.
+
+    Args:
+        text: the line, without its end.
+        file: the stream (default: standard output).
+    """
+    print(visible(text), file=file, flush=True)
 
 
 def say(text: str) -> None:
-    """Prints a line on standard error, if there is one."""
+    """Prints a line on standard error, as `show` does; a closed or full standard error is ignored."""
     with suppress(OSError, ValueError, AttributeError):
-        print(text, file=sys.stderr, flush=True)
+        show(text, sys.stderr)
 
 
 def leave(*_: object) -> NoReturn:

@@ -48,10 +48,11 @@ def read(named: Mapping[str, Any], count: int, seed: int) -> tuple[list[Fold], s
     if not os.path.isfile(path) and not os.path.isdir(path):
         check_readable(path)
         raise CorpusError(path, None, 'expected a file or a folder, which are read twice for folds, got neither')
-    options = Options(**{name: named[name] for name in ('columns', 'splitter', 'scheme') if name in named})
+    options = Options(**{name: named[name] for name in ('columns', 'splitter', 'scheme', 'allow_any_tags')
+                         if name in named})
     pair = options.column_pair()
     corpora = load({part: named[part] for part in ('train', 'dev') if part in named}, options.scheme, pair,
-                   options.splitter)
+                   options.splitter, any_tags=options.allow_any_tags)
     Watcher(sys.stderr).corpora(corpora)
     splitter = Deferred(corpora.splitter or options.splitter)
     documents = documents_of(path, pair, splitter)

@@ -5,11 +5,20 @@ from collections.abc import Iterable
 LONGEST = 400              # characters of a message; of a longer one the middle is left out
 
 
+def visible(text: str) -> str:
+    """Text that a terminal can show on one line; every character that is not printable becomes an escape.
+
+    Not printable are control characters and line ends, bidirectional controls, and lone surrogates.
+    """
+    if text.isprintable():
+        return text
+    return ''.join(character if character.isprintable() else character.encode('unicode_escape').decode('ascii')
+                   for character in text)
+
+
 def one_line(text: str) -> str:
-    """A message as one line of bounded length; line ends and other control characters are shown as escapes."""
-    if not text.isprintable():
-        text = ''.join(character if character.isprintable() else character.encode('unicode_escape').decode('ascii')
-                       for character in text)
+    """A message as one `visible` line of bounded length."""
+    text = visible(text)
     if len(text) > LONGEST:
         text = f'{text[:LONGEST // 2]} … {text[-LONGEST // 2:]}'
     return text
@@ -45,9 +54,14 @@ def _plain(name: str) -> str:
 
 
 class CorpusError(ValueError):
-    """A fault in a file: where it is, what was expected and what is there, in one line."""
+    """A fault in a file: where it is, what was expected and what is there, in one line.
+
+    Attributes:
+        path: of the file.
+    """
 
     def __init__(self, path: object, line: int | None, message: str) -> None:
+        self.path = path
         super().__init__(one_line(f'{path}:{line}: ' if line else f'{path}: ') + one_line(message))
 
 

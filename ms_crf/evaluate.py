@@ -88,7 +88,7 @@ def _evaluate(arguments: Sequence[str]) -> int:
         files.write_text(parsed.json, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
     cast(Any, sys.stdout).reconfigure(encoding='utf-8', errors='backslashreplace')
     for line in lines(record):
-        print(line)
+        console.show(line)
     return 0
 
 
@@ -113,6 +113,8 @@ def lines(record: Mapping[str, Any]) -> Iterator[str]:
     yield 'by token'
     yield (f'{"accuracy":<{width}}  {100 * by_token["accuracy"]:6.2f} %  '
            f'{_shown(by_token["accuracy_interval"])}')
+    if by_token['raw_accuracy'] != by_token['accuracy']:
+        yield f'{"":<{width}}  {100 * by_token["raw_accuracy"]:6.2f} %  as conlleval computes it, of unconverted tags'
     if not plain:
         yield from _table('tokens', by_token, width)
 

@@ -53,5 +53,5 @@ def _export(arguments: Sequence[str]) -> int:
     choose_device(parsed.device, console.program('export'))
     from ms_crf.models import mindir  # here, because it starts MindSpore
     mindir.export(run, path, parsed.what, parsed.static)
-    print(f'{run} is in {path} and {record_of(path)}')
+    console.show(f'{run} is in {path} and {record_of(path)}')
     return 0

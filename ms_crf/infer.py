@@ -20,13 +20,13 @@ from ms_crf.infer_arguments import BRAT, Request, parser
 from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
 from ms_crf.runs.records import model_version, newest
 from ms_crf.tagger import Tagger, chunks
-from ms_crf.text.dataset import Scores
 from ms_crf.text.folders import Job
 from ms_crf.text.formats import brat
 from ms_crf.text.formats.document import Remarks
 from ms_crf.text.partial import opened
 from ms_crf.text.raw import items as raw_items
 from ms_crf.text.readers import BLANKS
+from ms_crf.text.scoring import Scores
 from ms_crf.text.splitting import Deferred
 from ms_crf.text.stream import (
     CONLL,
@@ -77,7 +77,7 @@ class _Command:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
         device_for(self.parsed.device, console.program('infer'), path)
         if sys.stderr.isatty():
-            print(f'loading {path}', file=sys.stderr, flush=True)
+            console.say(f'loading {path}')
         self.tagger = Tagger.load(path, temperature=self.parsed.temperature)
         self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
         self.splitter = Deferred(self.parsed.splitter or self.tagger.splitter)
@@ -128,7 +128,7 @@ class _Command:
         for remark in self.remarks.lines():
             _report(remark)
         for line in self.scores.lines() if self.scores else ():
-            print(line)
+            console.show(line)
 
     def _run_job(self, job: Job, bar: tqdm) -> None:
         """Tags an input, from its beginning to its end."""
@@ -199,16 +199,16 @@ class _Command:
     def _talk(self) -> None:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  that lines can be edited
-        print('a sentence a line; an empty line or Ctrl-D ends', file=sys.stderr)
+        console.say('a sentence a line; an empty line or Ctrl-D ends')
         while True:
             try:
                 with console.handling(console.interrupt):        # which leaves the terminal as it was
                     text = input('> ')
             except EOFError:
-                print()
+                console.show()
                 return
             except UnicodeDecodeError:
-                print('expected UTF-8', file=sys.stderr)
+                console.say('expected UTF-8')
                 continue
             if not text.strip(BLANKS):
                 return

@@ -204,5 +204,5 @@ def _show(leader: _Worker, program: str) -> list[str]:
         if line.startswith(f'{program}: '):
             console.say(line)
         else:
-            print(line, flush=True)
+            console.show(line)
     return lines

@@ -66,6 +66,8 @@ class Options:
                            trained=False)
     unknown_tag: str = option(MARK, 'Files', 'what stands in place of the tag of a token that nobody has judged, or of '
                               'its type or border alone; \'\' for nothing', 'TAG', trained=False)
+    allow_any_tags: bool = option(False, 'Files', 'learn from a file even if what it has for tags can hardly be tags, '
+                                  'such as prose, or more different values than tokens', trained=False)
     scheme: str = option('auto', 'Files', 'tag scheme to train in, and of the tags that come out; auto is that of the '
                          'files, BIO for IOB1, and a constrained CRF learns BIO as BIOES',
                          choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)

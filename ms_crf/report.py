@@ -72,7 +72,7 @@ def _report(arguments: Sequence[str]) -> int:
         check_alike(figures)
     from ms_crf.reports.page import page
     write_text(parsed.output, page(figures, given))
-    print(f'the report of {" and ".join(runs)} is in {parsed.output}')
+    console.show(f'the report of {" and ".join(runs)} is in {parsed.output}')
     return 0
 
 

@@ -15,6 +15,7 @@ from ms_crf.launcher import started_by_msrun
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.options import Options, dashed
 from ms_crf.runs import records
+from ms_crf.runs.sources import PARTS
 from ms_crf.side_by_side import Training, arguments_of, check_jobs, mean_and_deviation, run_all
 
 MOST = 1000
@@ -127,7 +128,8 @@ def _training(one: _Run, parsed: argparse.Namespace, named: Mapping[str, Any]) -
     others = [f'--device={parsed.device}', *([] if parsed.plugin is None else [f'--plugin={parsed.plugin}'])]
     name = f'seed {one.options.seed}'
     if one.begun:
-        return Training(name, [f'--resume={one.folder}', *others])
+        files = [f'--{part}={path}' for part in PARTS if (path := getattr(one.options, part))]
+        return Training(name, [f'--resume={one.folder}', *files, *others])
     return Training(name, [*arguments_of({**named, 'seed': one.options.seed, 'save': str(one.folder)}), *others])
 
 
@@ -140,10 +142,9 @@ def _report(folder: Path, runs: Sequence[_Run]) -> None:
                for seed, record in scores.items()}
     files.write_text(folder / FIGURES, json.dumps(figures, indent=1) + '\n')
     files.write_text(folder / TABLE, ''.join(f'{line}\n' for line in lines))
-    print()
-    for line in lines:
-        print(line)
-    print(f'\nkept in {folder / TABLE} and {folder / FIGURES}')
+    for line in ('', *lines, ''):
+        console.show(line)
+    console.show(f'kept in {folder / TABLE} and {folder / FIGURES}')
 
 
 def table(scores: Mapping[int, Mapping[str, Any]]) -> Iterator[str]:

@@ -75,7 +75,7 @@ class Training:
     def _pass_on(self, stream: IO[bytes], where: TextIO) -> None:
         for line in stream:
             try:
-                print(f'{self.name}: {line.decode("utf-8", "replace").rstrip()}', file=where, flush=True)
+                console.show(f'{self.name}: {line.decode("utf-8", "replace").rstrip()}', where)
             except (OSError, ValueError):        # nobody reads; the training is worth more than what it says
                 continue
 

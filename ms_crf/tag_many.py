@@ -177,9 +177,10 @@ class _Command:
     def _summarize(self) -> None:
         seconds = time.monotonic() - self.began
         tally = self.tally
-        print(f'{self.tagged:,} shards with {self.lines:,} lines and {self.entities:,} entities tagged; '
-              f'{self.skipped:,} shards skipped that were there, {len(self.faults):,} left out for faults, '
-              f'{tally.retries:,} retried; {seconds:.1f} s, {len(tally.peaks):,} workers')
+        console.show(
+            f'{self.tagged:,} shards with {self.lines:,} lines and {self.entities:,} entities tagged; '
+            f'{self.skipped:,} shards skipped that were there, {len(self.faults):,} left out for faults, '
+            f'{tally.retries:,} retried; {seconds:.1f} s, {len(tally.peaks):,} workers')
         if self.parsed.json:
             workers = [{'worker': name, 'lines': tally.lines_by[name], 'peak_bytes': peak}
                        for name, peak in sorted(tally.peaks.items())]

@@ -32,7 +32,7 @@ from ms_crf.training.begin import NotFinite, Stopped
 from tqdm import tqdm
 
 NAMED = 5                      # so many kinds of unknown tags are named in a line
-ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr')
+ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr', 'train', 'dev', 'test')
 
 
 class Watcher:
@@ -47,7 +47,7 @@ class Watcher:
         if self.bar is not None:
             self.bar.clear()
         try:
-            print(text, file=self.output, flush=True)
+            console.show(text, self.output)
         except OSError as error:                 # training is worth more than what it says
             if not isinstance(error, BrokenPipeError):
                 console.say(f'{console.program("train")}: standard output can not be written: {error.strerror}; '
@@ -132,7 +132,8 @@ def parser() -> Parser:
     general.add_argument('--config', metavar='FILE', help='JSON object of options; the command line wins')
     general.add_argument('--resume', metavar='DIR',
                          help='go on with a run that was stopped; takes --device, --epochs, --patience, '
-                              '--learning-rate and --encoder-lr, which the run keeps, nothing else')
+                              '--learning-rate and --encoder-lr, which the run keeps, and --train, --dev and --test '
+                              'if these files have moved, nothing else')
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
                               'several machines see the topic "More than one process" in the documentation (default: '
@@ -240,7 +241,7 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
         console.prepare_operators(device, console.program('train'))
     elif parsed.device not in ('auto', 'CPU'):
         raise OptionError(f'--model {kind.name} computes on the CPU, got --device {parsed.device}; leave it away')
-    return _train(parsed, options, watcher, _meet(kind, watcher))
+    return _train(parsed, options, watcher, _meet(kind, watcher), named)
 
 
 def _train_together(parsed: argparse.Namespace, options: Options, arguments: Sequence[str]) -> int:
@@ -283,20 +284,23 @@ def _meet(kind: type[Kind], watcher: Watcher) -> Any:
 
 def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began: float) -> None:
     part = 'test' if 'test' in scores else 'dev'
-    watcher.say(f'\nbest epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'\non {part}:')
+    watcher.say('')
+    watcher.say(f'best epoch {scores["best_epoch"]}, on {part}:' if scores['epochs'] else f'on {part}:')
     for line in scores[part]['table']:
         watcher.say(line)
     compiling = f', {watcher.compiling:.1f} of them compiling' if watcher.compiling else ''
-    watcher.say(f'\nsaved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
+    watcher.say('')
+    watcher.say(f'saved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
 
 
-def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any) -> int:
+def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any,
+           named: Container[str]) -> int:
     from ms_crf.runs.directory import PathTaken
     from ms_crf.training import begin
     began = time.perf_counter()
     run: Any
     if parsed.resume is not None:
-        run = begin.resume(parsed.resume, options, watcher, workers)
+        run = begin.resume(parsed.resume, options, watcher, workers, named)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
         try:

@@ -11,10 +11,11 @@ from ms_crf.models.base import SentenceError
 from ms_crf.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval, counts_of, f1_of, interval_of, resampled
-from ms_crf.text.dataset import Scores, home
+from ms_crf.text.dataset import as_they_stand, home
 from ms_crf.text.metrics import Score, SpanScore, compared_spans, score, total
 from ms_crf.text.readers import Sentence
 from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, split_tag
+from ms_crf.text.scoring import Scores, equal_tags
 from ms_crf.text.tagged import Tagged
 
 import numpy as np
@@ -29,11 +30,13 @@ class Evaluation:
         scheme: that scheme.
         tagged: what the tagger gave.
         resamples, seed: of the intervals; see `ms_crf.text.bootstrap`.
+        raw_correct: the number of tokens whose tag is right if no tag is converted; None if none was.
     """
 
     def __init__(self, tokens: Sequence[list[str]], gold: Sequence[list[str]], predicted: Sequence[list[str]],
                  scheme: str, tagged: Sequence[Tagged], resamples: int = bootstrap.RESAMPLES,
-                 seed: int = bootstrap.SEED) -> None:
+                 seed: int = bootstrap.SEED, raw_correct: int | None = None) -> None:
+        self.raw_correct = raw_correct
         self.tokens, self.gold, self.predicted, self.tagged = tokens, gold, predicted, tagged
         self.scheme, self.resamples, self.seed = scheme, resamples, seed
 
@@ -50,7 +53,7 @@ class Evaluation:
     @cached_property
     def score(self) -> Score:
         """That of all sentences: the one that training and tagging print."""
-        return total(self.sentence_scores)
+        return total(self.sentence_scores)._replace(raw_correct=self.raw_correct)
 
     @cached_property
     def types(self) -> list[str]:
@@ -122,7 +125,8 @@ class Evaluation:
             'scheme': self.scheme,
             'bootstrap': {'resamples': self.resamples, 'seed': self.seed, 'level': bootstrap.LEVEL},
             'exact': self._rates(self.counts),
-            'by_token': {'accuracy': self.score.accuracy, 'accuracy_interval': self.accuracy_interval}}
+            'by_token': {'accuracy': self.score.accuracy, 'accuracy_interval': self.accuracy_interval,
+                         'raw_accuracy': self.score.raw_accuracy}}
         if not self.plain:
             record['by_token'].update(self._rates(self.token_counts))
         return record
@@ -160,6 +164,7 @@ def evaluate(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, conf
     except SentenceError as error:
         raise CorpusError(path, sentences[error.index].line, error.reason) from None
     scores = Scores(tagger.found_scheme, tagger.scheme, path)
-    gold, predicted = scores.compared([sentence.line for sentence in sentences],
-                                      [sentence.tags for sentence in sentences], [one.tags for one in tagged])
-    return Evaluation(tokens, gold, predicted, home(tagger.found_scheme), tagged, resamples, seed)
+    raw, tags = [sentence.tags for sentence in sentences], [one.tags for one in tagged]
+    gold, predicted = scores.compared([sentence.line for sentence in sentences], raw, tags)
+    return Evaluation(tokens, gold, predicted, home(tagger.found_scheme), tagged, resamples, seed,
+                      None if as_they_stand(tagger.found_scheme, tagger.scheme) else equal_tags(raw, tags, gold))

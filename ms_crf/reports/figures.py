@@ -19,7 +19,7 @@ from ms_crf.reports.confusion import Confusion, confusion
 from ms_crf.reports.evaluation import Evaluation, evaluate
 from ms_crf.reports.mistakes import Mistake, mistakes
 from ms_crf.reports.slices import Part
-from ms_crf.runs import records
+from ms_crf.runs import records, sources
 from ms_crf.tagger import Tagger
 from ms_crf.text.dataset import check_judged, convert
 from ms_crf.text.partial import is_open
@@ -116,7 +116,7 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None, mark: 
         mark: what stands in place of a tag that nobody has judged; None for what did so in training.
 
     Raises:
-        OptionError: the file that the run names is not there.
+        OptionError: the file that the run names is not there, or is not that of the training.
         CorpusError: the file can't be read.
     """
     config = read_run(run)[1]
@@ -126,9 +126,10 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None, mark: 
     if path is None:
         part = 'test' if named['test'] else 'dev'
         path = named[part]
-        if not os.path.exists(path):
-            raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, is not there; name a '
-                              'tagged file with --input')
+        fault = sources.fault_of(config, options, part)
+        if fault is not None:
+            raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, {fault}; name a tagged '
+                              'file with --input')
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
     mark = options.unknown_tag if mark is None else mark
     sentences = read_corpus(path, columns, config.get('splitter') or options.splitter, mark=mark)
@@ -162,8 +163,9 @@ def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
     shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
     return RunFigures(run, kind.in_steps, config, options, metrics, tagger.decoder.vocabulary.tags,
                       tagger.of_characters, None if chain is None or chain.means == NOTHING else chain, evaluation,
-                      _believable(tagger, evaluation, options, given, say) if tagger.gives_confidences else None,
-                      confusion(evaluation), _parts(tagger, evaluation, options), shown, wrong, seconds)
+                      None if not tagger.gives_confidences else
+                      _believable(tagger, evaluation, config, options, given, say), confusion(evaluation),
+                      _parts(tagger, evaluation, config, options), shown, wrong, seconds)
 
 
 def epochs_of(run: str) -> list[dict[str, Any]]:
@@ -182,25 +184,25 @@ def epochs_of(run: str) -> list[dict[str, Any]]:
     return [record for record in metrics if 'loss' in record]
 
 
-def _read(options: Options, part: str) -> list[Sentence] | str:
+def _read(config: dict[str, Any], options: Options, part: str) -> list[Sentence] | str:
     """The sentences of a file of the training, or why they can't be had."""
-    path = getattr(options, part)
-    if not os.path.exists(path):
-        return f'The {part} file of the training, {path}, is not there any more.'
+    path, fault = getattr(options, part), sources.fault_of(config, options, part)
+    if fault is not None:
+        return f'The {part} file that config.json names, {path}, {fault}.'
     try:
         return read_corpus(path, options.column_pair(), options.splitter, mark=options.unknown_tag)
     except CorpusError as error:
         return f'The {part} file of the training can not be read: {error}.'
 
 
-def _believable(tagger: Tagger, evaluation: Evaluation, options: Options, given: Input,
+def _believable(tagger: Tagger, evaluation: Evaluation, config: dict[str, Any], options: Options, given: Input,
                 say: Callable[[str], object]) -> Believable:
     found = Believable(calibration.reliability(calibration.of_tokens(evaluation)),
                        calibration.reliability(calibration.of_entities(evaluation)))
     if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
         found.why_not = 'This kind of model has no scores that a temperature could divide.'
         return found
-    dev = _read(options, 'dev')
+    dev = _read(config, options, 'dev')
     if isinstance(dev, str):
         found.why_not = f'{dev} No temperature could be fitted on it.'
         return found
@@ -223,12 +225,13 @@ def _believable(tagger: Tagger, evaluation: Evaluation, options: Options, given:
     return found
 
 
-def _parts(tagger: Tagger, evaluation: Evaluation, options: Options) -> dict[str, list[Part] | str]:
+def _parts(tagger: Tagger, evaluation: Evaluation, config: dict[str, Any],
+           options: Options) -> dict[str, list[Part] | str]:
     unit = 'token' if evaluation.plain else 'entity'
     found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': slices.by_sentence_length(evaluation)}
     if not evaluation.plain:
         found['length of the entity, in tokens'] = slices.by_entity_length(evaluation)
-    training = _read(options, 'train')
+    training = _read(config, options, 'train')
     found[f'whether the {unit} was seen in training'] = (
         training if isinstance(training, str) else slices.by_training(evaluation, training))
     knows = getattr(tagger.decoder.vocabulary, 'knows', None)

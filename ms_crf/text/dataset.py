@@ -9,7 +9,6 @@ from typing import NamedTuple
 from ms_crf.errors import CorpusError
 from ms_crf.files import PathLike
 from ms_crf.text.formats.document import Remarks
-from ms_crf.text.metrics import Score, percent, score, table, total
 from ms_crf.text.partial import MARK, converted, fits, is_open, marked, types_in
 from ms_crf.text.readers import Sentence, is_json, read_corpus
 from ms_crf.text.schemes import (
@@ -17,8 +16,6 @@ from ms_crf.text.schemes import (
     OPEN,
     PLAIN,
     SchemeError,
-    completions,
-    is_span_tag,
     recognise_scheme,
     spans_of,
     split_tag,
@@ -27,6 +24,7 @@ from ms_crf.text.schemes import (
     tags_of,
 )
 from ms_crf.text.splitting import AUTO, Deferred
+from ms_crf.text.tag_columns import check_tag_column
 
 NAMED = 5                                         # so many kinds of what is not judged are named in a line
 Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
@@ -39,7 +37,7 @@ class Corpora(NamedTuple):
     #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training,
     #: and may be open, see `ms_crf.text.partial`
     parts: dict[str, list[Sentence]]
-    #: for the same parts the tags that predictions are scored against, see `score_in`
+    #: for the same parts the tags that predictions are scored against, see `scoring.score_in`
     gold: dict[str, list[list[str]]]
     #: the scheme of the files
     file_scheme: str
@@ -57,10 +55,12 @@ class Corpora(NamedTuple):
     remarks: Sequence[str] = ()
     #: the name of what has cut texts with spans; None if there were none, and none was named
     splitter: str | None = None
+    #: for 'dev' and 'test' the tags of the files, if `gold` has them in another scheme; otherwise it is empty
+    raw: Mapping[str, list[list[str]]] = {}
 
 
 def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),
-         splitter: str = AUTO, mark: str = MARK, for_bio: str = 'BIO') -> Corpora:
+         splitter: str = AUTO, mark: str = MARK, for_bio: str = 'BIO', any_tags: bool = False) -> Corpora:
     """Reads the files of a training.
 
     Args:
@@ -71,6 +71,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
         splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
         mark: what stands in place of a tag that nobody has judged; '' for nothing.
         for_bio: with 'auto' the scheme to train in where BIO is found, which the model gives its tags in all the same.
+        any_tags: whether tags may be anything; otherwise those that can hardly be tags are refused.
 
     Raises:
         CorpusError: a file can't be read, its tags are of no scheme, or nobody has judged any of its tokens.
@@ -80,6 +81,8 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     files = {part: read_corpus(path, columns, deferred, found[part].add, mark) for part, path in paths.items()}
     remarks = [line for part in found.values() for line in part.lines()]
     remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
+    for part in () if any_tags else files:
+        check_tag_column(paths[part], files[part])
     file_scheme = _recognise(paths, files)
     written = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, written) and written != file_scheme:
@@ -100,8 +103,10 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     gold = {part: [sentence.tags if as_they_stand(file_scheme, written) else
                    convert(sentence.tags, home(file_scheme), file_scheme, types) for sentence in sentences]
             for part, sentences in files.items()}
+    raw = {} if as_they_stand(file_scheme, written) else {
+        part: [sentence.tags for sentence in files[part]] for part in files if part != 'train'}
     unknown = _unknown(paths, files, file_scheme, tags)
-    return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used)
+    return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used, raw)
 
 
 def convert(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
@@ -164,98 +169,6 @@ def as_they_stand(file_scheme: str, model_scheme: str) -> bool:
         model_scheme: the scheme that the model was trained in.
     """
     return file_scheme == model_scheme
-
-
-def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
-             model_scheme: str) -> Score:
-    """The score of a model's predictions.
-
-    Args:
-        file_scheme: the scheme of the files that the model was trained on.
-        gold: a list of tags for each sentence: in `file_scheme` if `as_they_stand`, otherwise in that of `home`.
-        predicted: a list of tags for each sentence, in `model_scheme`.
-        model_scheme: the scheme that the model was trained in.
-    """
-    return score(gold, _as_gold(file_scheme, predicted, model_scheme), home(file_scheme))
-
-
-def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:
-    """Predicted tags in the scheme in which they are compared with gold ones."""
-    if as_they_stand(file_scheme, model_scheme):
-        return predicted
-    return [convert(tags, home(file_scheme)) for tags in predicted]
-
-
-class Scores:
-    """Adds up the score of a model over sentences that come bit by bit.
-
-    Args:
-        file_scheme, model_scheme: the same as for `score_in`.
-        path: the file that the gold tags are from, for messages.
-    """
-
-    def __init__(self, file_scheme: str, model_scheme: str, path: object) -> None:
-        self.file_scheme, self.model_scheme, self.path = file_scheme, model_scheme, path
-        self.result, self._otherwise, self._open = total([]), 0, 0
-
-    def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
-        """Adds sentences.
-
-        Args:
-            lines: the line on which each of them begins.
-            gold: their tags in the file.
-            predicted: the model's tags.
-        """
-        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
-        self._open += sum(OPEN in tag for tags in known for tag in tags)
-        self.result = total([self.result, score_in(self.file_scheme, known, predicted, self.model_scheme)])
-        if self.file_scheme != PLAIN and as_they_stand(self.file_scheme, self.model_scheme):
-            gold, predicted = ([convert(tags, home(self.file_scheme)) for tags in rows] for rows in (gold, predicted))
-        self._otherwise += sum(one == other or other in completions(one, ())
-                               for row, others, judged in zip(gold, predicted, known)
-                               for one, other, tag in zip(row, others, judged) if OPEN not in tag)
-
-    def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
-                 predicted: Sequence[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
-        """The gold and the predicted tags of sentences, in the scheme in which `add` compares them."""
-        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
-        return known, list(map(list, _as_gold(self.file_scheme, predicted, self.model_scheme)))
-
-    def _gold(self, tags: list[str], line: int) -> list[str]:
-        """Gold tags, in any scheme of spans or plain, converted to the scheme in which `score_in` compares them.
-
-        Raises:
-            CorpusError: the model's tags are of spans, and these are not.
-        """
-        scheme = self.file_scheme
-        if scheme == PLAIN:
-            odd = next((tag for tag in tags if OPEN in tag and tag != OPEN), None)
-            if odd is not None:
-                raise CorpusError(self.path, line, f'expected plain tags, got {marked(odd)!r}, which stands for tags '
-                                                   'of spans, in the sentence that begins here')
-            return tags
-        odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O' and OPEN not in tag), None)
-        if odd is not None:
-            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got "
-                                               f'{odd!r} in the sentence that begins here')
-        try:
-            recognise_scheme([tags])
-        except SchemeError as error:
-            raise CorpusError(self.path, line, f'{error} in the sentence that begins here') from None
-        return tags if as_they_stand(scheme, self.model_scheme) else convert(tags, home(scheme))
-
-    def lines(self) -> list[str]:
-        """The table of conlleval; then the accuracy with the tags in the other scheme, where it differs, and how many
-        tokens are not judged, if there are some."""
-        lines = table(self.result)
-        if self._otherwise != self.result.correct_tokens:
-            other = 'of the tags as they stand, in schemes of their own'
-            if as_they_stand(self.file_scheme, self.model_scheme):
-                other = f'of the same spans, all written in {home(self.file_scheme)}'
-            lines.append(f'accuracy {other}: {percent(self._otherwise, self.result.tokens):.2f}%')
-        if self._open:
-            lines.append(f'{self._open} tokens beside these are not judged and do not count, nor do spans with them')
-        return lines
 
 
 def digest_of(sentences: Iterable[Sentence]) -> str:

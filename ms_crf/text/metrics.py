@@ -40,10 +40,21 @@ class Score(NamedTuple):
     by_type: dict[str, SpanScore]      # in the order of the types' names
     tokens: int                        # those that are judged
     correct_tokens: int
+    raw_correct: int | None = None     # of unconverted tags; None if these are the tags that are compared
 
     @property
     def accuracy(self) -> float:
         return self.correct_tokens / self.tokens if self.tokens else 0.0
+
+    @property
+    def raw_accuracy(self) -> float:
+        """The accuracy that conlleval prints: of the tags as they are in the file, without any conversion."""
+        return self._replace(correct_tokens=self.raw_tokens).accuracy
+
+    @property
+    def raw_tokens(self) -> int:
+        """The tokens that count as correct in `raw_accuracy`."""
+        return self.correct_tokens if self.raw_correct is None else self.raw_correct
 
 
 def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: str,
@@ -93,11 +104,13 @@ def total(results: Sequence[Score]) -> Score:
     for result in results:
         for kind, counts in result.by_type.items():
             by_type[kind] = _sum(by_type.get(kind, SpanScore(0, 0, 0)), counts)
-    spans, tokens, correct_tokens = SpanScore(0, 0, 0), 0, 0
+    spans, tokens, correct_tokens, raw_correct = SpanScore(0, 0, 0), 0, 0, 0
     for result in results:
         spans = _sum(spans, result.spans)
         tokens, correct_tokens = tokens + result.tokens, correct_tokens + result.correct_tokens
-    return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens)
+        raw_correct += result.raw_tokens
+    converted = any(result.raw_correct is not None for result in results)
+    return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens, raw_correct if converted else None)
 
 
 def _sum(one: SpanScore, other: SpanScore) -> SpanScore:
@@ -115,18 +128,26 @@ RATES = ('precision', 'recall', 'f1', 'accuracy')
 
 
 def as_record(result: Score) -> dict[str, float]:
-    """The rates of a `Score`, to be written as JSON."""
+    """The rates of a `Score`, to be written as JSON; `raw_accuracy` only where it differs from `accuracy`."""
+    raw = {'raw_accuracy': result.raw_accuracy} if result.raw_tokens != result.correct_tokens else {}
     return {'precision': result.spans.precision, 'recall': result.spans.recall, 'f1': result.spans.f1,
-            'accuracy': result.accuracy}
+            'accuracy': result.accuracy, **raw}
 
 
 def table(result: Score) -> list[str]:
-    """The lines that conlleval prints: totals, then a line a type."""
+    """The lines that conlleval prints: totals, then a line a type.
+
+    Where tags were converted before they were compared, and this changes the accuracy, a last line has the accuracy
+    that conlleval would print.
+    """
     spans = result.spans
     lines = [f'processed {result.tokens} tokens with {spans.gold} phrases; found: {spans.predicted} phrases; '
              f'correct: {spans.correct}.',
              f'accuracy: {percent(result.correct_tokens, result.tokens):6.2f}%; {_rates(spans)}']
     lines += [f'{kind:>17}: {_rates(counts)}  {counts.predicted}' for kind, counts in result.by_type.items() if kind]
+    if result.raw_tokens != result.correct_tokens:
+        lines.append(f'accuracy as conlleval computes it, of unconverted tags: '
+                     f'{percent(result.raw_tokens, result.tokens):.2f}%')
     return lines
 
 

@@ -28,6 +28,7 @@ class Sentence(NamedTuple):
     tags: list[str]
     line: int
     lines: tuple[int, ...] = ()      # of its tokens, where they do not follow each other line by line
+    uneven: int = 0                  # how many of its rows have another number of columns than the row before
 
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
@@ -213,13 +214,16 @@ def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator
         path: the file.
         columns: indices of the columns of token and tag, from 0, or from -1 backwards; see `columns_of`.
     """
-    columns = columns_of(path, columns)
+    columns, width = columns_of(path, columns), 0
     for rows in blocks(numbered_lines(path), is_conllu(path)):
         words = [row for row in rows or () if row.cells]
         if words:
+            widths = [width, *(len(row.cells) for row in words)]
+            uneven, width = sum(one != other for one, other in zip(widths, widths[1:])), widths[-1]
             tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
             lines = tuple(row.line_number for row in words)
-            yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines)
+            follow = lines[-1] - lines[0] == len(lines) - 1
+            yield Sentence(tokens, tags, lines[0], () if follow else lines, uneven)
 
 
 def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from ms_crf.models.base import Decoder, Learner
 from ms_crf.text.bootstrap import difference, f1_of
-from ms_crf.text.dataset import Corpora, score_in
+from ms_crf.text.dataset import Corpora
+from ms_crf.text.scoring import score_in
 from ms_crf.training.begin import Stopped, Watcher, predicted_of
 
 import mindspore as ms

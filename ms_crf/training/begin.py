@@ -5,7 +5,7 @@ A model that is trained in steps gets the `Training` of `trainer`, one that is f
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,11 +15,12 @@ from ms_crf.files import temporary
 from ms_crf.models.base import Decoder, Kind, Learner, kind_of, read_run, tags_of
 from ms_crf.models.base import Watcher as LearnerWatcher
 from ms_crf.options import Options
-from ms_crf.runs import records
+from ms_crf.runs import records, sources
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.saving import saving, settle
-from ms_crf.text.dataset import Corpora, convert, load, score_in
+from ms_crf.text.dataset import Corpora, convert, load
 from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.scoring import score_in
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 
 
@@ -87,14 +88,15 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
         leads = workers is None or workers.leads
         directory: Any = RunDirectory.new(options.save, overwrite) if leads else Onlooker(options.save, False)
         fault.callback(directory.release)
-        corpora, began = _read(options, watcher, _for_bio(kind, options)), time.perf_counter()
+        corpora = _read(options, watcher, _for_bio(kind, options), options.allow_any_tags)
+        began = time.perf_counter()
         words = {token for sentence in corpora.parts['train'] for token in sentence.tokens}
         options = options.settled(mostly_characters(words))
         learner = kind.learner(options, corpora, watcher)
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme, 'written_scheme': corpora.written,
-                  'splitter': _splitter(options, corpora, words)}
+                  'splitter': _splitter(options, corpora, words), sources.NAME: sources.digests_of(options)}
         _check_together(workers, learner)
         if isinstance(directory, RunDirectory):
             directory.create(config, learner.vocabulary.to_json(), learner.fill)
@@ -104,7 +106,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
     return run
 
 
-def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None) -> Run:
+def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None, named: Container[str] = ()) -> Run:
     """Goes on with a run, whose training files must be the same as before.
 
     Args:
@@ -112,6 +114,7 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
         options: those of the run, some of them perhaps changed; changes are saved in it.
         watcher: is told how it goes on.
         workers: those that train together, as in `start`; they need not be as many as before.
+        named: those of 'train', 'dev' and 'test' that the user has named; see `runs.sources` for the others.
 
     Raises:
         CorpusError: the run can't be resumed, or the files are not the same.
@@ -131,8 +134,9 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
                                             'in steps')
         check_run(directory.folder, watcher)
         options = options.settled_as(records.read_options(directory.folder, config))
-        corpora = _read(options, watcher, config['scheme'])
-        learner = kind.learner(options, corpora, watcher, (directory.folder, config))
+        _check_sources(directory.folder, config, options, named)
+        corpora = _read(options, watcher, config['scheme'], True)        # they were accepted when the run began
+        learner = _learner_of(kind, options, corpora, watcher, (directory.folder, config))
         check_input(directory.folder, config, options, learner)
         _check_together(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
@@ -140,6 +144,31 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None)
             keep_options(run.folder, options)
         fault.pop_all()
     return run
+
+
+def _check_sources(folder: Path, config: Mapping[str, Any], options: Options, named: Container[str]) -> None:
+    """Raises CorpusError if a corpus that only config.json names is not the one that the run began with."""
+    for part in sources.PARTS:
+        path = getattr(options, part)
+        fault = sources.fault_of(config, options, part) if path and part not in named else None
+        if fault == sources.CHANGED:
+            raise CorpusError(path, None, f'these are not the sentences that {folder} began with; restore them or '
+                                          'begin a new run')
+        if fault is not None:
+            raise CorpusError(path, None, f'the {part} file that {records.config_path(folder)} names {fault}; restore '
+                                          f'it, or name it with --{part}')
+
+
+def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: Watcher,
+                run: tuple[Path, dict]) -> Learner:
+    """The learner of a run that is resumed; of vectors that only config.json names, no message shows anything."""
+    try:
+        return kind.learner(options, corpora, watcher, run)
+    except CorpusError as error:
+        if not options.embeddings or error.path != options.embeddings:
+            raise
+    raise CorpusError(options.embeddings, None, f'these are not the vectors that {run[0]} began with; restore them or '
+                                                'begin a new run')
 
 
 def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
@@ -161,10 +190,11 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
     return 'BIOES' if kind.in_steps and options.head == 'crf' and options.constraints else 'BIO'
 
 
-def _read(options: Options, watcher: Watcher, for_bio: str) -> Corpora:
+def _read(options: Options, watcher: Watcher, for_bio: str, any_tags: bool) -> Corpora:
     """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
-    corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio)
+    corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio,
+                   any_tags)
     watcher.corpora(corpora)
     return corpora
 
@@ -218,12 +248,14 @@ def check_input(folder: Path, config: dict, options: Options, learner: Learner) 
 
 
 def keep_options(folder: Path, options: Options) -> None:
-    """Saves changed options in config.json, so that they need not be named again when the run is resumed again."""
+    """Saves changed options in config.json, and the checksums of corpora that were named, so that these need not be
+    named again when the run is resumed again."""
     config = records.read_config(folder)
-    before = records.read_options(folder, config).to_json()
+    before, digests = records.read_options(folder, config).to_json(), sources.digests_of(options)
     changed = {name: value for name, value in options.to_json().items() if value != before[name]}
-    if changed:
+    if changed or digests != config.get(sources.NAME):
         config['options'].update(changed)
+        config[sources.NAME] = digests
         records.write_json(folder / records.CONFIG, config)
 
 
@@ -272,7 +304,7 @@ class Fitted:
 def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
     """The score of a model on 'dev' or 'test'."""
     predicted = predicted_of(part, corpora, learner, decoder)
-    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written)
+    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written, corpora.raw.get(part))
 
 
 def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> list:

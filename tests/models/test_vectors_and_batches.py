@@ -9,7 +9,8 @@ from ms_crf.models.bucketing import BUCKET_COST, TaggingShapes, bucket_lengths, 
 from ms_crf.models.words.batches import Batcher, EncodedWords, cut_by_forms, step_arrays, word_batch
 from ms_crf.models.words.vectors import read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
-from ms_crf.text.dataset import load, score_in
+from ms_crf.text.dataset import load
+from ms_crf.text.scoring import score_in
 from ms_crf.training.schedules import dropout, rate_at, replaced
 
 import numpy as np

@@ -132,3 +132,31 @@ def test_files_that_can_not_be(hmm, corpora, run, tmp_path):
     rows.write_text('{"tokens": ["a"], "tags": ["O"]}\n')
     status, text, errors = run('--run', hmm, '--input', rows, '--columns', '0,1')
     assert status == 2 and '--columns means nothing with JSON lines' in errors
+
+
+def test_the_accuracy_of_conlleval_where_tags_are_converted(tmp_path, run, capsys):
+    """A run trained on IOB1, which gives BIO; the oracle counts equal tags in the columns that `infer` writes."""
+    train_text = 'to\tO\nXan\tI-PER\nYan\tI-PER\n\nXan\tI-PER\nof\tO\nXan\tI-PER\nXan\tB-PER\n\n' * 5
+    for part in ('train', 'dev', 'test'):
+        (tmp_path / f'{part}.tsv').write_text(train_text)
+    (tmp_path / 'test.tsv').write_text(train_text + 'Xan\t?\nof\tO\nXan\tI-PER\n\n')
+    folder, test = tmp_path / 'run', tmp_path / 'test.tsv'
+    assert train.main([*files(tmp_path), '--model', 'hmm', '--save', str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert infer.main(['--run', str(folder), '--input', str(test), '--format', 'conll']) == 0
+    rows = [line.split('\t') for line in capsys.readouterr().out.splitlines() if line]
+    pairs = [(row[1], row[2]) for row in rows if row[1] != '?']
+    expected = sum(gold == predicted for gold, predicted in pairs) / len(pairs)
+    assert 0 < expected < 0.7
+    line = f'accuracy as conlleval computes it, of unconverted tags: {100 * expected:.2f}%'
+    assert line in printed.splitlines()
+    scores = json.loads((folder / 'scores.json').read_text())['test']
+    assert scores['raw_accuracy'] == pytest.approx(expected) and line in scores['table']
+    assert infer.main(['--run', str(folder), '--input', str(test), '--score']) == 0
+    assert line in capsys.readouterr().out.splitlines()
+    status, text, errors = run('--run', folder, '--input', test, '--json', tmp_path / 'figures.json')
+    assert (status, errors) == (0, '')
+    assert f'{100 * expected:6.2f} %  as conlleval computes it, of unconverted tags' in text
+    record = json.loads((tmp_path / 'figures.json').read_text())
+    assert record['by_token']['raw_accuracy'] == pytest.approx(expected)
+    assert record['by_token']['accuracy'] > expected

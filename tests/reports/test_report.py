@@ -1,5 +1,6 @@
 """`ms-crf report`: the page as a browser's parser reads it, of all kinds of run, and what is wrong."""
 
+import hashlib
 import html
 import json
 import os
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 from ms_crf import Tagger, evaluate, report, train
 from ms_crf.reports import libraries
@@ -312,8 +314,9 @@ def test_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_path):
     os.remove(tmp_path / 'train.tsv')
     (tmp_path / 'dev.tsv').write_text('tagless\n')
     page = write(tmp_path / 'other')
-    assert f'The train file of the training, {tmp_path}/train.tsv, is not there any more.' in page.section('parts')
-    assert f'The dev file of the training can not be read: {tmp_path}/dev.tsv:1: ' in page.section('confidence')
+    assert f'The train file that config.json names, {tmp_path}/train.tsv, is not there.' in page.section('parts')
+    assert (f'The dev file that config.json names, {tmp_path}/dev.tsv, is another file than in the training.'
+            in page.section('confidence'))
     assert 'No temperature could be fitted' in page.section('confidence')
 
 
@@ -327,6 +330,28 @@ def test_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
     assert refused(tmp_path / 'other') == (f'{tmp_path}/test.tsv, the test file that {tmp_path}/other/config.json '
                                            'names, is not there; name a tagged file with --input')
     assert refused(hmm, '--input', 'absent.tsv').startswith('absent.tsv: ')
+
+
+@pytest.mark.parametrize('part', ['test', 'dev', 'train'])
+def test_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_path, capsys, part):
+    """Nothing of the file is shown, and a FIFO is not waited for; with its checksum it could be the training's."""
+    secret, output = tmp_path / 'secret', tmp_path / 'report.html'
+    secret.write_text('root:x:0:0:SECRET user:/root:/bin/sh\nSECRET')
+    os.mkfifo(tmp_path / 'fifo')
+    config = records.read_config(hmm)
+    digests = config['corpus_sha256']
+    assert digests == {name: hashlib.sha256((tmp_path.parent / Path(config['options'][name])).read_bytes()).hexdigest()
+                       for name in ('train', 'dev', 'test')}
+    for path, others in ((secret, digests), (secret, {}), (secret, None), (secret, {part: 3}), (tmp_path / 'fifo', {})):
+        config['options'][part], config['corpus_sha256'] = str(path), others
+        records.write_json(hmm / 'config.json', config)
+        capsys.readouterr()
+        status = report.main([str(hmm), '--output', str(output)])
+        printed = ''.join(capsys.readouterr()) + (output.read_text() if output.exists() else '')
+        assert 'SECRET' not in printed
+        if part == 'test':
+            assert status == 2 and printed.count('\n') == 1 and 'name a tagged file with --input' in printed
+            assert f'{path}, the test file that {hmm}/config.json names, ' in printed
 
 
 @pytest.mark.parametrize('arguments,message', [

@@ -314,3 +314,15 @@ def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
 def test_the_newest_run_is_none_that_has_no_place_yet(hmm, tmp_path):
     shutil.copytree(hmm, tmp_path / '.other.new')
     assert records.newest(tmp_path) == hmm
+
+
+def test_a_run_can_not_name_a_program_to_import(hmm, tmp_path, monkeypatch):
+    """Only --plugin of the user runs code; the kind of model in config.json is one of a list."""
+    (tmp_path / 'evil.py').write_text(f'open({str(tmp_path / "ran")!r}, "w")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    config = records.read_config(hmm)
+    for name in ('evil', 'evil:Kind', str(tmp_path / 'evil.py'), '../evil'):
+        records.write_json(hmm / 'config.json', {**config, 'model': name, 'plugin': str(tmp_path / 'evil.py')})
+        with pytest.raises(CorpusError, match='expected "model" to be bilstm or encoder or hmm'):
+            Tagger.load(hmm)
+    assert not (tmp_path / 'ran').exists()

@@ -2,8 +2,8 @@
 
 import random
 
-from ms_crf.text.dataset import Scores
 from ms_crf.text.metrics import score, table
+from ms_crf.text.scoring import Scores
 
 import pytest
 
@@ -127,7 +127,7 @@ def test_both_accuracies_are_told_where_they_differ():
     assert lines[-1] == 'accuracy of the same spans, all written in BIO: 100.00%'
     lines = lines_of('IOB1', 'BIO', ['I-X I-X O O'], ['B-X I-X O O'])
     assert lines[1].startswith('accuracy: 100.00%; precision: 100.00%')
-    assert lines[-1] == 'accuracy of the tags as they stand, in schemes of their own: 75.00%'
+    assert lines[-1] == 'accuracy as conlleval computes it, of unconverted tags: 75.00%'
     lines = lines_of('BIO', 'BIOES', ['B-X I-X O O'], ['B-X E-X O O'])
-    assert lines[1].startswith('accuracy: 100.00%') and lines[-1].endswith('own: 75.00%')
+    assert lines[1].startswith('accuracy: 100.00%') and lines[-1].endswith('unconverted tags: 75.00%')
     assert len(lines_of('plain', 'plain', ['NOUN VERB'], ['NOUN ADJ'])) == 5

@@ -4,11 +4,12 @@ import itertools
 import json
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.dataset import Scores, load
+from ms_crf.text.dataset import load
 from ms_crf.text.metrics import score
 from ms_crf.text.partial import certain, converted, fits, marked, opened
 from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import completions, recognise_scheme
+from ms_crf.text.scoring import Scores
 
 import pytest
 from test_text import write

@@ -363,8 +363,35 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
     begin.resume(folder, options, StopAt(1)).directory.release()
     config = records.read_config(folder)
-    for name in ('text_sha256', 'dev_sha256', 'vectors_sha256'):
+    for name in ('text_sha256', 'dev_sha256', 'vectors_sha256', 'corpus_sha256'):
         del config[name]
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
-    begin.resume(folder, options, StopAt(1)).directory.release()
+    with pytest.raises(CorpusError, match='has no checksum there, so that it may be any file; restore it, or '
+                                          'name it with --train'):
+        begin.resume(folder, options, StopAt(1))
+    parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
+    begin.resume(folder, options, StopAt(1), named=parts).directory.release()
+    begin.resume(folder, options, StopAt(1)).directory.release()            # which keeps their checksums
+
+
+def test_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpora, tmp_path, capsys):
+    """Nothing of them is shown; files that have moved are named, and the run keeps where they are."""
+    folder, secret = tmp_path / 'run', tmp_path / 'secret'
+    shutil.copytree(undisturbed[0], folder)
+    secret.write_text('Host SECRET\n  User SECRET\nSECRET')
+    before = records.read_config(folder)
+    for part in ('train', 'dev', 'test', 'embeddings'):
+        config = {**before, 'options': {**before['options'], part: str(secret)}}
+        records.write_json(folder / records.CONFIG, config)
+        assert train.main(['--resume', str(folder), '--device', 'CPU']) == 2
+        printed = ''.join(capsys.readouterr())
+        assert 'SECRET' not in printed and f'train.py: {secret}: these are not the ' in printed, printed
+    records.write_json(folder / records.CONFIG, before)
+    shutil.copy(corpora / 'dev.tsv', tmp_path / 'moved.tsv')
+    for _ in range(2):
+        moved = ['--dev', str(tmp_path / 'moved.tsv')] if _ == 0 else []
+        assert train.main(['--resume', str(folder), '--device', 'CPU', *moved]) == 0
+    assert records.read_config(folder)['options']['dev'] == str(tmp_path / 'moved.tsv')
+    assert train.main(['--resume', str(folder), '--device', 'CPU', '--dev', str(corpora / 'test.tsv')]) == 2
+    assert 'test.tsv: these are not the sentences' in capsys.readouterr().err

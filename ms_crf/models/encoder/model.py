@@ -18,7 +18,7 @@ from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, teaching
 from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
-from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
+from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes, paths_in
 from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import GraphDecoder, load_weights
@@ -180,16 +180,18 @@ def build_encoder(sizes: Sizes, weights: dict[str, np.ndarray] | None = None) ->
 
 
 def read_encoder(folder: Any, config: dict) -> EncoderFiles:
-    """The encoder of a run; raises CorpusError unless they are those that it was trained with."""
+    """The encoder of a run; raises CorpusError unless its files are those that it was trained with.
+
+    Other files that config.json names are not parsed: the run may come from somebody else.
+    """
     path = Path(folder) / config['encoder']['folder']            # which may be one elsewhere
     if not os.path.isdir(path):
         raise CorpusError(path, None, f'no such folder; {folder}/{records.CONFIG} names it as the encoder of the run; '
                                       'put it back, or name it there anew')
-    files = EncoderFiles(path)
-    if checksum(files.paths()) != config['encoder']['sha256']:
+    if checksum(paths_in(path)) != config['encoder']['sha256']:
         raise CorpusError(path, None, f'expected the encoder that {folder} was trained with, got another or a damaged '
                                       'one; restore it or train again')
-    return files
+    return EncoderFiles(path)
 
 
 def load_network(folder: Any, config: dict) -> tuple[Tags, EncoderFiles, EncodedTagger]:
@@ -255,11 +257,11 @@ class EncoderKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> EncoderLearner:
         """What a training begins with, or goes on with."""
-        files = EncoderFiles(options.encoder) if run is None else read_encoder(*run)
         base, record = None, None if run is None else run[1].get('init')
-        if options.init and run is None:
+        if options.init and run is None:         # before the encoder, which may be what only the base names
             base = Base.of(options.init, read_base(cls, options.init))
             record = asdict(BaseRecord(records.model_digest(options.init)))
+        files = EncoderFiles(options.encoder) if run is None else read_encoder(*run)
         return EncoderLearner(options, corpora, files, watcher, base, record)
 
     @classmethod

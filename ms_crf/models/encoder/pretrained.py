@@ -83,8 +83,7 @@ class EncoderFiles:
 
     def paths(self) -> list[Path]:
         """Of the files that vectors depend on."""
-        names = [TOKENIZER] if os.path.isfile(self.path / TOKENIZER) else [VOCABULARY, TOKENIZER_CONFIG]
-        return [self.path / name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(self.path / name)]
+        return paths_in(self.path)
 
     def copy(self, path: Any) -> None:
         """Makes a folder of that name that holds the same files; may raise OSError."""
@@ -92,6 +91,12 @@ class EncoderFiles:
         path.mkdir()
         for file in self.paths():
             shutil.copyfile(file, path / file.name)
+
+
+def paths_in(folder: Path) -> list[Path]:
+    """The files of an encoder's folder that vectors depend on, as far as they are there."""
+    names = [TOKENIZER] if os.path.isfile(folder / TOKENIZER) else [VOCABULARY, TOKENIZER_CONFIG]
+    return [folder / name for name in (CONFIG, *names, WEIGHTS) if os.path.isfile(folder / name)]
 
 
 def _epsilon(value: float) -> Fault | None:
