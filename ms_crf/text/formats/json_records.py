@@ -266,7 +266,7 @@ def _fits(text: str, part: _Part, start: int, end: int) -> bool:
     """Whether a place holds what its span says, but for white space, which tools rewrite."""
     if part.text is None:
         return True
-    return 0 <= start <= end and part.text.replace('\\n', '\n').split() == text[start:end].replace('\\n', '\n').split()
+    return 0 <= start <= end <= len(text) and part.text.replace('\\n', '\n').split() == text[start:end].replace('\\n', '\n').split()
 
 
 def _tokens(document: Document, items: Sequence[Any]) -> list[Offsets]:
