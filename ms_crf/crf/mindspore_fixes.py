@@ -39,9 +39,14 @@ def in_float32(function: Function) -> Function:
         _pynative_executor.set_mixed_precision_type(MixedPrecisionType.FP32)
         try:
             with AmpDecorator(*_NO_CASTS):
-                return function(*arguments, **named)
-        finally:
-            _pynative_executor.set_mixed_precision_type(MixedPrecisionType.NOTSET, False)
+                result = function(*arguments, **named)
+        except BaseException:
+            # MindSpore empties its stack of types when one of its operators fails. To take something from the empty
+            # stack would end the process at the next call, so that it is emptied after every exception.
+            _pynative_executor.clear_res()
+            raise
+        _pynative_executor.set_mixed_precision_type(MixedPrecisionType.NOTSET, False)
+        return result
 
     original: Any = function
     wrapped: Any = run

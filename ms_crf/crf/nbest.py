@@ -9,6 +9,7 @@ from ms_crf.crf import tensors
 from ms_crf.crf.tensors import FORBIDDEN, MISMATCH, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
 from ms_crf.crf.validation import check_n, check_shape_is_known
 from ms_crf.crf.viterbi import walk_back
+from ms_crf.memory import check_memory
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -21,9 +22,10 @@ ONE_BY_ONE = 8
 
 @ops.constexpr(check=False)
 def checked_n(n: int, shape: tuple) -> int:
-    """n as an int."""
+    """n as an int; the shape is that of the emissions."""
     check_n(n)
     check_shape_is_known('nbest', shape)
+    check_memory(4 * int(n) * shape[0] * shape[1], f'the n best paths for n = {n}')
     return int(n)
 
 

@@ -164,8 +164,8 @@ class _Comments:
     - it has another number of columns than the rows;
     - columns are separated by tabs, and it has none;
     - columns are separated by blanks, it stands before the first row of a sentence, its first column is '#' alone, and
-      it has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans, and what the rows of this
-      and of earlier sentences end in.
+      it has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans such as B-PER and ?-PER,
+      and what the rows of this and of earlier sentences end in.
 
     In a file in which all lines begin with '#', those are comments that have this form or do not end in a tag.
     """
@@ -197,7 +197,8 @@ class _Comments:
         cells = row.cells
         if not row.text.startswith('#'):
             return False
-        remark = cells[2:3] == ['='] or not (cells[-1] in self.tags or is_span_tag(cells[-1]))
+        of_type = cells[-1].startswith(f'{MARK}-') and len(cells[-1]) > len(MARK) + 1
+        remark = cells[2:3] == ['='] or not (of_type or cells[-1] in self.tags or is_span_tag(cells[-1]))
         if self.width is None and not self.conllu:
             return len(cells) == 1 or remark
         if self.conllu or len(cells) != self.width:

@@ -1,5 +1,8 @@
 """Every kind of MindSpore's mixed precision around the layer: its own arithmetic stays in float32, beside float64."""
 
+import subprocess
+import sys
+
 from ms_crf import CRF, BiLSTM_CRF, allowed_transitions, compute_normalizer, sequence_mask
 from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 from mindspore import nn, ops
 
-from conftest import MODES, close, float_tensor, int_tensor, make_crf, parameters
+from conftest import MODES, ROOT, close, float_tensor, int_tensor, make_crf, parameters
 from oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -254,3 +257,27 @@ def test_pair_emissions(level, compiled):
         close(entropy[b], -(np.exp(logs) * logs).sum())
         possible = {tuple(path) for path, log in zip(row.paths.tolist(), logs) if log > -12}
         assert {tuple(path) for path in paths[b, :, :row.length].asnumpy().tolist()} <= possible
+
+
+FAILING = '''
+import mindspore as ms
+from mindspore import nn, ops
+from ms_crf.crf.mindspore_fixes import InFloat32
+
+class Row(InFloat32, nn.Cell):
+    def construct(self, table, index):
+        return ops.gather(table, index, 0)
+
+row, table = Row(), ops.ones((2, 3), ms.float32)
+for _ in range(2):
+    try:
+        row(table, ms.Tensor([7])).asnumpy()
+    except RuntimeError as error:
+        print(str(error).partition(',')[0])
+print(row(table, ms.Tensor([1])).asnumpy().tolist())
+'''
+
+
+def test_the_process_lives_on_after_an_operator_has_failed():
+    result = subprocess.run([sys.executable, '-c', FAILING], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert (result.returncode, result.stdout.splitlines()) == (0, ["For 'Gather'", "For 'Gather'", '[[1.0, 1.0, 1.0]]'])

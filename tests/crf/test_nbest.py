@@ -93,7 +93,8 @@ def test_scores_of_many_can_be_differentiated(compiled):
 
 @pytest.mark.parametrize('n,error,message', [
     (0, ValueError, 'n must be at least 1, got 0'), (True, TypeError, 'n must be an int, got bool'),
-    (2.0, TypeError, 'n must be an int, got float'), ('2', TypeError, 'n must be an int, got str')])
+    (2.0, TypeError, 'n must be an int, got float'), ('2', TypeError, 'n must be an int, got str'),
+    (10 ** 13, ValueError, 'the n best paths for n = 10000000000000 needs at least')])
 def test_faults_of_n(n, error, message):
     with pytest.raises(error, match=message):
         CRF(3).nbest(float_tensor(np.zeros((2, 1, 3))), n)

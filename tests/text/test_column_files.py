@@ -63,7 +63,7 @@ def test_a_fault_in_conllu_is_at_its_line(tmp_path):
     ('# O\n#Ebola O\nEU B-ORG\n# O\n', ['#', '#Ebola', 'EU', '#']),
     ('EU NNP\n. SYM\n\n# note\n# 5\n# SYM\n', ['EU', '.', '#']),    # a tag is what other rows have
     ('# id = 5\n# x = O\nEU NNP I-NP B-ORG\n# # B-NP O\n', ['EU', '#']),
-    ('# ?\nEU ?\n', ['#', 'EU']),
+    ('# ?\nEU ?\n', ['#', 'EU']), ('# ?-ORG\nEU O\n', ['#', 'EU']), ('# ?-\nEU O\n', ['EU']),
     ('# B-ORG\nEU B-ORG\n', ['#', 'EU']), ('EU\n#\n#mar\n# note\n', ['EU', '#', '#mar']),
 ])
 def test_comments_and_hashtags(tmp_path, text, tokens):

@@ -88,7 +88,8 @@ def _document(text_path: str, path: str, report: Report) -> Document:
         elif row.strip():
             others.append((line, row))
     text = _text(text_path)
-    if text.startswith('\ufeff') and all(_fits(text[1:], entry) for entry in entries):
+    if text.startswith('\ufeff') and all(_fits(text[1:], entry) for entry in entries) and not (
+            entries and all(_fits(text, entry) for entry in entries)):
         text = text[1:]                          # brat itself counts a byte order mark as a character
     document = Document(text, path, 1, name=os.path.splitext(os.path.basename(path))[0],
                         text_path=text_path, by_line=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ms_crf.errors import CorpusError, brief, one_line
 from ms_crf.text.formats.json_fields import Prediction
 from ms_crf.text.readers import Row
-from ms_crf.text.splitting import Offsets
+from ms_crf.text.splitting import Offsets, is_blank
 
 SHOWN = 60                     # characters of a text in a remark
 
@@ -167,7 +167,7 @@ def places_in(tokens: Sequence[str], text: str) -> list[Offsets] | None:
     places = [(start, start + len(token)) for start, token in zip(starts, tokens)]
     ends = [0, *(end for _, end in places)]
     gaps = ''.join(text[end:start] for end, start in zip(ends, [*starts, len(text)]))
-    return None if gaps.strip() else places
+    return places if all(map(is_blank, gaps)) else None
 
 
 def joined(tokens: Sequence[str]) -> tuple[str, list[Offsets]]:

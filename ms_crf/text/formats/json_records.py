@@ -250,19 +250,18 @@ def _parts(document: Document, item: Any) -> list[_Part]:
 
 def _spans(document: Document, parts: Sequence[_Part]) -> list[TextSpan]:
     """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
-    if all(_fits(document.text, part, part.start, part.end) for part in parts):
-        found = [(part.start, part.end) for part in parts]
-    else:
+    spans = [(part.start, part.end) for part in parts]
+    if not all(_holds(document.text, part, part.start, part.end) for part in parts):
         units = {unit: index for index, unit in enumerate(_units(document.text))}
-        found = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
-        if not all(_fits(document.text, part, *place) for part, place in zip(parts, found)):
-            found = [(part.start, part.end) for part in parts]
-    for part, (start, end) in zip(parts, found):
+        in_units = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
+        spans = next((offsets for agrees in (_holds, _fits) for offsets in (spans, in_units)
+                      if all(agrees(document.text, part, *span) for part, span in zip(parts, offsets))), spans)
+    for part, (start, end) in zip(parts, spans):
         check_span(document, start, end, document.line)
         if not _fits(document.text, part, start, end):
             raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
                                                             f'span says, got {brief(document.text[start:end])}')
-    return [TextSpan(start, end, part.type, document.line) for part, (start, end) in zip(parts, found)]
+    return [TextSpan(start, end, part.type, document.line) for part, (start, end) in zip(parts, spans)]
 
 
 def _units(text: str) -> list[int]:
@@ -273,11 +272,17 @@ def _units(text: str) -> list[int]:
     return offsets
 
 
+def _holds(text: str, part: _Part, start: int, end: int) -> bool:
+    """Whether the text from start to end is exactly what the span says."""
+    return part.text is None or (0 <= start <= end <= len(text) and part.text == text[start:end])
+
+
 def _fits(text: str, part: _Part, start: int, end: int) -> bool:
     """Whether a place holds what its span says, but for white space, which tools rewrite."""
     if part.text is None:
         return True
-    return 0 <= start <= end and part.text.replace('\\n', '\n').split() == text[start:end].replace('\\n', '\n').split()
+    own, held = (words.replace('\\n', '\n').split() for words in (part.text, text[start:end]))
+    return 0 <= start <= end <= len(text) and own == held
 
 
 def places_of(document: Document, items: Sequence[Any]) -> list[Offsets]:

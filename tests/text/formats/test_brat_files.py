@@ -62,6 +62,11 @@ def test_a_byte_order_mark_is_counted_if_the_spans_say_so(pair):
         assert found(pair('\ufeffAda', f'T1\tPER {start} {end}\tAda\n'))[0] == [('doc', [(start, end, 'PER')])]
 
 
+def test_a_byte_order_mark_is_counted_if_the_spans_fit_both_ways(pair):
+    """As brat itself counts it."""
+    assert read_corpus(pair('\ufeffaa', 'T1\tPER 1 2\ta\n'), splitter='characters')[0].tags == ['B-PER', 'O']
+
+
 def test_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
     for name in ('b', 'a'):
         pair(f'{name} x', f'T1\tX 0 1\t{name}\n', name)

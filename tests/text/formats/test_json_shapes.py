@@ -113,6 +113,26 @@ def test_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(2, 7, 'PER')]
 
 
+def test_offsets_in_units_of_utf16_of_a_span_at_the_end_of_a_text(tmp_path):
+    """Which a slice in characters, cut off at the end of the text, would hold as well."""
+    task = {'data': {'text': 'Ada \U0001f600'}, 'annotations': [{'result': [
+        {'value': {'start': 4, 'end': 6, 'text': '\U0001f600', 'labels': ['X']}}]}]}
+    assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(4, 5, 'X')]
+
+
+def test_offsets_in_units_of_utf16_where_they_differ_by_white_space_alone(tmp_path):
+    task = {'data': {'text': 'an \U0001f600 Ada'}, 'annotations': [{'result': [
+        {'value': {'start': 3, 'end': 5, 'text': '\U0001f600', 'labels': ['X']}}]}]}
+    assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(3, 4, 'X')]
+    task['annotations'][0]['result'][0]['value'].update(text='\U0001f600 ')
+    assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(3, 5, 'X')]
+
+
+def test_a_text_with_byte_order_marks_between_its_tokens_is_kept(tmp_path):
+    record = {'text': 'Ada \ufeff saw', 'tokens': ['Ada', 'saw'], 'tags': ['B-PER', 'O']}
+    assert found(write(tmp_path, json.dumps(record)))[0] == [('Ada \ufeff saw', [])]
+
+
 def test_what_is_left_out_is_reported(tmp_path):
     span = {'id': 'a', 'type': 'labels', 'value': {'start': 0, 'end': 1, 'text': 'b', 'labels': ['X', 'Y']}}
     choice = {'id': 'b', 'type': 'choices', 'value': {'choices': ['good']}}
