@@ -33,7 +33,8 @@ def begin(program: str) -> None:
     """Makes this process a command; to be called before anything that takes long to import.
 
     From now on Ctrl-C, SIGTERM and SIGHUP end it at once, with one line and status 130. Otherwise MindSpore, if it is
-    interrupted in the middle of a compilation, would print pages of traces and leave files behind.
+    interrupted in the middle of a compilation, would print pages of traces and leave files behind. A signal that was
+    ignored when the process began, as under nohup or in a background job of a script, stays ignored.
 
     Args:
         program: the name that messages begin with.
@@ -42,8 +43,10 @@ def begin(program: str) -> None:
     _program = program
     _open_streams()
     for signal_number in SIGNALS:
-        if signal.getsignal(signal_number) != signal.SIG_IGN:    # nohup stays nohup
+        if signal.getsignal(signal_number) != signal.SIG_IGN:
             signal.signal(signal_number, leave)
+        elif hasattr(signal, 'pthread_sigmask'):                 # MindSpore would set a handler while it compiles
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal_number})
 
 
 def enter(verb: str, program: str | None = None, arguments: Sequence[str] | None = None) -> int:

@@ -161,3 +161,15 @@ def test_nohup_stays_nohup():
                'print("still here")')
     process = start(['-c', program], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     assert process.communicate(timeout=60)[0] == 'still here\n'
+
+
+@pytest.mark.slow
+def test_training_goes_on_when_a_signal_comes_that_was_ignored(corpora, tmp_path):
+    """As for a background job of a script. MindSpore sets a handler of its own while it compiles a graph."""
+    with start(['-u', 'train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')],
+               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) as process:
+        for line in process.stdout:
+            if line.startswith('epoch   1'):
+                process.send_signal(signal.SIGINT)
+        assert (process.wait(60), process.stderr.read()) == (0, '')
+    assert (tmp_path / 'run' / 'scores.json').exists()
