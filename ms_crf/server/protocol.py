@@ -6,6 +6,7 @@ nobody reads.
 
 import asyncio
 import json
+from collections import deque
 from typing import Any
 
 from ms_crf.server.hosts import TARGET
@@ -36,7 +37,8 @@ class Protocol(HttpToolsProtocol):
         self.body, self.received = 0, 0          # bytes that the body still has, and bytes of the request so far
         self.tail = b''                          # the last two bytes
         self.unread, self.unread_since = 0, 0.0
-        self.refused: float | None = None        # when the connection was given up
+        self.refusal: Any = None                 # status and message for the request that arrives
+        self.refused: float | None = None        # when they were sent
         self.running: Any = None
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -53,7 +55,7 @@ class Protocol(HttpToolsProtocol):
         """Parses data in pieces: no piece has bytes of a head and of what follows it, so that heads can be measured."""
         data, begin, start = self.tail + data, len(self.tail), 0
         self.tail = data[-2:]
-        while begin < len(data) and self.refused is None and not self.transport.is_closing():
+        while begin < len(data) and self.refusal is None and not self.transport.is_closing():
             if not self.reading:
                 self.reading, self.since = True, self.loop.time()
             piece = data[begin:self._end_of_piece(data, begin, start)]
@@ -65,7 +67,7 @@ class Protocol(HttpToolsProtocol):
             else:
                 self.body = max(0, self.body - len(piece))
             super().data_received(piece)
-            if self.refused is not None or self.transport.is_closing():
+            if self.refusal is not None or self.transport.is_closing():
                 return
             if self.head >= HEAD and self.in_head:
                 self._refuse(431, f'expected headers of at most {HEAD:,} bytes, got more')
@@ -90,10 +92,10 @@ class Protocol(HttpToolsProtocol):
         return min(end, begin + HEAD - self.head) if self.in_head else end
 
     def on_headers_complete(self) -> None:
-        self.in_head = False
         self.body = next((int(value) for name, value in self.headers if name == b'content-length'), 0)
         self.scope[TARGET] = self.url
-        super().on_headers_complete()
+        super().on_headers_complete()            # raises an error if the target is invalid
+        self.in_head = False
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -104,20 +106,35 @@ class Protocol(HttpToolsProtocol):
         self._refuse(400, 'expected a request of HTTP/1.1, got something else')
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answers what no application has seen, and gives the connection up.
+        """Refuses the request that arrives, once the requests before it are answered. Later data is not parsed."""
+        self.refusal = status, message
+        faulty = None if self.in_head else self.cycle
+        if faulty is not None and not faulty.response_complete:
+            faulty.disconnected = True           # the application has nobody to answer any more
+            faulty.message_event.set()
+        self.pipeline: deque[Any] = deque(waiting for waiting in self.pipeline if waiting[0] is not faulty)
+        if self.running is None or self.running.response_complete or self.running is faulty:
+            self._give_up()
 
-        It is closed a little later: what still comes, and is not read, would have the answer thrown away on its way.
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.refusal and self.refused is None and self.running.response_complete:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Sends the refusal.
+
+        The connection is closed a little later: what still comes, and is not read, would have the answer thrown away on
+        its way.
         """
         self.refused = self.loop.time()
-        body = json.dumps({'error': message}).encode()
-        cycle = self.cycle
-        if cycle is None or (self.in_head if cycle.response_complete else not cycle.response_started):
+        if self.transport.is_closing():
+            return
+        if self.in_head or not self.cycle.response_started:
+            status, message = self.refusal
+            body = json.dumps({'error': message}).encode()
             head = f'content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n'
             self.transport.write(STATUS_LINE[status] + head.encode() + body)
-        for one in (cycle, self.running):
-            if one is not None and not one.response_complete:
-                one.disconnected = True          # the application has nobody to answer any more
-                one.message_event.set()
         self.flow.resume_reading()
         self.transport.write_eof()
 
@@ -133,7 +150,7 @@ class Protocol(HttpToolsProtocol):
         if self.refused is not None:
             if now - self.refused > LINGER:
                 self.transport.abort()
-        elif not self.transport.is_closing() and self.reading and now - self.since > seconds:
+        elif self.refusal is None and not self.transport.is_closing() and self.reading and now - self.since > seconds:
             self.reading = False
             self._refuse(408, f'expected a whole request within {seconds:g} seconds')
 

@@ -89,7 +89,7 @@ class Running:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, self.stop)
-        if hasattr(signal, 'SIGHUP'):            # also behind nohup, which has it ignored
+        if hasattr(signal, 'SIGHUP'):            # also under nohup, which has it ignored
             loop.add_signal_handler(signal.SIGHUP, self._wish.set)
         tasks = [loop.create_task(self._models()), loop.create_task(self._watch_process()),
                  loop.create_task(watch(self.service.connections, self.service.limits))]
@@ -166,7 +166,7 @@ class Running:
         except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
             raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
         try:
-            await service.splitters.prepare(new.about.splitter, LONGEST_PAUSE)
+            await service.splitters.prepare(new.about.splitter)
         except asyncio.CancelledError:           # the server is to end
             await new.process.close()
             raise
@@ -219,7 +219,7 @@ class Running:
 
 
 def _ending() -> Refused:
-    return Refused(503, 'expected a server that goes on, got one that ends', None, True)
+    return Refused(503, 'the server is ending and loads no model', None, True)
 
 
 def run(service: Service, settings: Settings, listening: socket.socket) -> None:

@@ -20,6 +20,7 @@ TOGETHER = 20_000                      # characters of short texts that are sent
 WAITING = 32                           # long texts that may wait
 GRACE = 1.0                            # seconds for what nobody waits for; to load a library takes as long
 LOADING = 300.0                        # seconds in which a process has to load its library
+PREPARING = 60.0                       # seconds that the start of a server waits for that
 
 
 class Splitters:
@@ -46,12 +47,12 @@ class Splitters:
             raise Refused(503, 'expected room for another long text, got none: too many wait; try again', 1)
         return await self._long.split(Task(question, splitter), library)
 
-    async def prepare(self, library: str, seconds: float) -> None:
-        """Starts the process of short texts if its library takes long to load; waits for it, up to some seconds."""
+    async def prepare(self, library: str) -> None:
+        """Starts the process of short texts if its library takes long to load, and waits for it."""
         if library.startswith(LIBRARY):
             empty = Task(Asked(TEXT, '', None, 0, None), library)
             with contextlib.suppress(Refused, asyncio.TimeoutError):
-                await asyncio.wait_for(self._short.split(empty, library), seconds)
+                await asyncio.wait_for(self._short.split(empty, library), PREPARING)
 
     def processes(self) -> Iterator[tuple[str, int]]:
         """The names and process ids of the processes that run."""

@@ -26,7 +26,7 @@ def run(corpora, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def server(run):
-    made = Server('--run', run, '--slow', '1', '--max-body', '20000', '--max-sentences', '50', '--max-tokens', '400',
+    made = Server('--run', run, '--slow', '3', '--max-body', '20000', '--max-sentences', '50', '--max-tokens', '400',
                   '--max-length', '100', '--queue', '400')
     yield made
     assert made.stop() == (0, '')
@@ -191,9 +191,10 @@ HOSTILE = {
 def told(server):
     """What hostile clients are told until they are cut off, all of them at a time; they send no more, and wait."""
     with ExitStack() as stack:
-        clients = {name: stack.enter_context(server.socket()) for name in HOSTILE}
-        for name, client in clients.items():
-            client.sendall(HOSTILE[name][0])
+        clients = {}
+        for name, (data, _) in HOSTILE.items():
+            clients[name] = stack.enter_context(server.socket())
+            clients[name].sendall(data)
         return {name: rest_of(client) for name, client in clients.items()}
 
 
