@@ -138,7 +138,7 @@ def parser() -> Parser:
                               'if these files have moved, nothing else')
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
-                              'several machines see docs/scale.md (default: 1)')
+                              'several machines see docs/scale.md')
     seeds.add_seeds(general)
     general.add_argument('--overwrite', action='store_true',
                          help='replace the run that --save names, if there is one; it stays until the first epoch of '
