@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ms_crf import cross_validation, files
 from ms_crf.arguments import Parser, add_common, parse
+from ms_crf.drafts import new_folder
 from ms_crf.environment import choose_device
 from ms_crf.errors import CorpusError, OptionError, meant
 from ms_crf.files import PathLike
@@ -218,7 +219,7 @@ class _Comparison:
     def _folder(self) -> contextlib.AbstractContextManager[str]:
         if self.parsed.keep is not None:
             return contextlib.nullcontext(self.parsed.keep)
-        return files.temporary(tempfile.mkdtemp(prefix='ms_crf-'))
+        return files.temporary(new_folder())
 
     def _training(self, run: _Run, folder: Path) -> Training:
         settings = self._settings_of(run, folder)

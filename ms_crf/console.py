@@ -189,6 +189,11 @@ def run(program: str, action: Callable[[], int]) -> int:
         say(f'{program}: {error.name} is not installed: pip install ms_crf, or pip install -r requirements.txt')
     except MemoryError:
         say(f'{program}: not enough memory; close other programs, or use a smaller model or batches')
+    except UnicodeEncodeError as error:          # of the name of a file, which came from another locale
+        if error.encoding == 'utf-8' or error.encoding != sys.getfilesystemencoding():
+            raise
+        say(f'{program}: {error.object!a}: expected a name that this locale can write, in {error.encoding}; set '
+            'PYTHONUTF8=1 or LC_ALL=C.UTF-8')
     except OSError as error:
         say(f'{program}: {_file_of(error)}: {error.strerror or error}')
         if error.filename is None:

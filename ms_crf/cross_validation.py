@@ -12,7 +12,8 @@ from ms_crf.text.dataset import load
 from ms_crf.text.folds import LEAST, Fold, documents_of, folds_of, turns_of
 from ms_crf.text.readers import check_readable, read_corpus
 from ms_crf.text.splitting import Deferred
-from ms_crf.train import Watcher
+from ms_crf.text.tag_columns import UnlikelyTags
+from ms_crf.train import Watcher, with_options
 
 MOST = 1000
 
@@ -51,8 +52,11 @@ def read(named: Mapping[str, Any], count: int, seed: int) -> tuple[list[Fold], s
     options = Options(**{name: named[name] for name in ('columns', 'splitter', 'scheme', 'allow_any_tags')
                          if name in named})
     pair = options.column_pair()
-    corpora = load({part: named[part] for part in ('train', 'dev') if part in named}, options.scheme, pair,
-                   options.splitter, any_tags=options.allow_any_tags)
+    try:
+        corpora = load({part: named[part] for part in ('train', 'dev') if part in named}, options.scheme, pair,
+                       options.splitter, any_tags=options.allow_any_tags)
+    except UnlikelyTags as error:
+        raise with_options(error) from None
     Watcher(sys.stderr).corpora(corpora)
     splitter = Deferred(corpora.splitter or options.splitter)
     documents = documents_of(path, pair, splitter)

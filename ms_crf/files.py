@@ -6,16 +6,14 @@ import io
 import json
 import math
 import os
-import shutil
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import IO, Any, BinaryIO, NoReturn
 
+from ms_crf.drafts import PathLike as PathLike
+from ms_crf.drafts import draft_of, remove
 from ms_crf.errors import CorpusError, brief
-
-#: the name of a file or folder
-PathLike = str | os.PathLike[str]
 
 LARGEST_JSON = 1 << 30     # bytes
 DEEPEST_JSON = 20          # levels; records have three or four
@@ -23,14 +21,6 @@ _TOO_DEEP = 'it is nested too deeply'
 
 #: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
 _temporaries: dict[str, int] = {}
-
-
-def _remove(path: PathLike) -> None:
-    with contextlib.suppress(OSError):
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            os.unlink(path)
 
 
 @contextlib.contextmanager
@@ -42,7 +32,7 @@ def temporary(path: PathLike) -> Iterator[str]:
         yield path
     finally:
         if path in _temporaries:
-            _remove(path)
+            remove(path)
         _temporaries.pop(path, None)
 
 
@@ -55,7 +45,7 @@ def remove_temporaries() -> None:
     """What an interrupted command does before it leaves; a forked child leaves its parent's files alone."""
     for path, process in list(_temporaries.items()):
         if process == os.getpid():
-            _remove(path)
+            remove(path)
 
 
 def is_written_through(path: PathLike) -> bool:
@@ -100,12 +90,6 @@ def check_writable(path: PathLike, *read: PathLike) -> None:
                                       'choose another name')
 
 
-def draft_of(path: PathLike) -> str:
-    """A hidden name beside a file or folder, of this process alone, as long as the file system takes names."""
-    folder, name = os.path.split(os.path.abspath(path))
-    return os.path.join(folder, os.fsdecode(os.fsencode(f'.{os.getpid()}.{name}')[:200]))
-
-
 @contextlib.contextmanager
 def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
     """A name to write to, whose contents `path` gets when the block ends without an error.
@@ -125,7 +109,7 @@ def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
     target = os.path.realpath(path)
     with temporary(draft or draft_of(target)) as draft:
         with faults_named(path):
-            _remove(draft)
+            remove(draft)
             mode = _create(draft, target)
         yield draft
         with faults_named(path):

@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ms_crf import console, processes
+from ms_crf.drafts import new_folder
 from ms_crf.errors import OptionError
+from ms_crf.files import temporary
 
 FOLDER = 'MS_CRF_WORKERS'              # names the folder in which each process says that it is there, and how it ended
 RANK = 'RANK_ID'                       # the number of a process, from msrun
@@ -109,7 +110,7 @@ def run(count: int, arguments: Sequence[str], resumed: str) -> int:
         resumed: the command by which a training that has ended too early goes on.
     """
     program = console.program('train')
-    with tempfile.TemporaryDirectory(prefix='ms_crf-workers-') as folder:
+    with temporary(new_folder()) as folder:
         script = Path(folder, 'worker.py')
         script.write_text(_SCRIPT.format(program=program))
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.

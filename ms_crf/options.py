@@ -2,6 +2,7 @@
 
 import errno
 import os
+import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
@@ -214,8 +215,7 @@ class Options:
             raise OptionError('--encoder-cache is for a frozen encoder; leave it or --encoder-lr away')
         for name in ('encoder', 'encoder_cache'):
             path = getattr(self, name)
-            real, save = Path(os.path.realpath(path)), Path(os.path.realpath(self.save))
-            if path and save in (real, *real.parents):
+            if path and _lies_in(path, self.save):
                 raise OptionError(f'--{dashed(name)} must not lie within --save, got {path}; copy or name it elsewhere')
 
     def settled(self, of_characters: bool) -> 'Options':
@@ -293,6 +293,11 @@ def dashed(name: str) -> str:
     return name.replace('_', '-')
 
 
+def _lies_in(path: str, folder: str) -> bool:
+    real = Path(os.path.realpath(path))
+    return Path(os.path.realpath(folder)) in (real, *real.parents)
+
+
 def check_path(name: str, path: str, recorded: bool = False) -> None:
     """Raises OptionError for the name of a file or folder that no file system takes.
 
@@ -306,9 +311,13 @@ def check_path(name: str, path: str, recorded: bool = False) -> None:
     try:
         path.encode('utf-8') if recorded else os.fsencode(path)
     except UnicodeEncodeError:
-        raise OptionError(f'{name} must be a path in UTF-8, got {brief(path)}') from None
+        encoding = sys.getfilesystemencoding()
+        other = f' in a locale with {encoding}; set PYTHONUTF8=1 or LC_ALL=C.UTF-8' if encoding != 'utf-8' else ''
+        raise OptionError(f'{name} must be a path in UTF-8, got {brief(path)}{other}') from None
     try:
         os.lstat(path)
+    except UnicodeEncodeError:
+        return                                   # recorded in another locale; here no file has this name
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise OptionError(f'{name} must be a path that the file system takes, got one that is too long: '

@@ -27,6 +27,8 @@ from ms_crf.models.base import Kind, kind_of, read_run
 from ms_crf.models.inheritance import with_base
 from ms_crf.options import Options, dashed
 from ms_crf.text.dataset import Corpora
+from ms_crf.text.readers import is_json
+from ms_crf.text.tag_columns import UnlikelyTags
 from ms_crf.training.begin import NotFinite, Stopped
 
 from tqdm import tqdm
@@ -136,8 +138,7 @@ def parser() -> Parser:
                               'if these files have moved, nothing else')
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
-                              'several machines see the topic "More than one process" in the documentation (default: '
-                              '1)')
+                              'several machines see the topic "More than one process" in the documentation')
     seeds.add_seeds(general)
     general.add_argument('--overwrite', action='store_true',
                          help='replace the run that --save names, if there is one; it stays until the first epoch of '
@@ -293,6 +294,12 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
     watcher.say(f'saved in {folder}; {time.perf_counter() - began:.0f} s{compiling}')
 
 
+def with_options(error: UnlikelyTags) -> CorpusError:
+    """The error of a command line, which names the options that help."""
+    columns = '' if is_json(str(error.path)) else 'name the columns of token and tag with --columns, or '
+    return CorpusError(error.path, None, f'{error.fault}; {columns}add --allow-any-tags if these are tags')
+
+
 def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, workers: Any,
            named: Container[str]) -> int:
     from ms_crf.runs.directory import PathTaken
@@ -308,6 +315,8 @@ def _train(parsed: argparse.Namespace, options: Options, watcher: Watcher, worke
         except PathTaken as error:
             others = ', go on with --resume, or add --overwrite' if error.is_run else ''
             raise CorpusError(error.path, None, f'{error.fault}; choose another --save{others}') from None
+        except UnlikelyTags as error:
+            raise with_options(error) from None
     try:
         with console.handling(watcher.ask_to_stop) if run.stoppable else contextlib.nullcontext():
             scores = run.run()

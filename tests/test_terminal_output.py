@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unicodedata
@@ -13,7 +14,7 @@ from ms_crf import compare, console, convert, evaluate, export, infer, report, s
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, files
 
 # C0, DEL, C1, bidirectional controls and a line separator; half of a surrogate pair is what a byte that is not UTF-8
 # becomes in the name of a file.
@@ -162,12 +163,29 @@ def test_all_lines_are_printed_in_one_place():
                     assert not prints or known, f'{path}:{node.lineno}: {called}'
 
 
-def test_a_terminal_without_unicode(world, training):
-    """What the encoding of standard output lacks is printed as an escape."""
-    environment = {**os.environ, 'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONIOENCODING': 'ascii',
+@pytest.mark.parametrize('locale', ['C.UTF-8', 'C'])
+def test_a_terminal_without_unicode(tmp_path, corpora, locale):
+    """What the encoding of standard output lacks is an escape; names that the locale lacks are one line."""
+    for part in ('train', 'dev', 'test'):
+        (tmp_path / f'{part}.tsv').write_text((corpora / f'{part}.tsv').read_text().replace('PER', '人'))
+    shutil.copy(tmp_path / 'dev.tsv', tmp_path / 'dév.tsv')
+    assert train.main(['--model', 'hmm', *files(tmp_path, dev=tmp_path / 'dév.tsv'), '--save',
+                       str(tmp_path / 'läuf')]) == 0
+    (tmp_path / 'c.json').write_text('{"save": "öö", "train": "train.tsv", "dev": "dev.tsv"}')
+    environment = {**os.environ, 'LC_ALL': locale, 'PYTHONUTF8': '0', 'PYTHONIOENCODING': 'ascii',
                    'PYTHONPATH': str(ROOT)}
-    names = [text.replace(str(world), '.') for text in training]
-    process = subprocess.run([sys.executable, '-m', 'ms_crf.train', *names, '--save', 'plain'], cwd=world,
-                             env=environment, capture_output=True, timeout=60)
-    assert (process.returncode, process.stderr) == (0, b'')
-    assert_is_text(process.stdout.decode('ascii'))
+    new = ['train', '--model', 'hmm', '--train', 'train.tsv', '--dev', 'dev.tsv', '--test', 'test.tsv']
+    narrow = 2 if locale == 'C' else 0           # where names of files are ASCII
+    for status, arguments in ((0, [*new, '--save', 'plain']), (narrow, [*new, '--save', 'ö']),
+                              (0, ['infer', '--run', 'läuf', '--input', 'dév.tsv', '--score']),
+                              (0, ['evaluate', '--run', 'läuf', '--input', 'dév.tsv', '--json', 'ß.json']),
+                              (narrow, ['train', '--model', 'hmm', '--config', 'c.json']),
+                              (2, ['train', '--resume', 'läuf']), (2, ['train', '--config', 'ß/c.json']),
+                              (2, ['infer', '--run', 'ß', '--text', 'a']), (2, [*new, '--save', '/']),
+                              (0, ['convert', 'dév.tsv', 'ö.tsv'])):
+        process = subprocess.run([sys.executable, '-m', 'ms_crf', *arguments], cwd=tmp_path, env=environment,
+                                 capture_output=True, timeout=60)
+        errors = process.stderr.decode('ascii')
+        assert process.returncode == status, (arguments, errors)
+        assert_is_text(process.stdout.decode('utf-8') + errors)       # infer and evaluate write UTF-8
+        assert status == 0 or len(errors.splitlines()) == 1

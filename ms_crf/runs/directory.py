@@ -98,6 +98,8 @@ class RunDirectory:
         self.earlier: Path | None = None
         self._locks: dict[Path, Lock] = {}
         self._real = _resolved(path)             # a link stays one, and leads to the new run
+        if not self._real.name:
+            raise PathTaken(path, 'expected a folder that is not there yet, got the root of the file system')
         _put_back(self._real)
 
     @classmethod

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_crf import console, files
-from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.errors import CorpusError, OptionError, brief, visible
 from ms_crf.fields import Fault, checked, found_in, load_record
 from ms_crf.files import PathLike
 from ms_crf.options import Options
@@ -192,7 +192,7 @@ def read_options(folder: PathLike, config: Mapping[str, Any], **others: Any) -> 
         values = {**earlier, 'ngrams': False, 'balance': False, **Options.read(config['options'], path)}
         Options(**values).check()
     except OptionError as error:
-        raise CorpusError(path, None, str(error).removeprefix(f'{path}: ')) from None
+        raise CorpusError(path, None, str(error).removeprefix(visible(f'{path}: '))) from None
     options = Options(**{**values, **others}).settled(False)
     options.check()
     return options

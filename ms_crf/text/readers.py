@@ -18,6 +18,7 @@ COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are
 KNOWN_TAGS = 1000          # a last column with more distinct values than these does not hold tags
 MISC, NER = 9, 'NER'           # the last column of CoNLL-U, and its attribute in which tags of spans are
 BLANKS = ' \t\r\n'            # what separates tokens and lines; other white space of Unicode is a part of them
+_HALF_OF_PAIR = re.compile('[\ud800-\udfff]')
 _NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
 
 
@@ -219,12 +220,12 @@ def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator
     for rows in blocks(numbered_lines(path), is_conllu(path)):
         words = [row for row in rows or () if row.cells]
         if words:
-            widths = [width, *(len(row.cells) for row in words)]
-            uneven, width = sum(one != other for one, other in zip(widths, widths[1:])), widths[-1]
+            uneven = 0
+            for row in words:
+                uneven, width = uneven + (len(row.cells) != width), len(row.cells)
             tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
             lines = tuple(row.line_number for row in words)
-            follow = lines[-1] - lines[0] == len(lines) - 1
-            yield Sentence(tokens, tags, lines[0], () if follow else lines, uneven)
+            yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines, uneven)
 
 
 def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:
@@ -285,13 +286,7 @@ def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
 
 def half_of_pair(texts: Iterable[str]) -> str | None:
     """The first of some texts that UTF-8 can't hold, as half of a surrogate pair stands in it; None if all can be."""
-    for text in texts:
-        if not text.isascii():
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                return text
-    return None
+    return next((text for text in texts if not text.isascii() and _HALF_OF_PAIR.search(text)), None)
 
 
 def check_tags(path: object, line_number: int, tags: Iterable[str]) -> None:

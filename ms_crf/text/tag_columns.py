@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ms_crf.errors import CorpusError, brief
 from ms_crf.files import PathLike
-from ms_crf.text.readers import Sentence, is_json
+from ms_crf.text.readers import Sentence
 from ms_crf.text.schemes import OPEN, is_span_tag
 
 SHOWN = 3                      # examples in a message
@@ -15,8 +15,20 @@ _NUMBER = re.compile(r'[-+]?[0-9]+(?:[.,:/][0-9]+)*(?:[eE][-+]?[0-9]+)?%?')
 _FRACTION = re.compile(r'[-+]?[0-9]*[.,][0-9]+(?:[eE][-+]?[0-9]+)?%?')
 
 
+class UnlikelyTags(CorpusError):
+    """What a file has for tags can hardly be tags.
+
+    Attributes:
+        fault: what was expected, and what is there.
+    """
+
+    def __init__(self, path: PathLike, fault: str) -> None:
+        super().__init__(path, None, f'{fault}; name the columns of token and tag, or allow any tags')
+        self.fault = fault
+
+
 def check_tag_column(path: PathLike, sentences: Sequence[Sentence]) -> None:
-    """Raises CorpusError if the tags of a file can hardly be tags.
+    """Raises UnlikelyTags if the tags of a file can hardly be tags.
 
     The limits let tag sets of hundreds of types pass on a few sentences; see docs/training.md.
 
@@ -33,9 +45,7 @@ def check_tag_column(path: PathLike, sentences: Sequence[Sentence]) -> None:
     if why is None:
         return
     examples = ', '.join(brief(tag) for tag in list(dict.fromkeys(tag for _, tag in pairs))[:SHOWN])
-    columns = '' if is_json(path) else 'name the columns of token and tag with --columns, or '
-    raise CorpusError(path, None, f'expected a tag for each token, got {why}, such as {examples}; {columns}add '
-                                  '--allow-any-tags if these are tags')
+    raise UnlikelyTags(path, f'expected a tag for each token, got {why}, such as {examples}')
 
 
 def _uneven(sentences: Sequence[Sentence], count: int) -> str | None:

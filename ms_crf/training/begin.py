@@ -156,7 +156,7 @@ def _check_sources(folder: Path, config: Mapping[str, Any], options: Options, na
                                           'begin a new run')
         if fault is not None:
             raise CorpusError(path, None, f'the {part} file that {records.config_path(folder)} names {fault}; restore '
-                                          f'it, or name it with --{part}')
+                                          'it, or name it anew')
 
 
 def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: Watcher,

@@ -368,7 +368,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
     with pytest.raises(CorpusError, match='has no checksum there, so that it may be any file; restore it, or '
-                                          'name it with --train'):
+                                          'name it anew'):
         begin.resume(folder, options, StopAt(1))
     parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
     begin.resume(folder, options, StopAt(1), named=parts).directory.release()
