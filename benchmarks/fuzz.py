@@ -1,117 +1,124 @@
-"""Feeds damaged files and odd values to the readers and to the commands; nothing may end but in one clear line.
+"""Fuzzes the readers, converters, splitters, operators, server and commands; no input may end in anything but one line.
 
+    python benchmarks/fuzz.py --cases 10000 --commands 300
     python benchmarks/fuzz.py --minutes 5
+    python benchmarks/fuzz.py --seed 7 --only text --case 41
 
-Readers are called in process, commands as processes. Allowed are a result, or the project's own errors in one line; a
-traceback, another exception, a hang over a minute, memory over four gigabytes or a line of the framework is a failure,
-whose input is kept. Each case follows from the seed and its number alone: `--seed S --only N` repeats it.
+Cases run in a worker process, commands as processes of their own, both at the same time. Allowed are a result that
+agrees with an independent oracle, or one of the project's own errors in one line. Failures are a traceback, another
+exception, a wrong result, a crash, no end within the time limit, more than 4 GB of memory (VmHWM of a process and of
+its children), and output of MindSpore. The seed, the kind and the number of a case determine it: the last command above
+repeats a single one. The exit status is 1 if anything failed.
 """
 
 import argparse
 import collections
-import os
 import random
-import resource
 import shutil
-import signal
 import sys
 import tempfile
+import threading
 import time
-import traceback
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ms_crf import options  # noqa: E402
-from ms_crf.text import readers  # noqa: E402
-
 from fuzz_commands import Commands  # noqa: E402
-from fuzz_functions import Functions  # noqa: E402
-from fuzz_material import MEMORY, SECONDS, Failure, Material  # noqa: E402
-from fuzz_readers import Readers  # noqa: E402
+from fuzz_material import Failure, Material  # noqa: E402
+from fuzz_worker import KINDS, Worker  # noqa: E402
 
-OURS = (readers.CorpusError, options.OptionError)
-
-
-def in_process(cases, seed, number):
-    """One of these cases, in this process; raises Failure."""
-    rng = random.Random(f'{seed} {number}')
-    read = rng.choice(cases)
-    accepted = (ValueError, TypeError, *OURS) if read.__name__.startswith('call') else OURS
-    signal.alarm(SECONDS)
-    try:
-        read(rng)
-        return read.__name__, 'ok'
-    except accepted as error:
-        message = str(error)
-        if not message.strip() or '\n' in message.strip() or len(message) > 1000:
-            raise Failure(f'{read.__name__}: a message of no or several lines: {message[:300]!r}') from None
-        if any(
-            words in message for words in ('Traceback', 'inhomogeneous', 'setting an array', 'could not convert')
-        ):
-            raise Failure(f'{read.__name__}: a message of another program: {message!r}') from None
-        return read.__name__, 'refused'
-    except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        raise Failure(f'{read.__name__}: {"".join(traceback.format_exception(error))}') from None
-    finally:
-        signal.alarm(0)
+COMMANDS = 'commands'
 
 
-def keep(case, folder, name, error):
-    """Puts a failing case away: its message, and its files."""
-    place = Path(folder) / name
-    place.mkdir(parents=True, exist_ok=True)
-    (place / 'message.txt').write_text(str(error), encoding='utf-8', errors='backslashreplace')
-    if case.exists():
-        shutil.copytree(case, place / 'files', dirs_exist_ok=True)
+class Run:
+    """One call of this program: runs cases and commands, counts results, prints and keeps failures.
+
+    Args:
+        folder: to work in.
+        parsed: the arguments.
+    """
+
+    def __init__(self, folder, parsed):
+        self.folder, self.parsed = folder, parsed
+        self.until = time.monotonic() + 60 * parsed.minutes
+        self.counts, self.failures, self.lock = collections.Counter(), 0, threading.Lock()
+
+    def cases(self):
+        with Worker(self.folder / 'cases', self.parsed.seed) as worker:
+            kinds = [self.parsed.only] if self.parsed.only else [
+                name for name, kind in KINDS.items() for _ in range(kind.share)]
+            random.Random(0).shuffle(kinds)      # the same order for every seed
+            self._all('cases', self.parsed.cases, lambda number: kinds[number % len(kinds)], worker.run,
+                      worker.material.case)
+
+    def commands(self):
+        material = Material(self.folder / 'commands')
+        commands = Commands(material)
+        self._all(COMMANDS, self.parsed.commands, lambda _: COMMANDS,
+                  lambda kind, number: commands.process(random.Random(f'{self.parsed.seed} {kind} {number}')),
+                  material.case)
+
+    def _all(self, what, count, kind_of, work, files):
+        began, done = time.monotonic(), 0
+        for number in range(count) if self.parsed.case is None else [self.parsed.case]:
+            if time.monotonic() > self.until:
+                break
+            done, kind = done + 1, kind_of(number)
+            try:
+                label = work(kind, number)
+            except Failure as error:
+                self._failed(kind, number, error, files)
+                label = kind, 'FAILED'
+            with self.lock:
+                self.counts[label] += 1
+            shutil.rmtree(files, ignore_errors=True)
+        print(f'{done} {what} in {time.monotonic() - began:.0f} s', flush=True)
+
+    def _failed(self, kind, number, error, files):
+        """Prints a failure with the command that repeats it, and keeps its message and its files."""
+        folder = Path(self.parsed.keep, f'{self.parsed.seed}-{kind}-{number}')
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / 'message.txt').write_text(str(error), encoding='utf-8', errors='backslashreplace')
+        if files.exists():
+            shutil.copytree(files, folder / 'files', dirs_exist_ok=True)
+        with self.lock:
+            self.failures += 1
+            shown = str(error).encode('utf-8', 'backslashreplace').decode()
+            print(f'{kind} {number}: {shown if len(shown) < 900 else f"{shown[:250]} … {shown[-650:]}"}\n'
+                  f'    python benchmarks/fuzz.py --seed {self.parsed.seed} --only {kind} --case {number}', flush=True)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--cases', type=int, default=10_000, help='number of cases (default: %(default)s)')
+    parser.add_argument('--commands', type=int, default=300, help='number of commands (default: %(default)s)')
+    parser.add_argument('--minutes', type=float, default=float('inf'), help='stop earlier, after so many minutes')
+    parser.add_argument('--seed', type=int, default=int(time.time()), help='seed of all cases (default: the clock)')
+    parser.add_argument('--only', choices=(*KINDS, COMMANDS), metavar='KIND',
+                        help=f'only this kind of case: {", ".join(KINDS)} or {COMMANDS}')
+    parser.add_argument('--case', type=int, metavar='N', help='with --only: only the case of this number')
+    parser.add_argument('--keep', default='fuzz-failures', help='folder for inputs that fail (default: %(default)s)')
+    parsed = parser.parse_args()
+    if parsed.case is not None and parsed.only is None:
+        parser.error('--case needs --only')
+    return parsed
 
 
 def main():
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument('--minutes', type=float, default=5, help='stop after so long (default: 5)')
-    made.add_argument('--cases', type=int, default=10**9, help='cases in process at most')
-    made.add_argument('--commands', type=int, default=10**9, help='commands at most; they get half of the time')
-    made.add_argument('--seed', type=int, default=None, help='of all cases (default: the clock)')
-    made.add_argument('--only', type=int, help='this case in process alone')
-    made.add_argument('--only-command', type=int, help='this command alone')
-    made.add_argument('--keep', default='fuzz-failures', help='folder for inputs that fail (default: %(default)s)')
-    parsed = made.parse_args()
-    seed = int(time.time()) if parsed.seed is None else parsed.seed
-    print(f'seed {seed}', flush=True)
-    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError(f'no end after {SECONDS} s')))
-    counts, failures = collections.Counter(), 0
-    with tempfile.TemporaryDirectory() as folder:
-        material, case = Material(Path(folder)), Path(folder) / 'case'
-        cases = Readers(material).cases + Functions(material).cases
-        # Readers come into this process's memory: what is far too much fails here.
-        pages = int(Path('/proc/self/statm').read_text().split()[0])
-        resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf('SC_PAGE_SIZE') + MEMORY,) * 2)
-        chosen = parsed.only is not None or parsed.only_command is not None
-        for name, work, only, most in (
-            ('command', Commands(material).command, parsed.only_command, parsed.commands),
-            ('case', partial(in_process, cases), parsed.only, parsed.cases),
-        ):
-            numbers = range(most) if not chosen else [] if only is None else [only]
-            until, done = time.monotonic() + 30 * parsed.minutes, 0
-            for number in numbers:
-                if time.monotonic() > until:
-                    break
-                done += 1
-                try:
-                    counts[work(seed, number)] += 1
-                except Failure as error:
-                    failures += 1
-                    print(f'{name} {number}: {str(error)[:600]}', flush=True)
-                    keep(case, parsed.keep, f'{seed}-{name}-{number}', error)
-                shutil.rmtree(case, ignore_errors=True)
-            print(f'{done} {name}s', flush=True)
-    for (name, result), count in sorted(counts.items()):
-        print(f'{name:<20}{result:<10}{count:>8}')
-    print(f'{failures} failures' + (f', kept in {parsed.keep}' if failures else ''))
-    return 1 if failures else 0
+    parsed = arguments()
+    print(f'seed {parsed.seed}', flush=True)
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(2) as threads:
+        run = Run(Path(name), parsed)
+        if parsed.only in (None, COMMANDS) or KINDS[parsed.only].needs_models:
+            Material(Path(name) / 'models').train()
+        parts = [run.cases] * (parsed.only != COMMANDS) + [run.commands] * (parsed.only in (None, COMMANDS))
+        for part in [threads.submit(part) for part in parts]:
+            part.result()
+    for (label, result), count in sorted(run.counts.items()):
+        print(f'{label:<28}{result:<10}{count:>8}')
+    print(f'{run.failures} failures' + (f', kept in {parsed.keep}' if run.failures else ''))
+    return 1 if run.failures else 0
 
 
 if __name__ == '__main__':

@@ -1,128 +1,203 @@
-"""The commands under benchmarks/fuzz.py: each case runs one as a process, with one of its files damaged."""
+"""The commands under benchmarks/fuzz.py, in a process of their own or, if that is quick, in the worker's process."""
 
+import contextlib
+import importlib
+import io
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from fuzz_material import MEMORY, ROOT, SECONDS, Failure
+from ms_crf.console import FAULT, VERBS
+from ms_crf.text.formats.conversion import FROM, TO
+
+from fuzz_examples import OF_SPANS, OF_TAGS, clean, partial, tags_of, wild, write
+from fuzz_material import MEMORY, ROOT, SECONDS, Failure, check, check_memory, end, tree_of
+from fuzz_text import SPLITTERS, hostile
 from mutations import bytes_of, record_of
+
+WHOLE = 'infer', 'convert', 'suggest'            # leave nothing behind where they refuse their input
+NOISE = 'Traceback', '[ERROR]', '[WARNING]', '[CRITICAL]', 'Warning:', 'Exception ignored', 'C++ Call Stack'
 
 
 class Commands:
-    """Cases of commands.
+    """Cases of commands, some of their files damaged.
 
     Args:
         material: what they are made of.
     """
 
+    refusals = ()
+
     def __init__(self, material):
         self.material = material
+        self.quick = [self.tag_file, self.tag_raw, self.score_partial, self.train_on_file, self.convert, self.convert,
+                      self.suggest]
+        self.cases = [self.call]
+        self.all = [*self.quick, self.tag_with_damaged_run, self.train_with_options, self.export, self.resume,
+                    self.evaluate]
 
-    def arguments(self, rng):
-        """The words of a command, one of its files damaged."""
-        kind = rng.randrange(6)
-        output = ['--output', str(self.material.folder / 'case' / 'out')] if rng.random() < 0.5 else []
-        extra = rng.choice(
-            [
-                [],
-                ['--format', 'json'],
-                ['--format', 'conll'],
-                ['--confidence'],
-                ['--score'],
-                ['--strict'],
-                ['--nbest', rng.choice(['2', '-1', '1000000000000', 'x'])],
-                ['--columns', rng.choice(['0', '9', 'a'])],
-            ]
-        )
-        if kind == 0:
-            data = rng.choice([self.material.columns, self.material.json_lines])
-            name = rng.choice(['i.tsv', 'i.jsonl', 'i.txt', 'i.conllu', 'i.gz'])
-            path = self.material.file(name, bytes_of(rng, data))
-            return ['infer.py', '--run', self.material.runs['hmm'], '--input', path, *extra, *output]
-        if kind == 1:
-            return [
-                'infer.py',
-                '--run',
-                self.material.damaged_run(rng, rng.choice(['hmm', 'words'])),
-                '--text',
-                'a b c',
-                *extra,
-            ]
-        if kind == 2:
-            files = list(self.material.files)
-            at = 1 + 2 * rng.randrange(3)
-            name = rng.choice(['t.tsv', 't.jsonl'])
-            files[at] = self.material.file(name, bytes_of(rng, Path(files[at]).read_bytes()))
-            folder = self.material.folder / 'case' / 'new'
-            return ['train.py', *files, '--model', 'hmm', '--save', folder, '--overwrite']
-        if kind == 3:
-            path = self.material.file(
-                'o.json', record_of(rng, {'hidden': 6, 'word_dim': 4, 'epochs': 1, 'layers': 1, 'average': 0.5})
-            )
-            return [
-                'train.py',
-                *self.material.files,
-                '--config',
-                path,
-                '--save',
-                self.material.folder / 'case' / 'new2',
-                '--overwrite',
-                '--device',
-                'CPU',
-            ]
-        if kind == 4:
-            return [
-                '-m',
-                'ms_crf.export',
-                '--run',
-                self.material.damaged_run(rng, 'words'),
-                '--output',
-                self.material.folder / 'case' / 'g.mindir',
-                *rng.choice([[], ['--static', '2', '5'], ['--static', '0', '10000000000']]),
-            ]
-        return ['train.py', '--resume', self.material.damaged_run(rng, 'words'), *rng.choice([[], ['--epochs', '2']])]
+    # Commands: a verb, and the words that follow it
 
-    def command(self, seed, number):
-        """One command as a process; raises Failure."""
-        rng = random.Random(f'{seed} command {number}')
-        (self.material.folder / 'case').mkdir(exist_ok=True)
-        words = list(map(str, self.arguments(rng)))
+    def _output(self, rng, *names):
+        return ['--output', self.material.case / rng.choice(names)] if rng.random() < 0.6 else []
+
+    def _extra(self, rng, *options):
+        return rng.choice([[], [], [], *options])
+
+    def _examples(self, rng, damaged):
+        """A file of annotated text, in any format."""
+        kind = rng.choice([*OF_SPANS, *OF_TAGS])
+        examples = [clean(rng) if kind in OF_TAGS else rng.choice([clean, wild])(rng) for _ in range(rng.randint(1, 3))]
+        path = write(rng, self.material, kind, examples)
+        if damaged and os.path.isfile(path):
+            Path(path).write_bytes(bytes_of(rng, Path(path).read_bytes()))
+        return path
+
+    def tag_file(self, rng):
+        data = rng.choice([self.material.columns, self.material.json_lines])
+        path = self.material.file(rng.choice(['i.tsv', 'i.jsonl', 'i.txt', 'i.conllu', 'i.gz']), bytes_of(rng, data))
+        extra = self._extra(rng, ['--format', rng.choice(['json', 'conll', 'html'])], ['--confidence'], ['--score'],
+                            ['--strict'], ['--nbest', rng.choice(['2', '-1', '1000000000000', 'x'])], ['--chars'],
+                            ['--columns', rng.choice(['0', '9', 'a'])], ['--temperature', 'nan'])
+        return 'infer', ['--run', self.material.runs['hmm'], '--input', path, *extra, *self._output(rng, 'o', 'o.tsv')]
+
+    def tag_raw(self, rng):
+        data = hostile(rng, 300).encode('utf-8', rng.choice(['replace', 'surrogatepass']))
+        path = self.material.file('raw.txt', data)
+        extra = self._extra(rng, ['--format', rng.choice(['json', 'conll', 'html'])], ['--strict'])
+        return 'infer', ['--run', self.material.runs['hmm'], '--input', path, '--raw', '--splitter', rng.choice(
+            [*SPLITTERS, 'spacy-th', 'spacy-qq', 'x']), *extra, *self._output(rng, 'out')]
+
+    def score_partial(self, rng):
+        """Scores on text of which a part is tagged."""
+        examples = [clean(rng)]
+        tags = [[partial(rng, own, '?') for own in tags_of(examples[0], rng.choice(['BIO', 'BIOES']))]]
+        path = write(rng, self.material, rng.choice(['tokens', 'columns', 'conllu']), examples, tags)
+        if rng.random() < 0.3:
+            Path(path).write_bytes(bytes_of(rng, Path(path).read_bytes()))
+        columns = ['--columns', '1,9'] if path.endswith('.conllu') else []
+        return 'infer', ['--run', self.material.runs['hmm'], '--input', path, '--score', *columns,
+                         *self._extra(rng, ['--unknown-tag', ''], ['--unknown-tag', 'XX'])]
+
+    def train_on_file(self, rng):
+        files, index = list(self.material.files), 1 + 2 * rng.randrange(3)
+        if rng.random() < 0.5:
+            files[index] = self.material.file(rng.choice(['t.tsv', 't.jsonl']),
+                                              bytes_of(rng, Path(files[index]).read_bytes()))
+        else:
+            files[index] = self._examples(rng, rng.random() < 0.3)
+        return 'train', [*files, '--model', 'hmm', '--save', self.material.case / 'new', '--overwrite',
+                         *self._extra(rng, ['--scheme', 'BIOES'], ['--splitter', rng.choice(SPLITTERS)])]
+
+    def convert(self, rng):
+        extra = self._extra(rng, ['--from', rng.choice(FROM)], ['--splitter', rng.choice(SPLITTERS)],
+                            ['--scheme', rng.choice(['BIOES', 'IOB1', 'plain'])], ['--each'],
+                            ['--columns', rng.choice(['0,1', '1,9'])], ['--tag-column', rng.choice(['4', '99'])],
+                            ['--unknown-tag', rng.choice(['', 'O'])])
+        target = rng.choice(['o', 'o.ann', 'o.jsonl', 'o.conllu', 'o.tsv', 'missing/o.tsv', ''])
+        return 'convert', [self._examples(rng, rng.random() < 0.4), self.material.case / target,
+                           '--to', rng.choice(TO), *extra]
+
+    def suggest(self, rng):
+        raw, data = rng.random() < 0.5, rng.choice([self.material.columns, self.material.json_lines])
+        if raw:
+            path = self.material.file('raw.txt', hostile(rng, 300).encode('utf-8', 'replace'))
+        else:
+            path = self.material.file(rng.choice(['i.tsv', 'i.jsonl', 'i.txt']),
+                                      bytes_of(rng, data) if rng.random() < 0.5 else data)
+        extra = self._extra(rng, ['--by', rng.choice(['mnlp', 'token-entropy'])], ['--ngram', '3'],
+                            ['--count', rng.choice(['1', '0', 'x'])], ['--near', rng.choice(['0', '1', 'nan', '2'])],
+                            ['--known', self._examples(rng, False)], ['--format', rng.choice(TO)])
+        return 'suggest', ['--run', self.material.runs['hmm'], '--input', path, *['--raw'] * raw, *extra,
+                           *self._output(rng, 'o', 'o.ann', 'o.conllu', 'o.tsv')]
+
+    def tag_with_damaged_run(self, rng):
+        run = self.material.damaged_run(rng, rng.choice(['hmm', 'words']))
+        return 'infer', ['--run', run, '--text', 'a b c', *self._extra(rng, ['--format', 'json'])]
+
+    def train_with_options(self, rng):
+        options = {'hidden': 6, 'word_dim': 4, 'epochs': 1, 'layers': 1, 'average': 0.5}
+        return 'train', [*self.material.files, '--config', self.material.file('o.json', record_of(rng, options)),
+                         '--save', self.material.case / 'new', '--overwrite', '--device', 'CPU']
+
+    def export(self, rng):
+        return 'export', ['--run', self.material.damaged_run(rng, 'words'), '--output', self.material.case / 'g.mindir',
+                          *self._extra(rng, ['--static', '2', '5'], ['--static', '0', '10000000000'])]
+
+    def resume(self, rng):
+        return 'train', ['--resume', self.material.damaged_run(rng, 'words'), *self._extra(rng, ['--epochs', '2'])]
+
+    def evaluate(self, rng):
+        return 'evaluate', ['--run', self.material.runs[rng.choice(['hmm', 'words'])], '--input',
+                            self._examples(rng, rng.random() < 0.3)]
+
+    # Running them
+
+    def call(self, rng):
+        """A quick command, in this process."""
+        verb, words = rng.choice(self.quick)(rng)
+        before = self._files()
+        with open(self.material.file('../stdout', b''), 'w+', encoding='utf-8') as output, io.StringIO() as errors:
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+                status = importlib.import_module(f'ms_crf.{verb}').main(list(map(str, words)))
+            return self._judge(verb, words, status, Path(output.name).read_bytes(), errors.getvalue(), before)
+
+    def process(self, rng):
+        """One of all commands, as a process; a label and its result, or Failure."""
+        self.material.case.mkdir(parents=True, exist_ok=True)
+        verb, words = rng.choice(self.all)(rng)
+        name, before = VERBS[verb][0], self._files()
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                [sys.executable, *words], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
-            )
-            began = time.monotonic()
-            while True:
-                done, status, usage = os.wait4(process.pid, os.WNOHANG)
-                if done:
-                    break
-                if time.monotonic() - began > SECONDS:
-                    process.kill()
-                    os.wait4(process.pid, 0)
-                    raise Failure(f'{words}: a hang')
-                time.sleep(0.05)
-            process.returncode = os.waitstatus_to_exitcode(status)
+                [sys.executable, *['-m'] * (not name.endswith('.py')), name, *map(str, words)], cwd=ROOT,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+            try:
+                status, peak = self._wait(process)
+            except Failure as error:
+                end(tree_of(process.pid))
+                os.wait4(process.pid, 0)
+                raise Failure(f'{verb} {shown(words)}: {error}') from None
+            finally:
+                process.returncode = 0                   # it has been waited for
             errors.seek(0)
             output.seek(0)
-            said, shown = errors.read().decode('utf-8', 'replace'), output.read().decode('utf-8', 'replace')
-        own = words[0] if words[0] != '-m' else words[1]
-        lines = said.strip().splitlines()
+            result = self._judge(verb, words, status, output.read(), errors.read().decode('utf-8', 'replace'), before)
+        check(peak <= MEMORY, f'{verb} {shown(words)}: {peak / 2 ** 30:.1f} GB of memory')
+        return verb, result
+
+    @staticmethod
+    def _wait(process):
+        """The status of a process and its largest memory."""
+        began = time.monotonic()
+        while True:
+            ended, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10
+            check(time.monotonic() - began < SECONDS, f'no end after {SECONDS} s')
+            check_memory(process.pid)
+            time.sleep(0.05)
+
+    def _files(self):
+        return {path: path.stat().st_size for path in self.material.case.rglob('*') if path.is_file()}
+
+    def _judge(self, verb, words, status, output, errors, before):
+        """The result of a command; raises Failure unless it ended as commands have to."""
+        lines = errors.strip().splitlines()
         why = None
-        if process.returncode not in (0, 2):
-            why = f'status {process.returncode}'
-        elif any(
-            bad in said + shown
-            for bad in ('Traceback', '[ERROR]', '[WARNING]', '[CRITICAL]', 'Warning:', 'Exception ignored')
-        ):
-            why = 'a line of the framework or a traceback'
-        elif process.returncode == 2 and not (lines and lines[-1].startswith(f'{own}: ')):
+        if status not in (0, FAULT):
+            why = f'status {status}'
+        elif any(noise in errors or noise.encode() in output for noise in NOISE):
+            why = 'a line of MindSpore, or a traceback'
+        elif status == FAULT and not (lines and lines[-1].startswith(f'{VERBS[verb][0]}: ')):
             why = 'no line that says what is wrong'
-        elif usage.ru_maxrss * 1024 > MEMORY:
-            why = f'{usage.ru_maxrss >> 20} GB of memory'
-        if why:
-            raise Failure(f'{words}: {why}: {said[-1500:]}')
-        return own, 'ok' if process.returncode == 0 else 'refused'
+        elif status == FAULT and verb in WHOLE and self._files() != before:
+            why = f'refused, but wrote {sorted(map(str, self._files().keys() ^ before.keys()))}'
+        check(why is None, f'{verb} {shown(words)}: {why}: {errors[-1500:]}')
+        return f'{verb}, {"ok" if status == 0 else "refused"}'
+
+
+def shown(words):
+    return ' '.join(map(str, words))

@@ -13,6 +13,8 @@ class Functions:
         material: has a tagger.
     """
 
+    refusals = ValueError, TypeError
+
     def __init__(self, material):
         self.material = material
         self.cases = [self.call_layer, self.call_hmm, self.call_tagger, self.call_post_decode]

@@ -1,5 +1,7 @@
 """What benchmarks/fuzz.py works on: files, runs, a graph and an encoder, made once, and damaged copies of them."""
 
+import contextlib
+import functools
 import gzip
 import json
 import shutil
@@ -7,20 +9,53 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import Tagger
 from ms_crf.text import readers
 
 import numpy as np
+import psutil
 import safetensors.numpy
 from mutations import bytes_of, record_of
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS, MEMORY = 60, 4 << 30
+SECONDS, MEMORY = 120, 4 << 30         # limits of a case: time, and memory of each process
 SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', '4', '--epochs', '1']
 
 
 class Failure(Exception):
     """A case that ended badly."""
+
+
+def check(fine, message):
+    """Raises Failure unless something is fine."""
+    if not fine:
+        raise Failure(message)
+
+
+def tree_of(pid):
+    """A process and its descendants."""
+    try:
+        process = psutil.Process(pid)
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def end(processes):
+    """Kills processes, of which some may have ended."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def check_memory(pid):
+    """Raises Failure if a process or one of its descendants has ever had too much memory."""
+    for process in tree_of(pid):
+        try:
+            status = Path(f'/proc/{process.pid}/status').read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        peak = next((int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith('VmHWM')), 0)
+        check(peak <= MEMORY, f'{peak / 2 ** 30:.1f} GB of memory')
 
 
 def _encoder():
@@ -49,54 +84,57 @@ class Material:
     """Files and models to be damaged.
 
     Args:
-        folder: to work in.
+        folder: to work in. The folder `models` beside it has what `train` writes.
+
+    Attributes:
+        case: the folder for the files of a case, which is removed afterwards.
     """
 
     def __init__(self, folder):
-        self.folder = folder
+        self.folder, self.case, models = folder, folder / 'case', folder.parent / 'models'
         self.columns = (ROOT / 'data' / 'dev.tsv').read_bytes()[:3000]
-        sentences = list(readers.read_columns(ROOT / 'data' / 'dev.tsv'))[:60]
+        self.annotated = list(readers.read_columns(ROOT / 'data' / 'dev.tsv'))[:60]
         self.json_lines = ''.join(
-            json.dumps({'tokens': s.tokens, 'tags': s.tags}) + '\n' for s in sentences[:20]
-        ).encode()
-        self.words = sorted({token for s in sentences for token in s.tokens})
+            json.dumps({'tokens': s.tokens, 'tags': s.tags}) + '\n' for s in self.annotated[:20]).encode()
+        self.words = sorted({token for s in self.annotated for token in s.tokens})
         self.vectors = ''.join(f'{word} 0.1 -0.2 0.3\n' for word in self.words[:50]).encode()
-        self.sentences = [s.tokens for s in sentences[:3]]
-        for part, some in (('train', sentences[:30]), ('dev', sentences[30:40]), ('test', sentences[40:50])):
-            (folder / f'{part}.tsv').write_text(
-                '\n'.join(''.join(f'{token}\t{tag}\n' for token, tag in zip(s.tokens, s.tags)) for s in some),
-                encoding='utf-8',
-            )
-        self.files = [text for part in ('train', 'dev', 'test') for text in (f'--{part}', str(folder / f'{part}.tsv'))]
-        self.runs = {'words': folder / 'words', 'hmm': folder / 'hmm'}
-        self._made('train.py', *self.files, *SMALL, '--device', 'CPU', '--save', self.runs['words'])
-        self._made('train.py', *self.files, '--model', 'hmm', '--save', self.runs['hmm'])
-        self.graph = folder / 'graph' / 'model.mindir'
-        self.graph.parent.mkdir()
-        self._made('-m', 'ms_crf.export', '--run', self.runs['words'], '--output', self.graph)
+        self.sentences = [s.tokens for s in self.annotated[:3]]
+        self.files = [text for part in ('train', 'dev', 'test') for text in (f'--{part}', str(models / f'{part}.tsv'))]
+        self.runs = {'words': models / 'words', 'hmm': models / 'hmm'}
+        self.graph = models / 'graph' / 'model.mindir'
         self.encoder = _encoder()
-        self.tagger = Tagger.load(self.runs['hmm'])
 
-    def _made(self, *arguments):
-        subprocess.run([sys.executable, *map(str, arguments)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    def train(self):
+        """Trains and exports the models."""
+        self.graph.parent.mkdir(parents=True)
+        for path, some in zip(self.files[1::2], (self.annotated[:30], self.annotated[30:40], self.annotated[40:50])):
+            Path(path).write_text('\n'.join(
+                ''.join(f'{token}\t{tag}\n' for token, tag in zip(s.tokens, s.tags)) for s in some), encoding='utf-8')
+        for words in (['train.py', *self.files, *SMALL, '--device', 'CPU', '--save', self.runs['words']],
+                      ['train.py', *self.files, '--model', 'hmm', '--save', self.runs['hmm']],
+                      ['-m', 'ms_crf.export', '--run', self.runs['words'], '--output', self.graph]):
+            subprocess.run([sys.executable, *map(str, words)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+    @functools.cached_property
+    def tagger(self):
+        from ms_crf import Tagger
+        return Tagger.load(self.runs['hmm'])
 
     def file(self, name, data):
-        path = self.folder / 'case' / name
-        path.parent.mkdir(exist_ok=True)
-        if name.endswith('.gz'):
-            data = gzip.compress(data)
-        path.write_bytes(data)
+        """The name of a new file of the case with these bytes."""
+        path = self.case / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(data) if name.endswith('.gz') else data)
         return str(path)
 
     def damaged_run(self, rng, kind):
         """A copy of a run with one file damaged; half of them without checksums, as an earlier version wrote them."""
-        copy = self.folder / 'case' / 'run'
+        copy = self.case / 'run'
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.runs[kind], copy)
         if rng.random() < 0.6:
             (copy / 'checksums.json').unlink(missing_ok=True)
-        path = rng.choice(sorted(path for path in copy.iterdir() if path.is_file()))
-        self.damage(rng, path)
+        self.damage(rng, rng.choice(sorted(path for path in copy.iterdir() if path.is_file())))
         return copy
 
     @staticmethod

@@ -4,25 +4,13 @@ import json
 import shutil
 
 from ms_crf import Tagger, options
+from ms_crf.errors import CorpusError, OptionError
 from ms_crf.models.encoder import pretrained
 from ms_crf.models.words import vectors
 from ms_crf.text import readers, stream
-from ms_crf.text.formats import conversion
-from ms_crf.text.splitting import splitter_named
+from ms_crf.train import new_options, read_options
 
 from mutations import bytes_of, record_of
-
-SPANS = (
-    '{"text": "Ada saw Rome", "label": [[0, 3, "PER"], [8, 12, "LOC"]]}',
-    '{"text": "Ada saw", "spans": [{"start": 0, "end": 3, "label": "X"}], "tokens": [{"start": 0, "end": 3}]}',
-    '{"data": {"text": "Ada"}, "annotations": [{"result": [{"value": {"start": 0, "end": 3, "labels": ["X"]}}]}]}',
-    '["Ada", {"entities": [[0, 3, "X"]]}]',
-)
-ANN = b'T1\tPER 0 3\tAda\nR1\tsees Arg1:T1\nT2\tLOC 8 11;12 16\tNew York\n'
-CONLLU = (
-    b'# newdoc\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No\n1\ta\t_\tADP\t_\t_\t_\t_\t_\t_\n'
-    b'2\tel\t_\tDET\t_\t_\t_\t_\t_\tNER=B-X\n2.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n'
-)
 
 
 class Readers:
@@ -32,11 +20,12 @@ class Readers:
         material: what they are made of.
     """
 
+    refusals = CorpusError, OptionError
+
     def __init__(self, material):
         self.material = material
-        self.cases = [self.read_columns, self.read_json, self.read_spans, self.convert_files, self.read_text,
-                      self.read_vectors, self.read_options, self.read_run, self.read_hmm, self.read_graph,
-                      self.read_encoder]
+        self.cases = [self.read_columns, self.read_json, self.read_text, self.read_vectors, self.read_options,
+                      self.read_run, self.read_hmm, self.read_graph, self.read_encoder]
 
     def read_columns(self, rng):
         name = rng.choice(['a.tsv', 'a.conllu', 'a.txt', 'a.tsv.gz'])
@@ -50,24 +39,6 @@ class Readers:
         data = b'\n'.join(lines)
         path = self.material.file('a.jsonl', data if rng.random() < 0.6 else bytes_of(rng, data))
         readers.read_corpus(path)
-
-    def read_spans(self, rng):
-        """Texts with spans, as annotation tools write them."""
-        records = [json.loads(record) for record in SPANS]
-        at = rng.randrange(len(records))
-        lines = [json.dumps(record).encode() for record in records]
-        lines[at] = record_of(rng, records[at])
-        data = rng.choice([b'\n'.join(lines), b'[' + b', '.join(lines) + b']'])
-        readers.read_corpus(self.material.file('a.json', data if rng.random() < 0.6 else bytes_of(rng, data)))
-
-    def convert_files(self, rng):
-        """Damaged files of brat, CoNLL-U and columns, from each format to each."""
-        self.material.file('b.txt', b'Ada saw\nNew York' if rng.random() < 0.7 else bytes_of(rng, b'Ada saw\nNew York'))
-        name, data = rng.choice([('b.ann', ANN), ('b.conllu', CONLLU), ('b.tsv', self.material.columns)])
-        path = self.material.file(name, bytes_of(rng, data))
-        source = conversion.read(path, conversion.format_in(path), lambda _: None)
-        target = conversion.Target(rng.choice(conversion.TO), splitter_named('blanks'))
-        conversion.write(source, target, str(self.material.folder / 'case' / 'o.ann'), lambda _: None)
 
     def read_text(self, rng):
         kind = rng.choice(stream.FORMATS)
@@ -87,8 +58,6 @@ class Readers:
     def read_options(self, rng):
         some = rng.sample(sorted(options.Options().to_json().items()), 3)
         path = self.material.file('options.json', record_of(rng, {'train': 'a', 'dev': 'b', 'hidden': 6, **dict(some)}))
-        from ms_crf.train import new_options, read_options
-
         new_options(*read_options(['--config', path]))
 
     def read_run(self, rng):
@@ -98,7 +67,7 @@ class Readers:
         Tagger.load(self.material.damaged_run(rng, 'hmm')).tag(self.material.sentences)
 
     def read_graph(self, rng):
-        copy = self.material.folder / 'case' / 'graph'
+        copy = self.material.case / 'graph'
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(self.material.graph.parent, copy)
         path = copy / rng.choice(['model.json', 'model.json', 'model.json', 'model.mindir'])
@@ -106,7 +75,7 @@ class Readers:
         Tagger.load(copy / 'model.mindir')
 
     def read_encoder(self, rng):
-        folder = self.material.folder / 'case' / 'encoder'
+        folder = self.material.case / 'encoder'
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         damaged = rng.choice([*self.material.encoder, None])

@@ -1,5 +1,8 @@
-"""A short run of benchmarks/fuzz.py: damaged files and odd values end in a result or in one clear line."""
+"""benchmarks/fuzz.py: that it notices what it is for, and a short run of it."""
 
+import os
+import random
+import signal
 import subprocess
 import sys
 
@@ -7,11 +10,65 @@ import pytest
 
 from conftest import ROOT
 
+sys.path.insert(0, str(ROOT / 'benchmarks'))
+import fuzz_material  # noqa: E402
+import fuzz_worker  # noqa: E402
+
+
+class Failing:
+    """Cases of which each fails in its own way; the worker imports them from here."""
+
+    refusals = ValueError
+
+    def __init__(self, _):
+        self.cases = [self]
+        self.__name__ = 'failing'
+
+    def __call__(self, rng):
+        kind = rng.choice(KINDS)
+        if kind == 'crash':
+            os.kill(os.getpid(), signal.SIGSEGV)
+        while kind == 'hang':
+            pass
+        if kind == 'memory':
+            return len(bytearray(2 << 30)) and 'large'
+        if kind == 'lines':
+            raise ValueError('two\nlines')
+        if kind == 'error':
+            raise KeyError(kind)
+        fuzz_material.check(kind != 'wrong', 'a wrong result')
+        return 'fine'
+
+
+KINDS = ['crash', 'hang', 'memory', 'lines', 'error', 'wrong', 'none']
+MESSAGES = {'crash': 'status -11', 'hang': 'Timeout', 'memory': 'GB of memory', 'lines': 'several lines',
+            'error': "KeyError: 'error'", 'wrong': 'a wrong result'}
+
+
+def test_every_failure_is_noticed_and_attributed_to_its_case(tmp_path, monkeypatch):
+    monkeypatch.setitem(fuzz_worker.KINDS, 'failing', fuzz_worker.Kind('test_fuzz.Failing', 0))
+    monkeypatch.setattr(fuzz_worker, 'SECONDS', 10)
+    monkeypatch.setattr(fuzz_material, 'MEMORY', 1 << 30)
+    numbers = {}                                 # of a case of each kind
+    for number in range(40):
+        rng = random.Random(f'3 failing {number}')
+        rng.choice([None])                       # one of the cases of the class
+        numbers[rng.choice(KINDS)] = number
+    assert numbers.keys() == set(KINDS)
+    with fuzz_worker.Worker(tmp_path / 'cases', 3) as worker:
+        for kind, number in numbers.items():
+            if kind == 'none':
+                assert worker.run('failing', number) == ('failing', 'fine')
+            else:
+                with pytest.raises(fuzz_material.Failure, match=MESSAGES[kind]):
+                    worker.run('failing', number)
+
 
 @pytest.mark.slow
-def test_damaged_files_and_odd_values(tmp_path):
+def test_no_input_ends_in_anything_but_a_result_or_one_line(tmp_path):
+    pytest.importorskip('schemathesis', reason='schemathesis is missing: pip install schemathesis')
     result = subprocess.run(
         [sys.executable, 'benchmarks/fuzz.py', '--seed', '1', '--minutes', '6', '--cases', '1500', '--commands', '12',
-         '--keep', str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=560)
+         '--keep', str(tmp_path)], cwd=ROOT, capture_output=True, text=True, timeout=900)
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
     assert '1500 cases' in result.stdout and '12 commands' in result.stdout
