@@ -107,8 +107,8 @@ def path_score(emissions: Tensor, lengths: Tensor, marked: Tensor, counts: Tenso
 
 
 def _known_tags(tags: Tensor, live: Tensor, num_tags: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tags (L, B) below num_tags, which of them are known as in `mark_tags`, the lowest real one, a scalar, and whether
-    a real one is impossible (1,).
+    """Tags (L, B) below num_tags, which of them are known as in `mark_tags`, the lowest real one, a scalar, and nan for
+    rows with a real one that is impossible, else 0: (B,).
 
     Args:
         tags: (L, B) int32.
@@ -116,7 +116,8 @@ def _known_tags(tags: Tensor, live: Tensor, num_tags: int) -> tuple[Tensor, Tens
         num_tags: K.
     """
     real_tags = ops.select(live, tags, zeros_like(tags)).reshape(-1).astype(ms.float32)
-    lowest, impossible = smallest_of(real_tags), largest_of(real_tags) >= num_tags
+    lowest = smallest_of(real_tags)
+    impossible = tensors.nan_where(ops.logical_and(live, tags >= num_tags)).sum(0)
     tags = ops.minimum(tags, num_tags - 1)                       # no operator gets to see an impossible one
     return tags, mark_tags(ops.select(live, tags, -ones_like(tags)), num_tags), lowest, impossible
 
@@ -142,7 +143,6 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
     tags, marked, lowest, impossible = _known_tags(tags, live, num_tags)
     counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
     known = path_score(emissions, lengths, marked, counts, transitions, start, end)
-    known = ops.masked_fill(known, impossible, float('nan'))
     if ops.logical_or(lowest < 0.0, ops.logical_not(reliable)):
         # The log domain, for all paths and for those through the known tags side by side.
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
@@ -156,7 +156,7 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
         known = ops.select(rows[:, 0], value[batch:], known)
         marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag[:, batch:], marked)
         counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step[batch:], counts)
-    return every - known, marginals - marked, pairs - counts
+    return every - known + impossible, marginals - marked, pairs - counts
 
 
 def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
@@ -172,7 +172,6 @@ def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transition
     following = ops.concat((marked[1:], zeros_like(marked[:1])), 0)
     counts = marked.expand_dims(3) * following.expand_dims(2)                 # (L, B, K, K)
     known = path_score(emissions, lengths, marked, counts, transitions, start, end)
-    known = ops.masked_fill(known, impossible, float('nan'))
     if lowest < 0.0:
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
         free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
@@ -183,4 +182,4 @@ def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transition
         known = ops.select(rows[:, 0], value, known)
         marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag, marked)
         counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step, counts)
-    return every - known, marginals - marked, pairs - counts
+    return every - known + impossible, marginals - marked, pairs - counts

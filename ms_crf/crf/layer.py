@@ -20,7 +20,7 @@ from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.sets import are_sets, lengths_of, lowered
-from ms_crf.crf.tensors import is_fixed, nan_in_rows, nan_in_scores
+from ms_crf.crf.tensors import clear_padding, is_fixed, nan_in_rows, nan_in_scores, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
 from ms_crf.crf.viterbi import best_paths_of, viterbi_any_length
 from ms_crf.crf.viterbi import viterbi as viterbi_fixed_length
@@ -50,10 +50,9 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
     All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
     Emissions, pair_emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
-    All values of a row with nan or +inf in its emissions or pair_emissions are nan, while its best paths are any valid
-    ones; on padding these emissions don't matter. The same holds for a row whose length is below 0 or above the
+    All values of a row with nan or +inf in its emissions or pair_emissions are nan, and its best paths are all 0; on padding these emissions don't matter. The same holds for a row whose length is below 0 or above the
     padded length: its paths are those of 0 or of all positions. nan and +inf in parameters have this effect on every
-    row that they have a part in.
+    row that they have a part in. An impossible tag, which is not below num_tags, makes nan of the losses of its row.
 
     Args:
         num_tags: number of tags.
@@ -177,6 +176,10 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         else:
             scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
             history = history[:emissions.shape[0] - 1]
+        if len(history) > 0:
+            faulty = ops.not_equal(scores.sum(1), scores.sum(1)).reshape(1, -1, 1)
+            history = ops.masked_fill(history, faulty, 0)
+        scores = ops.select((lengths > 0).expand_dims(-1), scores, zeros_like(scores))
         return scores + void.expand_dims(-1), history
 
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None,
@@ -225,7 +228,7 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         emissions, lengths, transitions, start, end, void = self._potentials(
             emissions, seq_length, pair_emissions, temperature=temperature)
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self._usable)
-        marginals = marginals + void.expand_dims(-1)
+        marginals = clear_padding(marginals, lengths) + void.expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals

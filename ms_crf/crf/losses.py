@@ -132,7 +132,8 @@ class Losses(Potentials):
         lengths = seq_length
         if seq_length is None:
             lengths = ops.full((batch,), length, dtype=ms.int32)
-        tags = paths.reshape(batch * n, length)
+        unused = ops.broadcast_to(ops.equal(weights, 0.0).expand_dims(-1), paths.shape)
+        tags = ops.select(unused, zeros_like(paths), paths).reshape(batch * n, length)
         if not self.batch_first:
             tags = ops.transpose(tags, (1, 0))
         pairs = pair_emissions

@@ -210,6 +210,7 @@ def chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, le
     present = ops.stop_gradient(ops.select(empty, first, allowed))
     scores = ops.select(present, scores, LOWEST * ones_like(scores))
     paths = walk_back(history, last, lengths) // n               # (L, B, n)
+    present = ops.logical_and(present, ops.equal(void, void).expand_dims(-1))
     kept = ops.logical_and(tensors.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
     paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
     paths = ops.transpose(paths, (1, 2, 0))                      # (B, n, L)

@@ -68,18 +68,22 @@ class Potentials(InFloat32):
         Returns:
             emissions (L, B, K) in float32; lengths (B,) int32; transitions (K, K), with pair_emissions or by_step
             (L, B, K, K), those of the step after each position; start (K,), end (K,); and what is added to the values
-            of each row (B,): nan, or 0. It tells of nan in emissions and scores where that does not come out of the
-            sums by itself: if transitions are by step, or not `clear`.
+            of each row (B,): nan, or 0. All real emissions of a row with nan or +inf in its emissions or scores are nan,
+            and so is what is added, if transitions are by step, or not `clear`.
         """
         given = emissions
-        emissions, lengths, void = self._prepare(given, seq_length, tags, clear)
+        emissions, lengths, void = self._prepare(given, seq_length, tags, False)
         transitions, start, end = self._scores()
         by_step = by_step or pair_emissions is not None
         if by_step:
             transitions = prepare_steps(transitions, given, pair_emissions, lengths, self.batch_first,
                                         self.check_values)
+        faulty = nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)       # (B,)
+        emissions = emissions + faulty.reshape(1, -1, 1)
+        if clear:
+            emissions = clear_padding(emissions, lengths)
         if by_step or not clear:
-            void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
+            void = void + faulty
         if temperature is not None:
             divisor = prepare_temperature(temperature)
             if not clear:                        # nan on padding would reach the gradient by the divisor

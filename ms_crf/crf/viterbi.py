@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import SMALL_BLOCK, first_block, largest_of, pad_time, put_block, split_length, zeros_like
+from ms_crf.crf.tensors import LEAST, SMALL_BLOCK, first_block, largest_of, pad_time, put_block, split_length, zeros_like
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -229,13 +229,19 @@ def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
     return ops.concat((ops.gather_elements(maps, 2, index), last), 0)
 
 
+def _cleared(paths: Tensor, lengths: Tensor, scores: Tensor) -> Tensor:
+    """Paths (L, B) with 0 on padding, and in rows whose scores (B,) are nan."""
+    kept = ops.logical_and(tensors.real(lengths, paths.shape[0]), ops.equal(scores, scores))
+    return ops.select(kept, paths, zeros_like(paths))
+
+
 def best_path(scores: Tensor, history: History, lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Paths (L, B) int32, 0 on padding, and their scores (B,) from what `viterbi` returns."""
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     paths = walk_back(history, last, lengths)[:, :, 0]           # (L, B)
-    paths = ops.select(tensors.real(lengths, paths.shape[0]), paths, zeros_like(paths))
-    paths = ops.stop_gradient(paths)                             # they may come back as tags
     score = score[:, 0]
+    paths = _cleared(paths, lengths, score)
+    paths = ops.stop_gradient(paths)                             # they may come back as tags
     return paths, ops.select(lengths > 0, score, zeros_like(score))
 
 
@@ -292,8 +298,8 @@ def best_path_any_length(scores: Tensor, history: Tensor, lengths: Tensor, lengt
         paths = put_block(paths, index, ops.stack(states[::-1], 0))
         done = done + 1
     paths = paths.reshape(blocks * SMALL_BLOCK, batch)[:length]
-    paths = ops.select(tensors.real(lengths, length), paths, zeros_like(paths))
     score = score[:, 0]
+    paths = _cleared(paths, lengths, score)
     return paths, ops.select(lengths > 0, score, zeros_like(score))
 
 
@@ -307,8 +313,14 @@ def best_paths_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start
         transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
         start, end: (K,) float32.
     """
+    # Where all tags of a position are forbidden, all count alike: what is forbidden would hide the other scores.
+    peaks = largest_of(emissions)                                # (L, B, 1)
+    closed = tensors.clear_padding(ops.select(peaks < LEAST, peaks, zeros_like(peaks)), lengths)
+    emissions = emissions - closed
     if tensors.is_fixed(emissions) and len(transitions.shape) == 2:
         scores, history = viterbi(emissions, lengths, transitions, start, end)
-        return best_path(scores, history, lengths)
-    scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
-    return best_path_any_length(scores, history, lengths, emissions.shape[0])
+        paths, score = best_path(scores, history, lengths)
+    else:
+        scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
+        paths, score = best_path_any_length(scores, history, lengths, emissions.shape[0])
+    return paths, score + closed.sum((0, 2))

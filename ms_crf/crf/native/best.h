@@ -11,7 +11,6 @@ inline void decode(const Arguments &arguments, float *out, int64_t size) {
     const Batch &batch = call.batch;
     float *paths = out + batch.rows;
     clear(out, size);
-    call.take_faulty_rows();
     share_out<Space>(call.groups.size(), cost_of(call, 4.0), [&](size_t i, Space &space) {
         const Group &group = call.groups[i];
         std::vector<int32_t> path(batch.length);
@@ -37,7 +36,6 @@ inline void viterbi_scores(const Arguments &arguments, float *out, int64_t size)
     const int64_t tags = batch.tags;
     float *history = out + batch.rows * tags;
     clear(out, size);
-    call.take_faulty_rows();
     share_out<Space>(call.groups.size(), cost_of(call, 4.0), [&](size_t i, Space &space) {
         const Group &group = call.groups[i];
         viterbi(call.model, batch, group, space.search);
@@ -45,13 +43,14 @@ inline void viterbi_scores(const Arguments &arguments, float *out, int64_t size)
             const int64_t row = group.rows[lane];
             double peaks = 0.0;
             for (int64_t t = 0; t < group.lengths[lane]; t++) {
-                peaks += *std::max_element(batch.at(row, t), batch.at(row, t) + tags);
+                const double peak = *std::max_element(batch.at(row, t), batch.at(row, t) + tags);
+                peaks += is_forbidden(peak) ? FORBIDDEN : peak;
                 for (int64_t k = 0; t > 0 && k < tags; k++) {
                     history[((t - 1) * batch.rows + row) * tags + k] = float(space.search.history[t * tags + k][lane]);
                 }
             }
             for (int64_t k = 0; k < tags; k++) {
-                out[row * tags + k] = float(space.search.ends[k][lane] + std::max(peaks, FORBIDDEN * batch.length));
+                out[row * tags + k] = float(space.search.ends[k][lane] + peaks);
             }
         }
     });

@@ -85,18 +85,6 @@ struct Call {
         }
     }
 
-    // For faulty rows, too, there are best paths.
-    void take_faulty_rows() {
-        for (int64_t row : faulty) {
-            if (batch.lengths[row] == 0) {
-                empty.push_back(row);
-                continue;
-            }
-            if (groups.empty() || groups.back().count == LANES) groups.emplace_back();
-            groups.back().add(row, batch.lengths[row]);
-        }
-    }
-
     bool is_void(int64_t row) const { return batch.void_length[row]; }
 };
 

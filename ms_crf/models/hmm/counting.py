@@ -41,14 +41,17 @@ class Counted(Protocol):
 
 
 def tables_of(counts: Counts, words: WordCounts, add: float) -> Tables:
-    """The tables that follow from counts, with `add` added to each; raises ValueError if that is too little."""
+    """The tables that follow from counts, with `add` added to each; raises ValueError if that is too little.
+
+    With `add` 0 each probability is a relative frequency, and may be 0.
+    """
     start, end, transition = counts.start + add, counts.end + add, counts.transition + add
     with np.errstate(all='ignore'):
         # From each state the sentence ends or goes on.
         leaving = transition.sum(1) + end
         tables = Tables(np.log(start / start.sum()), np.log(transition / leaving[:, None]),
                         words.table(counts.words, add), np.log(end / leaving))
-    if not all(np.isfinite(array).all() for array in tables):
+    if not all((np.isfinite(array) | (np.isneginf(array) & (add == 0))).all() for array in tables):
         raise ValueError(f'add must leave every probability above 0, in 64 bits, got {add}')
     return tables
 

@@ -20,6 +20,7 @@ from ms_crf.models.hmm.validation import (
     check_parallel,
     check_sets,
     check_states,
+    check_states_occur,
     check_symbols,
     check_tables,
     generator_of,
@@ -182,15 +183,19 @@ class HMM:
         Args:
             sentences: lists of tokens.
             tags: for each sentence the tag of each token.
-            add: above 0.
+            add: at least 0. With 0 each probability is a relative frequency: start, transitions and end of each tag,
+                and the words that it has. Then a word that was not seen is impossible, as is a step between tags that
+                was not: `log_likelihood` and the score of `viterbi` are -inf, and `posteriors` raises ValueError.
             states: all tags, in the order of the states; None for those that occur, sorted.
         """
-        value = check_add(add)
+        value = check_add(add, zero=True)
         sentences, tags = check_parallel(sentences, tags)
         states, indices = check_states(states, tags)
         every = [np.array([indices[tag] for tag in row], np.int64) for row in tags]
         check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
         words = WordCounts(sentences)
+        if value == 0:
+            check_states_occur(states, np.bincount(np.concatenate(every), minlength=len(states)))
         tables = tables_of(counts_of([path for path in every if len(path)], words, len(states)), words, value)
         self.states, self.words = states, words.words
         self.set_tables(tables)

@@ -57,7 +57,8 @@ class Words:
 class WordCounts:
     """The words of sentences, as a table of emissions is made of them.
 
-    A state gives to words that it has not met as much as it gave to words that were met once in all.
+    A state gives to words that it has not met as much as it gave to words that were met once in all; without smoothing
+    nothing.
 
     Args:
         sentences: lists of tokens.
@@ -78,6 +79,9 @@ class WordCounts:
             known: (states, words), how often each state has given each word.
             add: added to every count.
         """
+        if add == 0:
+            unseen = np.zeros((len(known), len(self.words.shapes) + 1))
+            return np.log(np.concatenate((known / known.sum(1, keepdims=True), unseen), 1))
         states, rare = len(known), known[:, self._rare]
         shapes = np.zeros((states, len(self.words.shapes) + 1))
         np.add.at(shapes.T, self.words.shape_indices(self._once), rare.T)

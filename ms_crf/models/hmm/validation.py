@@ -194,12 +194,20 @@ def check_parallel(sentences: Any, tags: Any) -> tuple[list, list]:
     return sentences, tags
 
 
-def check_add(add: Any) -> float:
-    """What is added to counts; raises ValueError unless it is above 0."""
+def check_add(add: Any, zero: bool = False) -> float:
+    """What is added to counts; raises ValueError unless it is above 0, or 0 where `zero` allows it."""
     value = check_number(add, 'add')
-    if not value > 0:
-        raise ValueError(f'add must be above 0, got {add}')
+    if not (value > 0 or zero and value == 0):
+        raise ValueError(f'add must be {"at least" if zero else "above"} 0, got {add}')
     return value
+
+
+def check_states_occur(states: Sequence, counts: np.ndarray) -> None:
+    """Raises ValueError at a state without counts, whose probabilities are undefined without smoothing."""
+    if not counts.all():
+        missing = states[int((counts == 0).argmax())]
+        raise ValueError(f'add=0 leaves the probabilities of state {missing!r} undefined, because no token has this tag; '
+                         'omit it from states, or set add above 0')
 
 
 def check_sets(sentences: Any, sets: Any, states: int) -> tuple[list, list[np.ndarray]]:
