@@ -35,6 +35,10 @@ def arguments_of(settings: Mapping[str, Any]) -> Iterator[str]:
             yield f'--{dashed(name)}={value}'
 
 
+#: a training as a process of its own, whose messages begin with the name by which this process was called
+_SCRIPT = 'import sys; from ms_crf.console import enter; sys.exit(enter("train", {name!r}))'
+
+
 class Training:
     """A training in a process of its own.
 
@@ -66,7 +70,8 @@ class Training:
         package = str(Path(__file__).resolve().parents[1])
         paths = os.pathsep.join(filter(None, (package, os.environ.get('PYTHONPATH'))))
         self._began = time.perf_counter()
-        self._process = subprocess.Popen([sys.executable, '-m', 'ms_crf.train', *self.arguments],
+        self._process = subprocess.Popen([sys.executable, '-c', _SCRIPT.format(name=console.name_of('train')),
+                                          *self.arguments],
                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if named else output,
                                          stderr=subprocess.PIPE if named else None, start_new_session=True,
                                          env={**os.environ, 'PYTHONPATH': paths})
