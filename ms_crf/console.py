@@ -73,15 +73,20 @@ def program(verb: str) -> str:
     return _program or VERBS[verb][0]
 
 
-def call(verb: str) -> str:
-    """How to call a command in the way that this process was called: 'python train.py', 'ms-crf train' or
-    'python -m ms_crf.train'."""
+def name_of(verb: str) -> str:
+    """The name of a command in the way that this process was called: 'train.py', 'ms-crf train', 'ms_crf.train'."""
     name, _ = VERBS[verb]
     if _program is not None and ' ' in _program:
         return f'{_program.split()[0]} {verb}'
-    if name.endswith('.py') and not (_program or '').startswith('ms_crf.'):
-        return f'python {name}'
-    return f'python -m ms_crf.{verb.replace("-", "_")}'
+    if name.endswith('.py') and (_program or '').startswith('ms_crf.'):
+        return f'ms_crf.{verb}'
+    return name
+
+
+def call(verb: str) -> str:
+    """How to call a command in the way that this process was called, such as 'python train.py' or 'ms-crf train'."""
+    name = name_of(verb)
+    return name if ' ' in name else f'python {name}' if name.endswith('.py') else f'python -m {name}'
 
 
 def _open_streams() -> None:

@@ -16,7 +16,8 @@ from ms_crf.options import dashed
 MOST_JOBS = 1000
 _SECONDS = 0.05                # between two looks at whether one has ended
 _SECONDS_LEFT = 5.0            # for the rest of what one has said
-_PROGRAM = 'from ms_crf.console import enter\nsys.exit(enter("train"))\n'
+#: a training in a process of its own, whose messages begin with the name by which this process was called
+_PROGRAM = 'from ms_crf.console import enter\nsys.exit(enter("train", {name!r}))\n'
 
 
 def check_jobs(jobs: int) -> None:
@@ -63,7 +64,8 @@ class Training:
         """
         console.say(self.name)
         self._began = time.perf_counter()
-        self._process = subprocess.Popen(processes.command(_PROGRAM, *self.arguments),
+        program = _PROGRAM.format(name=console.name_of('train'))
+        self._process = subprocess.Popen(processes.command(program, *self.arguments),
                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if named else output,
                                          stderr=subprocess.PIPE if named else None, start_new_session=True,
                                          env=processes.environment())

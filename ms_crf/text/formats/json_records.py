@@ -306,7 +306,8 @@ def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> D
     if not isinstance(text, str):
         raise CorpusError(path, line, f'expected "text", a string, in "data", got {brief(task["data"])}')
     annotations = task.get('annotations', task.get('completions')) or []
-    if not all(isinstance(entry, dict) and isinstance(entry.get('result'), list) for entry in annotations):
+    if not isinstance(annotations, list) or not all(
+            isinstance(entry, dict) and isinstance(entry.get('result'), list) for entry in annotations):
         raise CorpusError(path, line, f'expected annotations with a "result" each, got {brief(annotations)}')
     finished = [entry for entry in annotations if not entry.get('was_cancelled')]
     if not finished:

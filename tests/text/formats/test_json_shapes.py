@@ -183,6 +183,8 @@ def test_what_is_left_out_is_reported(tmp_path):
     ('[{"text": "a", "label": [], "x": NaN}]', ':1: expected a JSON object: NaN is no finite number'),
     ('[{"data": {"a": "x", "b": "y"}, "annotations": []}]', ':1: expected "text", a string, in "data", got {'),
     ('[{"data": {"text": "x"}, "annotations": [5]}]', ':1: expected annotations with a "result" each, got [5]'),
+    ('[{"data": {"text": "x"}, "annotations": 5, "predictions": []}]',
+     ':1: expected annotations with a "result" each, got 5'),
     ('[{"data": {"text": "x"}, "annotations": [{"result": [{"value": {"start": "/p[1]", "end": "/p[1]", '
      '"labels": ["X"]}}]}]}]', ':1: expected a span as [start, end, type] or as an object'),
     ('[]', ': expected tagged sentences, got none'),
