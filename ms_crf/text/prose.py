@@ -3,19 +3,29 @@
 For English some rules are added, so that tokens are those of the English Web Treebank of Universal Dependencies: words
 with a hyphen come apart, but not behind a prefix such as "e-" or "non-"; telephone numbers, hashtags and names behind
 an "@" stay whole. In all languages a run of the same punctuation, such as "!!!" or "-----", is one token.
+
+The time that splitting takes grows in proportion to the text, whatever the text is. spaCy takes one character at a time
+off both ends of a word and searches all of the rest again. Here its rules for the end of a word search only that end,
+and a word of more than LONGEST_WORD characters is cut before spaCy gets it.
 """
 
 import re
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ms_crf.errors import OptionError, not_installed
-from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, is_blank, of_tokens
+from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, continues, is_blank, of_tokens
 
 MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew
 LONGEST = 200_000                      # characters of a paragraph that are split at once
-_PARAGRAPHS = re.compile(r'(?:\r\n|\r|\n)[ \t]*(?:\r\n|\r|\n)\s*')
+LONGEST_WORD = 1_000                   # characters without white space that spaCy splits at once
+_END = 12                              # characters at the end of a word in which suffixes are searched first
+_LONGEST_WHOLE = 200                   # characters of a word that may match a rule for words that stay whole
+_LONG_WORD = re.compile(rf'\S{{{LONGEST_WORD + 1},}}')
+_LINE_END = r'(?:\r\n|\r(?!\n)|\n)'
+_PARAGRAPHS = re.compile(rf'{_LINE_END}[ \t]*{_LINE_END}\s*')
 _OPENING = set('([{"\'“‘«„‹')
 _RULES, _SHOUTS = set('-=_*~#+'), set('!?.')
 
@@ -35,6 +45,7 @@ _FIRST = ['--+', r'-(?=\w)', '~']
 _ABBREVIATIONS = ('Adm. Assn. Ave. Blvd. Bros. Capt. Co. Col. Corp. Dept. Fig. Hon. Inc. Lt. Ltd. Maj. No. Nos. Ph.D. '
                   'Pres. Rd. Sgt. Univ. Vol. approx. ave. capt. dept. fig. ph.d. pp. vol. Fri. Jan. Mon. Thurs. Tues. '
                   'Wed.').split()
+_NAME_AND_PASSWORD = r'(?:\S+(?::\S*)?@)?'                                     # in spaCy's rule for addresses
 _IN_TWO = 'gimme Gimme lemme Lemme lets Lets wanna Wanna'.split()              # behind the third letter
 
 
@@ -61,8 +72,8 @@ class Prose:
             raise OptionError(f'the splitter {self.name} needs {missing}, which is not installed; install it, or name '
                               'another splitter' if missing else f'a splitter must be {LIBRARY} and the code of a '
                               f'language that spaCy has rules for, got {self.name}') from None
-        if self._language == 'en':
-            _as_treebank(library.tokenizer)
+        if hasattr(library.tokenizer, 'suffix_search'):          # spaCy's own, and not that of another library
+            library.tokenizer = _tokenizer(library, as_treebank=self._language == 'en')
         self._sentencizer = library.add_pipe('sentencizer')
         return library
 
@@ -80,10 +91,14 @@ class Prose:
 
     def _sentences(self, text: str, offset: int) -> Iterator[SplitSentence]:
         carried: list[Offsets] = []
-        document = self._sentencizer(self._library.tokenizer(text))
+        cuts = list(_cuts(text))
+        document = self._sentencizer(self._library.tokenizer(_with_spaces(text, cuts) if cuts else text))
+        spaces = [cut + index for index, cut in enumerate(cuts)]
         for sentence in document.sents:
-            tokens = carried + [(token.idx, token.idx + len(token)) for token in sentence
-                                if not all(map(is_blank, token.text))]
+            tokens = [(token.idx, token.idx + len(token)) for token in sentence if not all(map(is_blank, token.text))]
+            if cuts:
+                tokens = [(begin - bisect_left(spaces, begin), end - bisect_left(spaces, end)) for begin, end in tokens]
+            tokens = carried + tokens
             tokens, carried = _without_openings(text, tokens)
             if tokens:
                 yield _moved(_with_runs(text, tokens), offset)
@@ -112,6 +127,24 @@ def _paragraphs(text: str) -> Iterator[Offsets]:
         begin = match.end() if match else end
 
 
+def _cuts(text: str) -> Iterator[int]:
+    """The offsets at which words of more than LONGEST_WORD characters are cut: after the last character of the second
+    half that is neither a letter nor a digit, if there is one, and before no combining mark or part of an emoji."""
+    for match in _LONG_WORD.finditer(text):
+        begin, end = match.span()
+        while end - begin > LONGEST_WORD:
+            second_half = range(begin + LONGEST_WORD, begin + LONGEST_WORD // 2, -1)
+            whole = (cut for cut in second_half if not continues(text, cut))
+            begin = next((cut for cut in second_half if not text[cut - 1].isalnum() and not continues(text, cut)),
+                         next(whole, begin + LONGEST_WORD))
+            yield begin
+
+
+def _with_spaces(text: str, cuts: list[int]) -> str:
+    """The text with a space at each of these offsets."""
+    return ' '.join(text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)]))
+
+
 def _moved(tokens: list[Offsets], offset: int) -> SplitSentence:
     return of_tokens([(begin + offset, end + offset) for begin, end in tokens])
 
@@ -132,37 +165,85 @@ def _without_openings(text: str, tokens: list[Offsets]) -> tuple[list[Offsets], 
 def _with_runs(text: str, tokens: list[Offsets]) -> list[Offsets]:
     """The tokens, runs of punctuation as one: of the same, of lines and stars, of exclamation and question marks."""
     joined: list[Offsets] = []
+    run: set[str] = set()                        # the characters of the last token if it was joined from several
     for begin, end in tokens:
-        if joined and joined[-1][1] == begin and _is_run(text[joined[-1][0]:end]):
-            joined[-1] = joined[-1][0], end
-        else:
-            joined.append((begin, end))
+        if joined and joined[-1][1] == begin:
+            characters = (run or set(text[joined[-1][0]:begin])) | set(text[begin:end])
+            if _is_run(characters):
+                joined[-1], run = (joined[-1][0], end), characters
+                continue
+        joined.append((begin, end))
+        run = set()
     return joined
 
 
-def _is_run(text: str) -> bool:
-    characters = set(text)
+def _is_run(characters: set[str]) -> bool:
     if any(character.isalnum() or character in '()[]{}"\'' for character in characters):
         return False
     return len(characters) == 1 or characters <= _RULES or (characters <= _SHOUTS and bool(characters - {'.'}))
 
 
-def _as_treebank(tokenizer: Any) -> None:
+def _tokenizer(library: Any, as_treebank: bool) -> Any:
+    """A tokenizer with the rules of the tokenizer of a library, in linear time.
+
+    A prefix is at the beginning of a word, so only that is tried. A suffix is searched from near the end of the word.
+    The part of the rule for addresses that is for a name and a password, in which a colon can be read in two ways,
+    becomes a part for a name that may contain colons. Rules for single characters, which are tokens in any case, are
+    removed: spaCy applies them slowly. Rules for words that stay whole, which are tried after each character that is
+    taken off, apply to words of up to _LONGEST_WHOLE characters; addresses have a rule of their own.
+
+    Args:
+        library: what `spacy.blank` returns.
+        as_treebank: whether to add the rules of the English Web Treebank.
+    """
+    before = library.tokenizer
+    names = ('rules', 'prefix_search', 'suffix_search', 'infix_finditer', 'token_match', 'url_match')
+    rules = {name: getattr(before, name) for name in names}
+    if as_treebank:
+        _add_treebank(rules)
+    address = _pattern(rules['url_match'])
+    whole = rules['token_match']
+    rules.update(
+        rules={word: parts for word, parts in rules['rules'].items() if len(word) > 1},
+        token_match=whole and (lambda word: len(word) <= _LONGEST_WHOLE and whole(word)),
+        prefix_search=_pattern(rules['prefix_search']).match,
+        suffix_search=_search_at_end(_pattern(rules['suffix_search'])),
+        url_match=re.compile(address.pattern.replace(_NAME_AND_PASSWORD, r'(?:\S+@)?'), address.flags).match)
+    return type(before)(library.vocab, **rules)
+
+
+def _pattern(search: Any) -> re.Pattern[str]:
+    """The regular expression that a bound method such as `search` belongs to."""
+    pattern: re.Pattern[str] = search.__self__
+    return pattern
+
+
+def _search_at_end(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:
+    """The search of an expression that ends in `$`: a match that may begin earlier is searched in a larger part."""
+    def search(word: str) -> re.Match[str] | None:
+        size = _END
+        while True:
+            start = max(len(word) - size, 0)
+            match = pattern.search(word, start)
+            if not match or not start or match.start() > start:
+                return match
+            size *= 2
+    return search
+
+
+def _add_treebank(rules: dict[str, Any]) -> None:
     """Adds the rules by which English words come apart in the English Web Treebank."""
     from spacy.lang.en import English
     from spacy.symbols import ORTH
     from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
 
     defaults: Any = English.Defaults
-    tokenizer.prefix_search = compile_prefix_regex([*defaults.prefixes, *_FIRST]).search
-    tokenizer.suffix_search = compile_suffix_regex([*defaults.suffixes, *_SUFFIXES]).search
-    tokenizer.infix_finditer = compile_infix_regex([*defaults.infixes, *_INFIXES]).finditer
-    known: Callable[[str], Any] = tokenizer.token_match or (lambda _: None)
-    tokenizer.token_match = lambda word: _WHOLE.fullmatch(word) or known(word)
-    rules = dict(tokenizer.rules)
-    rules.pop('and/or', None)
-    tokenizer.rules = rules
-    for word in _ABBREVIATIONS:
-        tokenizer.add_special_case(word, [{ORTH: word}])
-    for word in _IN_TWO:
-        tokenizer.add_special_case(word, [{ORTH: word[:3]}, {ORTH: word[3:]}])
+    known: Callable[[str], Any] = rules['token_match'] or (lambda _: None)
+    rules.update(
+        prefix_search=compile_prefix_regex([*defaults.prefixes, *_FIRST]).search,
+        suffix_search=compile_suffix_regex([*defaults.suffixes, *_SUFFIXES]).search,
+        infix_finditer=compile_infix_regex([*defaults.infixes, *_INFIXES]).finditer,
+        token_match=lambda word: _WHOLE.fullmatch(word) or known(word),
+        rules={word: parts for word, parts in rules['rules'].items() if word != 'and/or'}
+        | {word: [{ORTH: word}] for word in _ABBREVIATIONS}
+        | {word: [{ORTH: word[:3]}, {ORTH: word[3:]}] for word in _IN_TWO})

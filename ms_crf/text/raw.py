@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ms_crf.text.splitting import Splitter, is_blank
+from ms_crf.text.splitting import Splitter, is_blank, line_ends_before
 from ms_crf.text.stream import Item
 
 LONGEST = 1_000_000            # characters of a paragraph; a longer one ends with a line
@@ -48,10 +48,10 @@ def _of_paragraph(text: str, line: int, offset: int, splitter: Splitter) -> Iter
     if not sentences:
         yield Item(line, text, [], [], offset=offset)
         return
-    begin = 0
+    begin, line_ends = 0, line_ends_before(text)
     for index, sentence in enumerate(sentences):
         end = len(text) if index == len(sentences) - 1 else sentence.end
         tokens = [text[start:stop] for start, stop in sentence.tokens]
-        yield Item(line + text.count('\n', 0, sentence.start), text[begin:end], tokens,
+        yield Item(line + line_ends(sentence.start), text[begin:end], tokens,
                    [start - begin for start, _ in sentence.tokens], offset=offset + begin)
         begin = end

@@ -9,7 +9,8 @@ spacy-en          by the rules of the library spaCy for a language, here English
 import functools
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
 from ms_crf.errors import OptionError, brief
@@ -24,6 +25,7 @@ MOSTLY = 0.9                           # text is one of characters if so many of
 Offsets = tuple[int, int]              # where something begins in the text, and where it ends, exclusive
 
 _TOKEN = re.compile(f'[^{BLANKS}]+')
+_LINE_FEED = re.compile('\n')
 _LINE_END = re.compile(r'\r\n|\r|\n')
 # Behind what ends a sentence, also behind quotation marks and brackets that close there.
 _SENTENCE_END = re.compile(r'[。！？!?；…]+[”’」』）》\])"]*')
@@ -93,13 +95,13 @@ class _Characters:
             word = _WORD.match(text, begin, end) if self.words else None
             after = word.end() if word else begin + 1
             if not is_blank(text[begin]):
-                while after < end and _continues(text, after):
+                while after < end and continues(text, after):
                     after += 1
                 yield begin, after
             begin = after
 
 
-def _continues(text: str, index: int) -> bool:
+def continues(text: str, index: int) -> bool:
     """Whether a character stands on the one before it: a combining mark, a variation of it, or a part of an emoji."""
     character = text[index]
     return not is_blank(character) and (
@@ -119,6 +121,12 @@ def lines_of(text: str) -> Iterator[Offsets]:
         yield begin, match.start()
         begin = match.end()
     yield begin, len(text)
+
+
+def line_ends_before(text: str) -> Callable[[int], int]:
+    """Returns a function that counts the line feeds before an offset of the text, without reading the text again."""
+    ends = [match.start() for match in _LINE_FEED.finditer(text)]
+    return lambda offset: bisect_left(ends, offset)
 
 
 def of_tokens(tokens: list[Offsets]) -> SplitSentence:

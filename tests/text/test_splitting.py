@@ -84,6 +84,7 @@ def test_items_of_a_text_make_up_the_text(name, text):
     ('Call 212-848-8400 or @bob about #holidays and/or http://a.org/b-c on 3/9/2005.',
      ['Call 212-848-8400 or @bob about #holidays and / or http://a.org/b-c on 3/9/2005 .']),
     ('A title\n\nand text\nover two lines', ['A title', 'and text over two lines']),
+    ('A title\r\n \r\nand text\r\nover two\rlines', ['A title', 'and text over two lines']),
     ('-----====\tdone', ['-----==== done'])])
 def test_english(text, expected):
     assert [' '.join(tokens) for tokens in words('spacy-en', text)] == expected

@@ -11,11 +11,13 @@ The rules, each of which is reported where it is needed:
 - A token is judged if all of it is in a part of the text that somebody has looked at, or if it is in a span.
 """
 
+import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.formats.document import Document, Placed, Remark, Report, TextSpan
+from ms_crf.text.formats.document import SHOWN, Document, Placed, Remark, Report, TextSpan
 from ms_crf.text.partial import certain, check_tag, closed, converted, countable, fits, is_open, types_in
 from ms_crf.text.readers import Sentence
 from ms_crf.text.schemes import (
@@ -31,6 +33,8 @@ from ms_crf.text.schemes import (
 )
 from ms_crf.text.splitting import Offsets, Splitter
 
+_VISIBLE = re.compile(r'\S')
+
 
 def cut(document: Document, splitter: Splitter) -> list[Placed]:
     """The sentences of a document: its own, or those that the splitter finds, with its own tokens if it has any."""
@@ -45,7 +49,8 @@ def cut(document: Document, splitter: Splitter) -> list[Placed]:
         for place in document.tokens:
             by_sentence.setdefault(max(bisect_right(starts, place[0]) - 1, 0), []).append(place)
         groups = list(by_sentence.values())
-    return [Placed([text[start:end] for start, end in places], places, document.line_at(places[0][0]))
+    line_of = document.line_numbers()
+    return [Placed([text[start:end] for start, end in places], places, line_of(places[0][0]))
             for places in groups if places]
 
 
@@ -57,7 +62,7 @@ class _Marks:
         self.places = [place for sentence in sentences for place in sentence.places]
         self.starts, self.ends = [start for start, _ in self.places], [end for _, end in self.places]
         self.sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.places]
-        self.taken: list[bool] = [False] * len(self.places)
+        self.taken = bytearray(len(self.places))         # 1 for the tokens of spans that are kept
 
     def kept(self) -> list[SpanTuple]:
         """(type, first token, last token) of the spans that are kept, tokens numbered through the document."""
@@ -70,18 +75,19 @@ class _Marks:
             if tokens is not None:
                 found.append((span.type, *tokens))
         for span, kind in sorted(remarks, key=lambda entry: (entry[0].line, entry[0].start)):
-            self.report(Remark(kind, self.document.path, span.line, self.document.text[span.start:span.end]))
+            text = self.document.text[span.start:min(span.end, span.start + SHOWN + 1)]
+            self.report(Remark(kind, self.document.path, span.line, text))
         return sorted(found, key=lambda span: span[1])
 
     def _place(self, span: TextSpan) -> tuple[list[str], tuple[int, int] | None]:
         """What there is to say of a span, and its first and last token if it is kept."""
-        text = self.document.text[span.start:span.end]
         first, last = bisect_right(self.ends, span.start), bisect_left(self.starts, span.end) - 1
-        if not text.strip() or first > last:
+        if first > last or not _VISIBLE.search(self.document.text, max(span.start, self.starts[first]), span.end):
             return ['empty'], None
-        if any(self.taken[first:last + 1]):
+        if self.taken.find(1, first, last + 1) >= 0:
             return ['overlap'], None
-        self.taken[first:last + 1] = [True] * (last + 1 - first)
+        self.taken[first:last + 1] = b'\1' * (last + 1 - first)
+        text = self.document.text[span.start:span.end]
         inner = span.start + len(text) - len(text.lstrip()), span.start + len(text.rstrip())
         kinds = ['grown'] if (self.starts[first], self.ends[last]) not in ((span.start, span.end), inner) else []
         if self.sentence_of[first] != self.sentence_of[last]:
@@ -92,17 +98,18 @@ class _Marks:
 def _joined(sentences: Sequence[Placed], spans: Iterable[SpanTuple]) -> list[Placed]:
     """The sentences, with those joined that a span crosses."""
     inside = {token for _, first, last in spans for token in range(first + 1, last + 1)}
-    made: list[Placed] = []
+    groups: list[list[Placed]] = []
     begin = 0
     for sentence in sentences:
         if begin in inside:
-            before = made[-1]
-            made[-1] = before._replace(tokens=before.tokens + sentence.tokens, places=before.places + sentence.places,
-                                       lines=before.lines + sentence.lines, rows=())
+            groups[-1].append(sentence)
         else:
-            made.append(sentence)
+            groups.append([sentence])
         begin += len(sentence.tokens)
-    return made
+    return [group[0] if len(group) == 1 else group[0]._replace(
+        tokens=[token for sentence in group for token in sentence.tokens],
+        places=[place for sentence in group for place in sentence.places],
+        lines=tuple(line for sentence in group for line in sentence.lines), rows=()) for group in groups]
 
 
 def tagged(document: Document, splitter: Splitter, report: Report, scheme: str = 'BIO') -> list[Placed]:
@@ -120,13 +127,14 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
     spans = _Marks(document, sentences, report).kept()
     sentences = _joined(sentences, spans)
     made, begin, rest = [], 0, iter([*spans, ('', 1 << 62, 0)])
+    is_judged = _within(document.judged)
     span = next(rest)
     for sentence in sentences:
         size, own = len(sentence.tokens), []
         while span[1] < begin + size:
             own.append((span[0], span[1] - begin, span[2] - begin))
             span = next(rest)
-        judged = _judged(document, sentence, own)
+        judged = _judged(is_judged, sentence, own)
         tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
                 _with_open(tags_of(own, size, scheme), own, judged))
         made.append(sentence._replace(tags=tags))
@@ -134,14 +142,24 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
     return made
 
 
-def _judged(document: Document, sentence: Placed, spans: Iterable[SpanTuple]) -> list[bool]:
-    """For each token of a sentence whether somebody has judged it."""
-    parts = document.judged
+def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
+    """Returns a function: whether a token is in one of the parts of a text that somebody has looked at, None for all of
+    it."""
     if parts is None:
-        return [True] * len(sentence.tokens)
+        return lambda start, end: True
+    ordered = sorted(parts)
+    starts, furthest = [start for start, _ in ordered], list(accumulate((end for _, end in ordered), max))
+
+    def within(start: int, end: int) -> bool:
+        before = bisect_right(starts, start)             # of parts that do not begin later, one must not end earlier
+        return before > 0 and end <= furthest[before - 1]
+    return within
+
+
+def _judged(is_judged: Callable[[int, int], bool], sentence: Placed, spans: Iterable[SpanTuple]) -> list[bool]:
+    """For each token of a sentence whether somebody has judged it."""
     within = {token for _, first, last in spans for token in range(first, last + 1)}
-    return [index in within or any(begin <= start and end <= stop for begin, stop in parts)
-            for index, (start, end) in enumerate(sentence.places)]
+    return [index in within or is_judged(start, end) for index, (start, end) in enumerate(sentence.places)]
 
 
 def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:

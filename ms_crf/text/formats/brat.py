@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ms_crf.errors import CorpusError, brief
 from ms_crf.files import PathLike
-from ms_crf.text.formats.document import Document, Remark, Report, TextSpan, check_span
+from ms_crf.text.formats.document import SHOWN, Document, Remark, Report, TextSpan, check_span
 from ms_crf.text.readers import numbered_lines, unreadable
 
 TEXT, NOTES = '.txt', '.ann'
@@ -116,7 +116,7 @@ def _span(document: Document, entry: _Entry, report: Report) -> TextSpan:
     parts = sorted(entry.parts)
     start, end = parts[0][0], max(end for _, end in parts)
     if any(text[before[1]:after[0]].strip() for before, after in zip(parts, parts[1:])):
-        report(Remark('gap', document.path, entry.line, text[start:end]))
+        report(Remark('gap', document.path, entry.line, text[start:min(end, start + SHOWN + 1)]))
     return TextSpan(start, end, entry.type, entry.line)
 
 

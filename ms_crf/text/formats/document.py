@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ms_crf.errors import CorpusError, brief, one_line
 from ms_crf.text.formats.json_fields import Prediction
 from ms_crf.text.readers import Row
-from ms_crf.text.splitting import Offsets, is_blank
+from ms_crf.text.splitting import Offsets, is_blank, line_ends_before
 
 SHOWN = 60                     # characters of a text in a remark
 
@@ -55,9 +55,12 @@ class Document(NamedTuple):
         """The file that the sentences are in, for messages."""
         return self.text_path or self.path
 
-    def line_at(self, offset: int) -> int:
-        """The line of the file of a place in the text."""
-        return self.line + self.text.count('\n', 0, offset) if self.by_line else self.line
+    def line_numbers(self) -> Callable[[int], int]:
+        """Returns a function: the line of the file on which an offset of the text is."""
+        if not self.by_line:
+            return lambda offset: self.line
+        line_ends = line_ends_before(self.text)
+        return lambda offset: self.line + line_ends(offset)
 
 
 class Remark(NamedTuple):
