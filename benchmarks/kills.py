@@ -233,12 +233,17 @@ def main() -> int:
                         help=f'of {", ".join(COMMANDS)} (default: all)')
     parser.add_argument('--seed', type=int, default=1, help='of the moments (default: 1)')
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     status = 0
     with tempfile.TemporaryDirectory(prefix='kills-') as base:
         prepare(Path(base) / 'input')
         for name in arguments.only:
             trial = Trial(name, COMMANDS[name], Path(base))
-            trial.run(arguments.kills, random.Random(f'{arguments.seed} {name}'))
+            try:
+                trial.run(arguments.kills, random.Random(f'{arguments.seed} {name}'))
+            finally:
+                for process in alive(trial.mark):                # where this benchmark itself was stopped
+                    process.kill()
             print(trial.line())
             for fault, count in trial.faults.items():
                 print(f'    {count} x {fault}')
