@@ -25,7 +25,13 @@ _SECONDS = 0.1                         # between two looks at what they say
 _SECONDS_LEFT = 10.0                   # that processes which were killed may take to be gone
 _SCHEDULER = 'scheduler'               # at which the workers meet
 _OF_FRAMEWORK = re.compile(r'\[(?:TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL)\] ')
-_SCRIPT = 'from ms_crf.console import enter\nimport sys\nsys.exit(enter("train", {program!r}))\n'
+_SCRIPT = """
+import os, sys
+from ms_crf import processes
+processes.end_with(os.getppid())
+from ms_crf.console import enter
+sys.exit(enter("train", {program!r}))
+"""
 
 
 def check_count(count: int) -> None:
@@ -113,11 +119,14 @@ def run(count: int, arguments: Sequence[str], resumed: str) -> int:
     with temporary(new_folder()) as folder:
         script = Path(folder, 'worker.py')
         script.write_text(_SCRIPT.format(program=program))
+        # No worker has the number `count`, so msrun starts no processes that copy the logs to standard output.
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.
         command = processes.module_command(
             'mindspore.parallel.cluster.run', f'--worker_num={count}', f'--local_worker_num={count}', '--join=True',
-            f'--log_dir={folder}', f'--master_port={_free_port()}', str(script), *arguments)
+            f'--tail_worker_log={count}', f'--log_dir={folder}', f'--master_port={_free_port()}', str(script), *arguments,
+            attached=True)
         workers = [_Worker(Path(folder), rank) for rank in range(count)]
+        # If this process is killed, msrun and the workers end as well, each with its parent.
         # In a session of its own: Ctrl-C is for the training, and msrun would kill it.
         with subprocess.Popen(command, env=processes.environment(**{FOLDER: folder}), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as msrun:

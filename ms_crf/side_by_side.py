@@ -65,7 +65,7 @@ class Training:
         console.say(self.name)
         self._began = time.perf_counter()
         program = _PROGRAM.format(name=console.name_of('train'))
-        self._process = subprocess.Popen(processes.command(program, *self.arguments),
+        self._process = subprocess.Popen(processes.command(program, *self.arguments, attached=True),
                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if named else output,
                                          stderr=subprocess.PIPE if named else None, start_new_session=True,
                                          env=processes.environment())

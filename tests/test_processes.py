@@ -10,6 +10,7 @@ from pathlib import Path
 from ms_crf import processes
 from ms_crf.native import library
 
+import psutil
 import pytest
 
 from conftest import ROOT, SMALL, files
@@ -162,3 +163,20 @@ def test_workers_of_ray(hostile, installed, run, tmp_path):
                      '--workers', '1')
     assert (result.returncode, result.stderr) == (0, '')
     assert json.loads((tmp_path / 'out' / 'one.jsonl').read_text())['id'] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('several', [['--seeds', '2', '--jobs', '2'], ['--workers', '2']], ids=['seeds', 'workers'])
+def test_child_processes_end_when_the_command_is_killed(corpora, tmp_path, several):
+    """So that the same command can be run again at once."""
+    with subprocess.Popen([sys.executable, 'train.py', *files(corpora), *SMALL, '--epochs', '5000', '--patience', '0',
+                           *several, '--save', str(tmp_path / 'run')], cwd=ROOT, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as training:
+        assert any('epoch   1' in line for line in training.stdout)
+        children = psutil.Process(training.pid).children(recursive=True)
+        assert len(children) >= 2
+        training.kill()
+        _, alive = psutil.wait_procs(children, timeout=60)
+        for process in alive:
+            process.kill()
+    assert alive == []
