@@ -3,7 +3,8 @@
     python plain_mindir.py model.mindir < text.txt
 
 A line is a sentence, its words separated by blanks; out come its words and tags as word/tag. The package ms_crf is not
-needed: this program is a pattern for one that serves a graph elsewhere.
+needed: this program is a pattern for one that serves a graph elsewhere. It does not check the graph: an operator in a
+graph can run a program, so use graphs from people you trust.
 """
 
 import json
