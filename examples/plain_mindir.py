@@ -5,6 +5,7 @@
 Each input line is a sentence with spaces between its words. Each output line has its words and tags as word/tag, or as
 word/tag/confidence for a graph that was exported with --confidence. The tags are the tags that `ms-crf infer` writes.
 The program does not need the package ms_crf: use it as a pattern for your own program.
+The program does not check the graph: an operator in a graph can run a program, so use graphs from people you trust.
 """
 
 import json

@@ -10,6 +10,7 @@ from ms_crf.environment import graph_call, quiet
 from ms_crf.errors import CorpusError, OptionError
 from ms_crf.files import draft_of, faults_named, temporary
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, SentenceError, read_run
+from ms_crf.models.graph_operators import LARGEST, check_operators
 from ms_crf.models.graph_record import (
     FORMAT,
     check_against,
@@ -25,8 +26,6 @@ from ms_crf.models.graphs import GraphInput, Static
 import mindspore as ms
 import numpy as np
 from mindspore import nn
-
-LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
 
 
 def _placeholders(inputs: dict[str, tuple]) -> list:
@@ -71,6 +70,7 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
                 ms.export(cell, *_placeholders(graph_input.inputs(static)), file_name=draft, file_format='MINDIR')
             except RuntimeError as error:                        # what MindSpore makes of a full disk
                 raise CorpusError(path, None, f'can not be written: {_first_line(error)}') from None
+        check_operators(path, draft)
         replace_pair(path, draft, record)
 
 
@@ -99,6 +99,7 @@ class MindIRDecoder:
     def load(cls, path: Any) -> tuple['MindIRDecoder', dict[str, Any]]:
         """From a graph and its record, and the record."""
         record, graph_input = read_record(path)
+        check_operators(path)
         try:
             with quiet():
                 graph = nn.GraphCell(ms.load(str(path)))

@@ -1,0 +1,129 @@
+"""Graphs with operators that do more than compute are refused before MindSpore loads them."""
+
+import shutil
+import subprocess
+
+from ms_crf import Tagger
+from ms_crf.errors import CorpusError
+from ms_crf.models import graph_operators, mindir
+from ms_crf.models.graph_operators import check_operators
+from ms_crf.models.graph_record import record_of, replace_pair
+
+import mindspore as ms
+import numpy as np
+import pytest
+from mindspore import nn, ops
+from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto
+from test_tagger import make_run
+
+LIBRARY = """
+#include <cstdint>
+#include <cstdio>
+__attribute__((constructor)) static void when_loaded() { std::fclose(std::fopen("LOADED", "w")); }
+extern "C" int same(int, void **tensors, int *, int64_t **shapes, const char **, void *, void *) {
+  for (int64_t i = 0; i < shapes[0][0]; i++) static_cast<float *>(tensors[1])[i] = static_cast<float *>(tensors[0])[i];
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope='module')
+def exported(tmp_path_factory):
+    """The name of a graph, with its record."""
+    folder = tmp_path_factory.mktemp('exported')
+    path = folder / 'a.mindir'
+    mindir.export(make_run(folder / 'run'), path, 'confidences')
+    return path
+
+
+@pytest.fixture
+def edited(exported, tmp_path):
+    """A function that changes the graph, and gives the name of the changed one with a record of its own."""
+    def edit(change):
+        model = ModelProto.FromString(exported.read_bytes())
+        change(model)
+        (tmp_path / 'draft').write_bytes(model.SerializeToString())
+        path = tmp_path / 'a.mindir'
+        record = {key: value for key, value in mindir.read_record(exported)[0].items()
+                  if key not in ('sha256', 'record_sha256')}
+        replace_pair(path, tmp_path / 'draft', record)
+        return path
+    return edit
+
+
+def refused(path):
+    with pytest.raises(CorpusError) as raised:
+        Tagger.load(path)
+    message = str(raised.value)
+    assert message.startswith(f'{path}: expected ') and len(message.splitlines()) == 1
+    return message
+
+
+def test_a_graph_of_this_project_passes(exported):
+    check_operators(exported)
+    assert Tagger.load(exported).tag([['of', 'Xan']])[0].tags
+
+
+class Own(nn.Cell):
+    def __init__(self, library):
+        super().__init__()
+        self.own = ops.Custom(f'{library}:same', lambda shape: shape, lambda kind: kind, func_type='aot')
+
+    def construct(self, tensor):
+        return self.own(tensor) + 1
+
+
+def test_a_library_of_machine_code(exported, tmp_path, monkeypatch):
+    """It would run when the graph is called; a refused graph has not run it."""
+    compiler = shutil.which('c++')
+    if compiler is None:
+        pytest.skip('no C++ compiler')
+    (tmp_path / 'own.cc').write_text(LIBRARY.replace('LOADED', str(tmp_path / 'LOADED')))
+    library = tmp_path / 'own.so'
+    subprocess.run([compiler, '-shared', '-fPIC', '-o', library, tmp_path / 'own.cc'], check=True, timeout=100)
+    draft, path = tmp_path / 'own.mindir', tmp_path / 'a.mindir'
+    tensor = ms.Tensor(np.ones(3, np.float32))
+    ms.export(Own(library), tensor, file_name=str(draft), file_format='MINDIR')
+    (tmp_path / 'LOADED').unlink(missing_ok=True)
+    shutil.copy(record_of(exported), record_of(path))
+    shutil.copy(draft, path)
+    record = mindir.read_record(exported)[0]
+    replace_pair(path, tmp_path / 'own.mindir', {key: value for key, value in record.items()
+                                                 if key not in ('sha256', 'record_sha256')})
+    assert "got 'Custom'" in refused(path) and not (tmp_path / 'LOADED').exists()
+
+
+def rename(model):
+    next(one for one in model.primitives if one.op_type == 'Add').op_type = 'PyExecute'
+
+
+def in_a_function(model):
+    model.functions.add().node.add().op_type = 'PyFunc'
+
+
+def in_an_attribute(model):
+    attribute = model.graph.node[0].attribute.add(type=AttributeProto.TUPLE)
+    attribute.values.add().g.node.add().op_type = 'Custom'
+
+
+def elsewhere(model):
+    model.graph.parameter[0].external_data.location = '/etc/hostname'
+
+
+@pytest.mark.parametrize('change,message', [
+    (rename, "got 'PyExecute'"), (in_a_function, "got 'PyFunc'"), (in_an_attribute, "got 'Custom'"),
+    (elsewhere, 'expected a graph with its weights in the same file'),
+    (lambda model: model.graph.__setattr__('bprop_filepath', 'x'), 'expected a graph alone'),
+    (lambda model: model.preprocessor.SetInParent(), 'expected a graph alone')])
+def test_edited_graphs(edited, change, message):
+    assert message in refused(edited(change))
+
+
+def test_no_graph_and_too_large_a_file(tmp_path, monkeypatch):
+    path = tmp_path / 'a.mindir'
+    path.write_bytes(b'\xff' * 100)
+    with pytest.raises(CorpusError, match='expected a MindIR graph, got a damaged or encrypted file'):
+        check_operators(path)
+    monkeypatch.setattr(graph_operators, '_MOST', 99)
+    with pytest.raises(CorpusError, match='expected a MindIR graph of at most 99 bytes, got 100'):
+        check_operators(path)
