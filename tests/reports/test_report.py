@@ -1,6 +1,7 @@
 """`ms-crf report`: the page as a browser's parser reads it, of all kinds of run, and what is wrong."""
 
 import html
+import importlib.util
 import json
 import os
 import re
@@ -19,6 +20,8 @@ import pytest
 
 from conftest import ROOT, SMALL, files, write_corpus, write_tensors
 
+if importlib.util.find_spec('jinja2') is None or importlib.util.find_spec('matplotlib') is None:
+    pytest.skip('Jinja or matplotlib is missing: pip install -r requirements-report.txt', allow_module_level=True)
 VOID = {'meta', 'br', 'link', 'img', 'input', 'hr'}
 EVIL = '<script>alert("1")</script>'
 
