@@ -1,6 +1,10 @@
 """The names of Hypothesis that the tests use; where it is missing, tests that need it are skipped."""
 
+import functools
+
 import pytest
+
+MISSING = 'Hypothesis is missing: pip install -r requirements-dev.txt'
 
 try:
     from hypothesis import example, given, settings, strategies
@@ -18,7 +22,13 @@ except ModuleNotFoundError:
             return self
 
     def given(*_, **__):
-        return pytest.mark.skip(reason='Hypothesis is missing: pip install -r requirements-dev.txt')
+        def replaced(test):
+            @pytest.mark.skip(reason=MISSING)
+            @functools.wraps(test)
+            def skipped(*_, **__):                               # for a function within a test, which the test calls
+                pytest.skip(MISSING)
+            return skipped
+        return replaced
 
     def settings(*_, **__):
         return lambda test: test

@@ -33,6 +33,7 @@ def files(folder):
 
 @pytest.mark.parametrize('name', ['x.tsv', 'x.bio', 'x.conll', 'x.tsv.gz'])
 def test_names_of_columns(call, name):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     assert call('a.jsonl', name) == (0, [f'{name}: 1 text with 2 spans of a.jsonl, as columns'])
     assert call(name, 'y.jsonl', '--to', 'tokens')[0] == 0
     with open('y.jsonl') as file:
@@ -58,6 +59,7 @@ def test_names_of_brat(call, tmp_path):
 
 
 def test_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     for name in ('b', 'c'):
         (tmp_path / f'{name}.txt').write_text('Ada')
         (tmp_path / f'{name}.ann').write_text('T1\tPER 0 3\tAda\n')
@@ -68,6 +70,7 @@ def test_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
 
 
 def test_json_is_known_by_how_it_begins(call, tmp_path):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'export').write_text('\n \n' + JSON_LINES)
     assert call('export', 'x.tsv')[0] == 0 and (tmp_path / 'x.tsv').read_text() == ROWS
     (tmp_path / 'export').write_text(ROWS)
@@ -81,6 +84,7 @@ def test_json_is_known_by_how_it_begins(call, tmp_path):
 
 
 def test_what_a_format_has_no_place_for(call, tmp_path):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.jsonl').write_text(json.dumps({'text': 'Ada  saw', 'label': []}) + '\n' + JSON_LINES)
     assert call('b.jsonl', 'x.tsv')[1][0] == (
         'b.jsonl: 1 text without its white space, which the format has no place for; the first, at line 1: '
@@ -103,6 +107,7 @@ def test_what_a_format_has_no_place_for(call, tmp_path):
 
 @pytest.mark.parametrize('output,options', [('x.jsonl', ['--to', 'doccano']), ('x.tsv', ['--scheme', 'BIOES'])])
 def test_tags_that_break_their_scheme_are_said(call, tmp_path, output, options):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.tsv').write_text('Ada\tI-PER\n\nBob\tB-PER\n\nEve\tB-PER\nsaw\tI-LOC\n')
     line = "b.tsv: 2 sentences with tags that break their scheme, read by the rules of conlleval; the first, at line 1:"
     assert f"{line} 'Ada'" in call('b.tsv', output, *options)[1]
@@ -120,6 +125,7 @@ def test_each_span_that_changes_is_shown_if_asked_for(call, tmp_path):
 
 def test_what_infer_writes_can_be_corrected_in_a_tool(call, tmp_path):
     """Its JSON has the text that the tokens are from, with all its white space."""
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     record = {'text': ' Ada  saw', 'tokens': ['Ada', 'saw'], 'tags': ['B-PER', 'O'], 'confidences': [1, 1],
               'entities': [{'type': 'PER', 'text': 'Ada', 'first': 0, 'last': 0, 'start': 1, 'end': 4}]}
     (tmp_path / 'b.jsonl').write_text(json.dumps(record))
@@ -181,6 +187,7 @@ def test_columns_of_conllu(call, tmp_path):
                                                                      'to 9, got 1'),
 ])
 def test_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, name, text, options, message):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / name).write_text(text)
     (tmp_path / 'out.tsv').write_text('before')
     before = files(tmp_path)
@@ -199,6 +206,7 @@ def test_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, name, tex
     (['a.tsv', 'a.jsonl', '--to', 'brat'], 'a.jsonl: expected no folder there yet, or an empty one, got something'),
     (['a.tsv', 'x', '--to', 'brta'], "argument --to: invalid choice: 'brta'")])
 def test_names_that_can_not_be(call, tmp_path, arguments, message):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     before = files(tmp_path)
     status, errors = call(*arguments)
     assert status == 2 and len(errors) == 1 and errors[0].startswith(f'ms_crf.convert: {message}')

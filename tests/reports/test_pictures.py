@@ -1,5 +1,6 @@
 """Pictures and colours of reports: what is hatched, what stands out, what is said in words."""
 
+import importlib.util
 import re
 
 from ms_crf.models.chains import LOGARITHMS, SCORES, Chain
@@ -12,6 +13,8 @@ import pytest
 
 from conftest import ROOT
 
+if importlib.util.find_spec('matplotlib') is None:               # it takes long to import
+    pytest.skip('matplotlib is missing: pip install -r requirements-report.txt', allow_module_level=True)
 TAGS = ['O', 'B-X', 'I-X']
 RNG = np.random.default_rng(1)
 

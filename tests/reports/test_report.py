@@ -2,6 +2,7 @@
 
 import hashlib
 import html
+import importlib.util
 import json
 import os
 import re
@@ -21,6 +22,8 @@ import pytest
 
 from conftest import ROOT, SMALL, files, write_corpus, write_tensors
 
+if importlib.util.find_spec('jinja2') is None or importlib.util.find_spec('matplotlib') is None:
+    pytest.skip('Jinja or matplotlib is missing: pip install -r requirements-report.txt', allow_module_level=True)
 VOID = {'meta', 'br', 'link', 'img', 'input', 'hr'}
 EVIL = '<script>alert("1")</script>'
 

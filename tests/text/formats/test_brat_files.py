@@ -68,6 +68,7 @@ def test_a_byte_order_mark_is_counted_if_the_spans_fit_both_ways(pair):
 
 
 def test_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     for name in ('b', 'a'):
         pair(f'{name} x', f'T1\tX 0 1\t{name}\n', name)
     (tmp_path / 'c.txt').write_text('not annotated')

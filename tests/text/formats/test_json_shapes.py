@@ -84,11 +84,13 @@ def test_the_records_of_the_documentation(tmp_path):
 
 def test_tokens_of_prodigy_are_kept(tmp_path):
     """Splitting at blanks would not cut off the full stop."""
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     sentence, = read_corpus(write(tmp_path, PRODIGY))
     assert sentence == (['Ada', 'saw', 'Lisbon', '.'], ['B-PER', 'O', 'B-LOC', 'O'], 1, ())
 
 
 def test_tokens_and_tags_stay_as_they_are(tmp_path):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'text': 'a b c', 'entities': [[0, 1, 'X']]},
             {'text': 'Ada left', 'entities': [[0, 3, 'PER']]}]
     path = write(tmp_path, '\n\n'.join(map(json.dumps, rows)))
@@ -190,6 +192,7 @@ def test_what_is_left_out_is_reported(tmp_path):
     ('[]', ': expected tagged sentences, got none'),
 ])
 def test_faults_are_named_with_file_and_line(tmp_path, text, message):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     path = write(tmp_path, text)
     with pytest.raises(CorpusError) as raised:
         read_corpus(path)

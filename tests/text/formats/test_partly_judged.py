@@ -52,6 +52,7 @@ def test_a_format_without_a_place_for_it_says_so(spans, tmp_path, capsys, target
 
 
 def test_a_span_that_may_go_on_is_not_judged_where_there_are_spans(tmp_path, capsys):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     path = tmp_path / 'x.tsv'
     path.write_text('Ada\tB-PER\nLovelace\t?\nsaw\tO\nRome\tB-LOC\n\nBonn\t?-LOC\n')
     records = [json.loads(line) for line in run(path, tmp_path / 'x.jsonl', '--to', 'doccano').splitlines()]

@@ -156,6 +156,7 @@ def test_schemes_go_and_come_back(converter):
 
 
 def test_plain_tags_are_spans_of_one_token_each(converter):
+    pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     path = converter.base / 'in.tsv'
     path.write_text('the\tDET\nsea\tNOUN\n\n')
     there, back = converter(path, 'brat'), converter.base / 'back.tsv'
