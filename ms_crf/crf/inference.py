@@ -34,7 +34,8 @@ def posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
             lowered, lengths, transitions, start, end, usable)
         if not reliable:
             log_normalizer, marginals, pairs, _ = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-    return log_normalizer + price(peaks).sum(0).squeeze(-1), marginals, pairs
+    value = log_normalizer + price(peaks).sum(0).squeeze(-1)
+    return ops.select(lengths > 0, value, zeros_like(value)), marginals, pairs       # scores may be nan
 
 
 def posteriors_of_path(paths: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
@@ -62,6 +63,7 @@ def posteriors_of_path(paths: Tensor, emissions: Tensor, lengths: Tensor, transi
     first = ops.broadcast_to(start, emissions[:1].shape)
     steps = ops.concat((first, steps), 0)[:-1]                   # to each tag
     conditional = tensors.clear_padding(ops.softmax(steps + onward, 2), lengths)
+    marginals = tensors.clear_padding(marginals, lengths)        # where scores are nan, so is what stands on it
     return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), conditional
 
 
@@ -156,7 +158,8 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
         known = ops.select(rows[:, 0], value[batch:], known)
         marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag[:, batch:], marked)
         counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step[batch:], counts)
-    return every - known + impossible, marginals - marked, pairs - counts
+    value = ops.select(lengths > 0, every - known + impossible, zeros_like(every))
+    return value, marginals - marked, pairs - counts
 
 
 def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
@@ -182,4 +185,5 @@ def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transition
         known = ops.select(rows[:, 0], value, known)
         marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag, marked)
         counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step, counts)
-    return every - known + impossible, marginals - marked, pairs - counts
+    value = ops.select(lengths > 0, every - known + impossible, zeros_like(every))
+    return value, marginals - marked, pairs - counts

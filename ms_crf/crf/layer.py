@@ -20,7 +20,7 @@ from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.sets import are_sets, lengths_of, lowered
-from ms_crf.crf.tensors import clear_padding, is_fixed, nan_in_rows, nan_in_scores, zeros_like
+from ms_crf.crf.tensors import clear_padding, is_fixed, nan_in_rows, zeros_like
 from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
 from ms_crf.crf.viterbi import best_paths_of, viterbi_any_length
 from ms_crf.crf.viterbi import viterbi as viterbi_fixed_length
@@ -50,7 +50,8 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
     All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
     Emissions, pair_emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
-    All values of a row with nan or +inf in its emissions or pair_emissions are nan, and its best paths are all 0; on padding these emissions don't matter. The same holds for a row whose length is below 0 or above the
+    All values of a row with nan or +inf in its emissions or pair_emissions are nan, and its best paths are all 0; on
+    padding these emissions don't matter. The same holds for a row whose length is below 0 or above the
     padded length: its paths are those of 0 or of all positions. nan and +inf in parameters have this effect on every
     row that they have a part in. An impossible tag, which is not below num_tags, makes nan of the losses of its row.
 
@@ -261,7 +262,7 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         check_paths(paths, emissions, False)
         paths = ops.transpose(paths, (1, 0))
         chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self._usable)
-        void = void + nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)
+        void = void + nan_in_rows(emissions, lengths)
         chosen, conditional = chosen + void, conditional + void.expand_dims(-1)
         return ops.transpose(chosen, (1, 0)), ops.transpose(conditional, (1, 0, 2))
 

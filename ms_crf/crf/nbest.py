@@ -168,7 +168,8 @@ def sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Ten
         faulty = ops.not_equal(tensors.nan_in_scores(start.expand_dims(0), start, end), 0.0)
     transitions = ops.masked_fill(transitions, faulty, 0.0)
     start, end = ops.masked_fill(start, faulty, 0.0), ops.masked_fill(end, faulty, 0.0)
-    return emissions, transitions, start, end, void + worthless
+    void = void + worthless
+    return emissions, transitions, start, end, ops.select(lengths > 0, void, zeros_like(void))
 
 
 def of_states(values: Tensor, n: int) -> Tensor:

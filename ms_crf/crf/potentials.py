@@ -2,7 +2,16 @@
 
 from ms_crf.crf.inputs import check_scores, check_values, prepare, prepare_raw, prepare_steps, prepare_temperature
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, forbid, nan_in_rows, nan_in_scores, ones_like
+from ms_crf.crf.tensors import (
+    FORBIDDEN,
+    LEAST,
+    clear_padding,
+    forbid,
+    nan_in_rows,
+    nan_in_scores,
+    ones_like,
+    zeros_like,
+)
 
 import mindspore as ms
 from mindspore import Parameter, Tensor, ops
@@ -68,8 +77,8 @@ class Potentials(InFloat32):
         Returns:
             emissions (L, B, K) in float32; lengths (B,) int32; transitions (K, K), with pair_emissions or by_step
             (L, B, K, K), those of the step after each position; start (K,), end (K,); and what is added to the values
-            of each row (B,): nan, or 0. All real emissions of a row with nan or +inf in its emissions or scores are nan,
-            and so is what is added, if transitions are by step, or not `clear`.
+            of each row (B,): nan, or 0. All real emissions of a row with nan or +inf in its emissions or scores are
+            nan, and so is what is added, if transitions are by step, or not `clear`.
         """
         given = emissions
         emissions, lengths, void = self._prepare(given, seq_length, tags, False)
@@ -79,6 +88,7 @@ class Potentials(InFloat32):
             transitions = prepare_steps(transitions, given, pair_emissions, lengths, self.batch_first,
                                         self.check_values)
         faulty = nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)       # (B,)
+        faulty = ops.select(lengths > 0, faulty, zeros_like(faulty))
         emissions = emissions + faulty.reshape(1, -1, 1)
         if clear:
             emissions = clear_padding(emissions, lengths)

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import LEAST, SMALL_BLOCK, first_block, largest_of, pad_time, put_block, split_length, zeros_like
+from ms_crf.crf.tensors import (
+    LEAST,
+    SMALL_BLOCK,
+    first_block,
+    largest_of,
+    pad_time,
+    put_block,
+    split_length,
+    zeros_like,
+)
 
 import mindspore as ms
 from mindspore import Tensor, ops

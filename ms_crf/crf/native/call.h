@@ -68,10 +68,10 @@ struct Call {
             int64_t &length = batch.lengths[row];
             batch.void_length.push_back(length < 0 || length > batch.length);
             length = std::min(std::max(length, int64_t(0)), batch.length);
-            if (model.faulty || batch.is_faulty_row(row)) {
-                faulty.push_back(row);
-            } else if (length == 0) {
+            if (length == 0) {
                 empty.push_back(row);
+            } else if (model.faulty || batch.is_faulty_row(row)) {
+                faulty.push_back(row);
             } else {
                 order.push_back(row);
             }

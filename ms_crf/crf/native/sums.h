@@ -171,7 +171,6 @@ inline void gradients(const Arguments &arguments, float *out, int64_t size) {
     for (int64_t row = 0; row < batch.rows; row++) {
         const int64_t length = batch.lengths[row];
         const double factor = factors[row];
-        if (length == 0 && !model.faulty) continue;
         for (int64_t t = 0; t < length; t++) {
             const float *from = packed.by_emissions + batch.offset(row, t), *scores = batch.at(row, t);
             float *to = out + batch.offset(row, t);

@@ -206,8 +206,8 @@ def check_states_occur(states: Sequence, counts: np.ndarray) -> None:
     """Raises ValueError at a state without counts, whose probabilities are undefined without smoothing."""
     if not counts.all():
         missing = states[int((counts == 0).argmax())]
-        raise ValueError(f'add=0 leaves the probabilities of state {missing!r} undefined, because no token has this tag; '
-                         'omit it from states, or set add above 0')
+        raise ValueError(f'add=0 leaves the probabilities of state {missing!r} undefined, because no token has this '
+                         'tag; omit it from states, or set add above 0')
 
 
 def check_sets(sentences: Any, sets: Any, states: int) -> tuple[list, list[np.ndarray]]:
