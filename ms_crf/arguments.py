@@ -29,7 +29,8 @@ class Parser(argparse.ArgumentParser):
         parsed, strange = self.parse_known_args(args, namespace)
         if strange:
             names = [name for action in self._actions for name in action.option_strings]
-            end = meant(strange[0].split('=')[0], names) if strange[0].startswith('-') else '; see --help'
+            name, _, _ = strange[0].partition('=')
+            end = meant(name, names) if name.startswith('-') else _as_option(strange[0], names)
             raise OptionError(f'unrecognized arguments: {_joined(strange)}{end}')
         return parsed
 
@@ -77,8 +78,18 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             choices = [str(choice) for choice in action.choices]
+            own = f'; a custom model type needs {PLUGIN}' if action.dest == 'model' else ''
             raise argparse.ArgumentError(action, f'invalid choice: {brief(value)} (choose from {", ".join(choices)})'
-                                                 f'{meant(value, choices, "")}')
+                                                 f'{meant(value, choices, own)}')
+
+
+def _as_option(argument: str, names: Sequence[str]) -> str:
+    """The end of a message about an argument without the name of its option, of all names that there are."""
+    known = [name for name in ('--input', '--text', '--train') if name in names]
+    if os.path.exists(argument):
+        known = [name for name in known if name != '--text'][:1]
+    shown = ' or '.join(f'{name} {brief(argument)[1:-1]}' for name in known)
+    return f'; did you mean {shown}?' if known else '; see --help'
 
 
 def _joined(arguments: Sequence[str]) -> str:

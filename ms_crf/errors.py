@@ -39,18 +39,24 @@ def meant(word: str, known: Iterable[str], otherwise: str = '; see --help') -> s
     """The end of a message about a misspelt word.
 
     Args:
-        word: as it was written.
+        word: as it was written: misspelt, abbreviated, or the initials of a word with hyphens.
         known: the words that it could have been.
         otherwise: the end if none of these is similar.
     """
     import difflib  # only where something is misspelt
-    by_form = {_plain(name): name for name in known}
-    near = difflib.get_close_matches(_plain(word), by_form, 1, 0.65)
-    return f'; did you mean {by_form[near[0]]}?' if near else otherwise
+    by_form, form = {_plain(name): name for name in known}, _plain(word)
+    near = ([other for other in by_form if len(form) > 1 and form == _initials(other)]
+            or difflib.get_close_matches(form, by_form, 1, 0.65)
+            or [other for other in by_form if len(form) > 1 and other.startswith(form)])
+    return f'; did you mean {" or ".join(by_form[other] for other in near[:3])}?' if near else otherwise
 
 
 def _plain(name: str) -> str:
     return name.lower().replace('_', '-').lstrip('-')
+
+
+def _initials(form: str) -> str:
+    return ''.join(part[:1] for part in form.split('-'))
 
 
 class CorpusError(ValueError):

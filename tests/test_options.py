@@ -1,12 +1,14 @@
 """Options: what is given, what it needs, its bounds; from the command line, from a file, from a record."""
 
+import argparse
+import importlib
 import json
 import os
 import subprocess
 import sys
 from dataclasses import fields
 
-from ms_crf import compare, evaluate, export, infer, report, serve, train
+from ms_crf import compare, console, evaluate, export, infer, report, serve, train
 from ms_crf.errors import OptionError
 from ms_crf.options import Options, dashed
 
@@ -217,3 +219,34 @@ def test_commands_as_modules(name):
                             text=True, timeout=60, env={**os.environ, 'COLUMNS': '100'})
     assert (result.returncode, result.stdout) == (2, '')
     assert result.stderr == f'ms_crf.{name}: unrecognized arguments: --hepl; did you mean --help?\n'
+
+
+# Help and hints of all commands
+
+@pytest.mark.parametrize('verb', console.VERBS)
+def test_each_default_is_shown_once(verb):
+    """By the parsers' own formatters; compare shows options of trainings, whose defaults it does not use."""
+    made = importlib.import_module(f'ms_crf.{verb.replace("-", "_")}').parser()
+    for action in made._actions:
+        if action.help in (None, argparse.SUPPRESS):
+            continue
+        shown = made._get_formatter()._expand_help(action)
+        assert shown.count('(default') <= 1, f'{verb} {action.option_strings}: {shown}'
+        trained = verb == 'compare' and action.dest in ('train', 'dev', 'test', 'columns', 'scheme')
+        if isinstance(action.default, (str, int, float)) and not trained and action.nargs != 0 and action.default != '':
+            assert '(default' in shown, f'{verb} {action.option_strings}: {shown}'
+
+
+@pytest.mark.parametrize('command,arguments,hint', [
+    (train, ['--lr', '0.1'], '--learning-rate'), (train, ['--bs', '8'], '--batch-size'),
+    (train, ['--bs=8'], '--batch-size'), (train, ['-lr', '0.1'], '--learning-rate'),
+    (train, ['--wd', '0.1'], '--word-dim or --weight-decay'), (train, ['--emb', 'x'], '--embeddings'),
+    (train, ['--epoch', '1'], '--epochs'), (train, ['{file}'], '--train {file}'),
+    (infer, ['{file}'], '--input {file}'), (infer, ['absent.txt'], '--input absent.txt or --text absent.txt'),
+    (evaluate, ['{file}'], '--input {file}'), (compare, ['{file}'], '--train {file}')])
+def test_a_hint_for_what_is_no_option(command, arguments, hint, tmp_path, capsys):
+    (tmp_path / 'a.txt').write_text('')
+    arguments = [argument.format(file=tmp_path / 'a.txt') for argument in arguments]
+    assert command.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.endswith(f'; did you mean {hint.format(file=tmp_path / "a.txt")}?\n') and error.count('\n') == 1

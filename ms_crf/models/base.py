@@ -248,8 +248,8 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
     name = config.get('model')
     if not isinstance(name, str) or name not in _KINDS:
         raise CorpusError(path, None, f'expected "model" to be {" or ".join(_KINDS)}, got {brief(name)}; if it is a '
-                                      'kind of your own, load the program that registers it as a plugin; if another '
-                                      'version of ms_crf made it, train again')
+                                      'kind of your own, load the program that registers it as a plugin (--plugin); if '
+                                      'another version of ms_crf made it, train again')
     kind = kind_named(name)
     with found_in(path):
         kind.check_config(config)

@@ -200,7 +200,7 @@ def _check(name: Path, record: dict) -> 'GraphInput':
         kind = kind_of_graph(record)
         if kind is None:
             raise wrong('model', 'a kind of model that is known here', brief(record['model']),
-                        'if it is one of your own, load the program that registers it as a plugin')
+                        'if it is one of your own, load the program that registers it as a plugin (--plugin)')
         graph_input = kind.graph_input(record)
         static = f'"static" {loaded.static}' if loaded.static else 'one row'
         check_room(graph_input, loaded.static, f'a batch of {static}')

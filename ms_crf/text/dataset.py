@@ -78,11 +78,13 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     """
     found = {part: Remarks(path) for part, path in paths.items()}
     deferred = Deferred(splitter)
-    files = {part: read_corpus(path, columns, deferred, found[part].add, mark) for part, path in paths.items()}
+    widths: dict[str, list[int]] = {part: [] for part in paths}
+    files = {part: read_corpus(path, columns, deferred, found[part].add, mark, widths[part])
+             for part, path in paths.items()}
     remarks = [line for part in found.values() for line in part.lines()]
     remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
     for part in () if any_tags else files:
-        check_tag_column(paths[part], files[part])
+        check_tag_column(paths[part], files[part], widths[part])
     file_scheme = _recognise(paths, files)
     written = home(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, written) and written != file_scheme:

@@ -29,7 +29,6 @@ class Sentence(NamedTuple):
     tags: list[str]
     line: int
     lines: tuple[int, ...] = ()      # of its tokens, where they do not follow each other line by line
-    uneven: int = 0                  # how many of its rows have another number of columns than the row before
 
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
@@ -209,23 +208,24 @@ class _Comments:
         return remark and not begun and cells[0] == '#' and len(cells) > 1
 
 
-def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS) -> Iterator[Sentence]:
+def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS,
+                 widths: list[int] | None = None) -> Iterator[Sentence]:
     """The sentences of a column file: a row for each token, a blank line between sentences; see `blocks`.
 
     Args:
         path: the file.
         columns: indices of the columns of token and tag, from 0, or from -1 backwards; see `columns_of`.
+        widths: gets the number of columns of each row.
     """
-    columns, width = columns_of(path, columns), 0
+    columns = columns_of(path, columns)
     for rows in blocks(numbered_lines(path), is_conllu(path)):
         words = [row for row in rows or () if row.cells]
         if words:
-            uneven = 0
-            for row in words:
-                uneven, width = uneven + (len(row.cells) != width), len(row.cells)
+            if widths is not None:
+                widths.extend(len(row.cells) for row in words)
             tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
             lines = tuple(row.line_number for row in words)
-            yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines, uneven)
+            yield Sentence(tokens, tags, lines[0], () if lines[-1] - lines[0] == len(lines) - 1 else lines)
 
 
 def columns_of(path: PathLike, columns: tuple[int, ...]) -> tuple[int, ...]:
@@ -315,7 +315,8 @@ def is_conllu(path: PathLike) -> bool:
 
 
 def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: Any = 'auto',
-                report: Callable[[Any], object] | None = None, mark: str = MARK) -> list[Sentence]:
+                report: Callable[[Any], object] | None = None, mark: str = MARK,
+               widths: list[int] | None = None) -> list[Sentence]:
     """All tagged sentences of a corpus.
 
     What it is goes by its name: JSON if that ends in .jsonl or .json (or these with .gz), brat if it is that of a pair
@@ -329,6 +330,7 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: An
         report: is called with a `Remark` on whatever of a text or its spans is not kept.
         mark: what stands in place of a tag that nobody has judged, see `ms_crf.text.partial`; '' for nothing. In the
             tags that are returned OPEN stands there.
+        widths: as of `read_columns`.
 
     Raises:
         CorpusError: the file can't be read, has a fault, or holds no sentence.
@@ -338,7 +340,7 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: An
     from ms_crf.text.splitting import Deferred
     reader = json_records.read if is_json(path) else brat.read if brat.is_brat(path) else None
     if reader is None:
-        sentences = list(read_columns(path, columns))
+        sentences = list(read_columns(path, columns, widths))
     else:
         report = report or nowhere
         made = Deferred(splitter) if isinstance(splitter, str) else splitter

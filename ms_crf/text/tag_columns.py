@@ -27,7 +27,7 @@ class UnlikelyTags(CorpusError):
         self.fault = fault
 
 
-def check_tag_column(path: PathLike, sentences: Sequence[Sentence]) -> None:
+def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequence[int] = ()) -> None:
     """Raises UnlikelyTags if the tags of a file can hardly be tags.
 
     The limits let tag sets of hundreds of types pass on a few sentences; see docs/training.md.
@@ -35,12 +35,13 @@ def check_tag_column(path: PathLike, sentences: Sequence[Sentence]) -> None:
     Args:
         path: of the file, for the message.
         sentences: its sentences.
+        widths: the number of columns of each row, if it has columns.
     """
     pairs = [(token, tag) for sentence in sentences for token, tag in zip(sentence.tokens, sentence.tags)
              if OPEN not in tag]
     if 2 * sum(tag == 'O' or is_span_tag(tag) for _, tag in pairs) > len(pairs):
         return
-    why = _uneven(sentences, len(pairs)) or _fault([token for token, _ in pairs], Counter(tag for _, tag in pairs),
+    why = _uneven(widths) or _fault([token for token, _ in pairs], Counter(tag for _, tag in pairs),
                                                    sum(token.lower() == tag.lower() for token, tag in pairs))
     if why is None:
         return
@@ -48,10 +49,11 @@ def check_tag_column(path: PathLike, sentences: Sequence[Sentence]) -> None:
     raise UnlikelyTags(path, f'expected a tag for each token, got {why}, such as {examples}')
 
 
-def _uneven(sentences: Sequence[Sentence], count: int) -> str | None:
+def _uneven(widths: Sequence[int]) -> str | None:
     """The fault of rows of prose, which have now more, now fewer words."""
-    uneven = sum(sentence.uneven for sentence in sentences)
-    return 'rows with different numbers of columns, which end in words' if 2 * uneven > count and count > 4 else None
+    uneven = sum(one != other for one, other in zip(widths, widths[1:]))
+    found = len(widths) > 4 and 2 * uneven > len(widths)
+    return 'rows with different numbers of columns, which end in words' if found else None
 
 
 def _fault(tokens: Sequence[str], tags: Counter[str], equal: int) -> str | None:

@@ -63,7 +63,8 @@ def test_a_program_registers_it_by_itself(run):
 @pytest.mark.parametrize('arguments,message', [
     ([*SMALL[:2], '--plugin', 'nowhere.py'], "--plugin must be a Python file, got 'nowhere.py', which is none"),
     ([*PLUGIN, *SMALL[:2], '--char', 'lstm'], '--char means nothing with --model mine; leave it away'),
-    (SMALL[:2], "argument --model: invalid choice: 'mine' (choose from bilstm, hmm); see --help"),
+    (SMALL[:2], "argument --model: invalid choice: 'mine' (choose from bilstm, hmm); a custom model type needs "
+     '--plugin'),
     ([*SMALL[:2], '--plugin', '{broken}'], '--plugin: {broken}:2: ZeroDivisionError: division by zero'),
     ([*SMALL[:2], '--plugin', '{unread}'], "--plugin: {unread}:1: SyntaxError: '(' was never closed")])
 def test_what_can_not_be(tmp_path, arguments, message):

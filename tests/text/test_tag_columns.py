@@ -46,7 +46,8 @@ def hash_of(word):
 
 def check(path, text):
     path.write_text(text, encoding='utf-8')
-    check_tag_column(path, read_corpus(path))
+    widths = []
+    check_tag_column(path, read_corpus(path, widths=widths), widths)
 
 
 @pytest.mark.parametrize('count,kinds', [(24, 17), (36, 50), (36, 400), (60, 1200), (300, 45), (2000, 1200), (3, 17)])
@@ -68,7 +69,9 @@ def test_toys_pass(tmp_path, kinds):
 @pytest.mark.parametrize('path', [*sorted(CORPORA.glob('*/*.tsv')), *sorted(SAMPLE.glob('*.tsv'))],
                          ids=lambda path: f'{path.parent.name}-{path.stem}')
 def test_real_corpora_pass(path):
-    corpus = read_corpus(path)
+    widths = []
+    corpus = read_corpus(path, widths=widths)
+    check_tag_column(path, corpus, widths)
     for size in (3, 24, 60, len(corpus)):
         sample = random.Random(size).sample(corpus, min(size, len(corpus)))
         check_tag_column(path, sample)

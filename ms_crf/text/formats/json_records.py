@@ -60,11 +60,36 @@ def records(path: object, lines: Lines) -> Iterator[tuple[int, Any] | None]:
             yield number, json_object(path, number, text)
 
 
+class RecordLine(int):
+    """The number of a line of a file that holds an array, which is shown with the number of a record, from 1.
+
+    Args:
+        line: on which the record begins; an array may be one long line.
+        record: its number in the file.
+    """
+
+    def __new__(cls, line: int, record: int) -> 'RecordLine':
+        made = super().__new__(cls, line)
+        made.record = record
+        return made
+
+    record: int
+
+    def __reduce__(self) -> tuple[type, tuple[int, int]]:
+        return RecordLine, (int(self), self.record)
+
+    def __str__(self) -> str:
+        return f'{int(self)}, record {self.record}'
+
+    def __format__(self, form: str) -> str:
+        return format(int(self), form) if form else str(self)
+
+
 class _Values:
     """The records of a text that begins with an array: its items, or arrays of a text and its annotations by turns."""
 
     def __init__(self, path: object, text: str, line: int) -> None:
-        self.path, self.text, self.line, self.at, self.counted = path, text, line, 0, 0
+        self.path, self.text, self.line, self.at, self.counted, self.record = path, text, line, 0, 0, 0
         self.decoder = json.JSONDecoder()
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
@@ -109,10 +134,12 @@ class _Values:
         return self.line
 
     def _fault(self, expected: str) -> CorpusError:
-        return CorpusError(self.path, self._line(), f'{expected}, got {self.text[self.at:self.at + 40]!r}')
+        line = RecordLine(self._line(), self.record)
+        return CorpusError(self.path, line, f'{expected}, got {self.text[self.at:self.at + 40]!r}')
 
     def _value(self) -> tuple[int, Any]:
-        line, begin = self._line(), self.at
+        self.record += 1
+        line, begin = RecordLine(self._line(), self.record), self.at
         try:
             _, self.at = self.decoder.raw_decode(self.text, begin)
             value = json_of(self.text[begin:self.at], None)
@@ -121,9 +148,10 @@ class _Values:
         except json.JSONDecodeError as error:
             column = error.pos - self.text.rfind('\n', 0, error.pos)
             where = line + self.text.count('\n', begin, error.pos)
-            raise CorpusError(self.path, where, f'expected a JSON object: {error.msg} at column {column}') from None
+            raise CorpusError(self.path, RecordLine(where, self.record),
+                              f'expected a JSON object: {error.msg} at column {column}') from None
         except JSONFault as error:
-            where = line + (error.line or 1) - 1
+            where = RecordLine(line + (error.line or 1) - 1, self.record)
             raise CorpusError(self.path, where, f'expected a JSON object: {error}') from None
         except ValueError as error:              # a number of thousands of digits
             raise CorpusError(self.path, line, f'expected a JSON object: {str(error).partition(";")[0]}') from None

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 import re
 
 from ms_crf.errors import CorpusError
@@ -196,4 +197,29 @@ def test_faults_are_named_with_file_and_line(tmp_path, text, message):
     path = write(tmp_path, text)
     with pytest.raises(CorpusError) as raised:
         read_corpus(path)
-    assert str(raised.value).startswith(f'{path}{message}') and len(str(raised.value).splitlines()) == 1
+    shown = re.sub(r'(:[0-9]+), record [0-9]+: ', r'\1: ', str(raised.value))           # of arrays, see below
+    assert shown.startswith(f'{path}{message}') and len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize('between', ['', '\n'])
+def test_a_record_of_an_array_is_named_by_its_number(tmp_path, between):
+    """An array may be one long line."""
+    good, ill = '{"text": "Ada saw", "label": [[0, 3, "P"]]}', '{"text": "a", "label": [[0, 9, "X"]]}'
+    path = write(tmp_path, '[' + f',{between}'.join([good] * 6 + [ill]) + ']')
+    line = 7 if between else 1
+    with pytest.raises(CorpusError, match=f':{line}, record 7: expected a span from 0 to 1'):
+        read_corpus(path)
+    path = write(tmp_path, '[' + f',{between}'.join([good] * 2 + ['{"text": "Ada"x}']) + ']')
+    with pytest.raises(CorpusError, match=f':{3 if between else 1}, record 3: expected a JSON object: '):
+        read_corpus(path)
+    overlapping = '{"text": "Ada saw", "label": [[0, 3, "P"], [0, 3, "Q"]]}'
+    path = write(tmp_path, '[' + f',{between}'.join([good] * 3 + [overlapping]) + ']')
+    remarks = []
+    sentences = read_corpus(path, report=remarks.append)
+    assert len(remarks) == 1 and f'{remarks[0].line}' == f'{4 if between else 1}, record 4'
+    assert [int(sentence.line) for sentence in pickle.loads(pickle.dumps(sentences))] == (
+        [1, 2, 3, 4] if between else [1] * 4)
+    assert json.dumps(sentences[3].line) == ('4' if between else '1')
+    path = write(tmp_path, f'{good}\n{ill}\n')                   # not of lines
+    with pytest.raises(CorpusError, match=':2: expected a span from 0 to 1'):
+        read_corpus(path)
