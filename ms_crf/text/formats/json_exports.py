@@ -139,5 +139,5 @@ def _task(document: Document, results: list[dict[str, Any]], number: int) -> dic
     predicted = task.get(PREDICTIONS)
     earlier = [entry for entry in (predicted if isinstance(predicted, list) else ())
                if not (model and isinstance(entry, dict) and entry.get(MODEL) == model)]
-    kept = {ANNOTATIONS[0]: annotated} if annotated else {}
+    kept = {ANNOTATIONS[0]: annotated} if any(isinstance(entries, list) for entries in lists) else {}
     return {**task, **kept, PREDICTIONS: [*earlier, {'result': results, **_of_model(document.prediction, 'score')}]}
