@@ -71,7 +71,7 @@ class Run:
                 self._failed(kind, number, error, files)
                 label = '', 'FAILED'
             with self.lock:
-                self.counts[kind, *label] += 1
+                self.counts[(kind, *label)] += 1
             shutil.rmtree(files, ignore_errors=True)
         print(f'{done} {what} in {time.monotonic() - began:.0f} s', flush=True)
 
