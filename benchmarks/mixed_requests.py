@@ -77,7 +77,7 @@ class Known:
 
 
 def head(body, length=None):
-    return (f'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: '
+    return (f'POST /v1/tag HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: '
             f'{len(body) if length is None else length}\r\n\r\n').encode()
 
 
