@@ -69,9 +69,9 @@ class Run:
                 label = work(kind, number)
             except Failure as error:
                 self._failed(kind, number, error, files)
-                label = kind, 'FAILED'
+                label = '', 'FAILED'
             with self.lock:
-                self.counts[label] += 1
+                self.counts[(kind, *label)] += 1
             shutil.rmtree(files, ignore_errors=True)
         print(f'{done} {what} in {time.monotonic() - began:.0f} s', flush=True)
 
@@ -115,8 +115,8 @@ def main():
         parts = [run.cases] * (parsed.only != COMMANDS) + [run.commands] * (parsed.only in (None, COMMANDS))
         for part in [threads.submit(part) for part in parts]:
             part.result()
-    for (label, result), count in sorted(run.counts.items()):
-        print(f'{label:<28}{result:<10}{count:>8}')
+    for (kind, label, result), count in sorted(run.counts.items()):
+        print(f'{kind:<12}{label:<24}{result:<24}{count:>6}')
     print(f'{run.failures} failures' + (f', kept in {parsed.keep}' if run.failures else ''))
     return 1 if run.failures else 0
 

@@ -34,7 +34,7 @@ def misshapen(rng, array):
     if kind == 0:
         return array[None]
     if kind == 1:
-        return array[0]
+        return np.asarray(array[0])
     if kind == 2:
         return np.concatenate([array, array.take([0], axis)], axis)
     if kind == 3:

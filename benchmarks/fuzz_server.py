@@ -68,7 +68,7 @@ class Requests:
         lines = (self.process.stderr.read() or b'').decode('utf-8', 'replace')
         check(not re.search(r'Traceback|(Error|Exception)\b', lines), f'a fault of the server: {lines}')
         check(self.process.poll() is None, f'the server has ended with status {self.process.poll()}')
-        [answer] = self._answers([b'GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n'])
+        [answer] = self._answers([b'GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n'])
         check(b' 200 ' in answer[:20], f'the server is not ready: {answer[:300]}')
 
     def _answers(self, requests):
@@ -118,7 +118,7 @@ class Requests:
         for _ in range(rng.choice([1, 1, 1, 2, 5])):
             body = json.dumps(rng.choice(BODIES)).encode()
             method, path = rng.choice(['GET', 'POST', 'POST', 'HEAD', 'PUT', 'OPTIONS', 'X']), rng.choice(PATHS)
-            lines = [f'{method} {path} HTTP/{rng.choice(["1.1", "1.1", "1.1", "1.0", "2.0"])}', 'Host: a',
+            lines = [f'{method} {path} HTTP/{rng.choice(["1.1", "1.1", "1.1", "1.0", "2.0"])}', 'Host: localhost',
                      'Content-Type: application/json', f'Content-Length: {len(body)}']
             lines[2:2] = rng.choices(HEADERS, k=rng.choice([0, 0, 1, 3]))
             requests.append('\r\n'.join([*lines, '', '']).encode('latin-1') + body)
