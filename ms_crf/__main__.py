@@ -40,7 +40,7 @@ def _about(arguments: Sequence[str]) -> int:
 
 
 def version() -> str:
-    """What is installed, such as 'ms_crf 0.2.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7', and what computes on
+    """What is installed, such as 'ms_crf 0.3.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7', and what computes on
     CPU; imports none of it."""
     import platform
     from importlib import metadata

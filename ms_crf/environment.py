@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-VERSION = '0.2.0'
+VERSION = '0.3.0'
 
 DEVICES = ('auto', 'CPU', 'GPU', 'Ascend')
 SECONDS = 180                # that a device may take for its first sum; a GPU may have to compile its kernels

@@ -123,8 +123,8 @@ def run(count: int, arguments: Sequence[str], resumed: str) -> int:
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.
         command = processes.module_command(
             'mindspore.parallel.cluster.run', f'--worker_num={count}', f'--local_worker_num={count}', '--join=True',
-            f'--tail_worker_log={count}', f'--log_dir={folder}', f'--master_port={_free_port()}', str(script), *arguments,
-            attached=True)
+            f'--tail_worker_log={count}', f'--log_dir={folder}', f'--master_port={_free_port()}', str(script),
+            *arguments, attached=True)
         workers = [_Worker(Path(folder), rank) for rank in range(count)]
         # If this process is killed, msrun and the workers end as well, each with its parent.
         # In a session of its own: Ctrl-C is for the training, and msrun would kill it.
