@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.files import JSONFault, PathLike, json_of
+from ms_crf.files import PathLike
 from ms_crf.text.partial import MARK, check_tag, opened
 from ms_crf.text.schemes import OPEN, is_span_tag
 
@@ -271,17 +271,6 @@ def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: 
         return values
     raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
                                          f'got {json.dumps(values, ensure_ascii=False)[:40]}')
-
-
-def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
-    """Parses the JSON object on a line."""
-    try:
-        record = json_of(text, None)
-    except JSONFault as error:
-        raise CorpusError(path, line_number, f'expected a JSON object: {error}') from None
-    if not isinstance(record, dict):
-        raise CorpusError(path, line_number, f'expected a JSON object, got {text[:40]!r}')
-    return record
 
 
 def half_of_pair(texts: Iterable[str]) -> str | None:

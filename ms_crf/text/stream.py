@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.formats import json_records
+from ms_crf.text.formats import json_lines, json_records
 from ms_crf.text.formats.alignment import tagged
 from ms_crf.text.formats.document import Document, Report, find_tokens, nowhere
 from ms_crf.text.formats.json_fields import flat, text_of
@@ -162,7 +162,7 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
         yield from _of_columns(blocks(lines, is_conllu(name)), name, columns_of(name, columns))
         return
     if kind == JSON and len(columns) == 1:
-        for entry in json_records.records(name, lines):
+        for entry in json_lines.records(name, lines):
             yield None if entry is None else _of_json(name, *entry, characters)
         return
     if kind == JSON:
@@ -200,7 +200,7 @@ def _of_json(name: str, line_number: int, record: Any, characters: bool) -> Item
     """The item of a record, None for a blank line: of its tokens, or of the words or characters of its text."""
     if record is None:
         return Item(line_number, '', [], [])
-    record = json_records.as_object(record)
+    record = json_lines.as_object(record)
     text = text_of(record)
     if text is not None and json_records.has_placed_tokens(record):
         places = json_records.places_of(Document(text, name, line_number), record['tokens'])
@@ -227,7 +227,7 @@ def item_of_tokens(line_number: int, tokens: list[str], text: object = None, **o
 
 def _with_gold(name: str, lines: Iterable[tuple[int, str] | None], splitter: Splitter,
                report: Report) -> Iterator[Item | None]:
-    for entry in json_records.records(name, lines):
+    for entry in json_lines.records(name, lines):
         if entry is None:
             yield None
             continue
