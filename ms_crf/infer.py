@@ -87,7 +87,7 @@ class _Command:
         if self.confidence is None:
             self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
         self.mark = self.parsed.unknown_tag
-        if self.mark is None and self.parsed.score:
+        if self.mark is None:
             self.mark = unknown_tag_of(path, self.tagger.tags)
         self.model = model_version(path) if self.format == JSON else ''
         self._check_model()
@@ -164,7 +164,8 @@ class _Command:
         lines = numbered(open_lines(job.source, raw), self.name, self.parsed.strict, _report, raw)
         if raw:
             return raw_items(lines, self.splitter)
-        return read(lines, self.name, kind, self.characters, self.request.columns, self.splitter, report)
+        return read(lines, self.name, kind, self.characters, self.request.columns, self.splitter, report,
+                    self.mark)
 
     def _items(self, text: str) -> list[Item]:
         """What is in a text that came by itself."""

@@ -149,7 +149,7 @@ def test_columns_of_conllu(call, tmp_path):
 @pytest.mark.parametrize('name,text,options,message', [
     ('b.jsonl', JSON_LINES + '{"text": "a", "label": [[0, 2, "X"]]}', [], 'b.jsonl:2: expected a span from 0 to 1'),
     ('b.jsonl', JSON_LINES + '{"text": "a"', [], 'b.jsonl:2: expected a JSON object: '),
-    ('b.json', '[' + JSON_LINES + ',\n5]', [], "b.json:3: expected a JSON object, got '5'"),
+    ('b.json', '[' + JSON_LINES + ',\n5]', [], "b.json:3, record 2: expected a JSON object, got '5'"),
     ('b.jsonl', '{"tokens": ["a"], "tags": []}', [], 'b.jsonl:1: expected a tag for each token'),
     ('b.tsv', 'a\tO\nb\n', [], 'b.tsv:2: expected columns 0 and -1 to hold token and tag'),
     ('b.tsv', 'a\tB-X\nb\tNOUN\n', [], "b.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-X', got"),

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from ms_crf.bulk.shards import JSONL, PARQUET, Shard
 from ms_crf.errors import CorpusError, brief, not_installed
-from ms_crf.text.readers import BLANKS, byte_lines, cut, decode, json_object, unreadable
+from ms_crf.text.formats.json_lines import json_object
+from ms_crf.text.readers import BLANKS, byte_lines, cut, decode, unreadable
 from ms_crf.text.splitting import Splitter
 from ms_crf.text.stream import Item, item_of_text, item_of_tokens
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.files import JSONFault, PathLike, json_of
-from ms_crf.text.partial import MARK, check_tag, opened
+from ms_crf.files import PathLike
+from ms_crf.text.partial import MARK, check_tag, is_open, opened
 from ms_crf.text.schemes import OPEN, is_span_tag
 
 COLUMNS, CONLLU_COLUMNS = (0, -1), (1, 3)      # of token and tag where none are named; of CoNLL-U form and UPOS
@@ -121,7 +121,8 @@ class Row(NamedTuple):
     cells: list[str]
 
 
-def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Iterator[list[Row] | None]:
+def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False,
+           mark: str = MARK) -> Iterator[list[Row] | None]:
     """Groups lines by sentence: yields lists of rows, of which the last is the blank line that ends the sentence.
 
     -DOCSTART- rows and comments hold no token, and neither do the ranges of words (1-2) and empty nodes (1.1) of
@@ -131,8 +132,9 @@ def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False) -> Ite
         lines: (line number, text) one after the other; a None among them, which stands for a pause in the input, is
             yielded as it is.
         conllu: whether the file is in the format CoNLL-U.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
     """
-    comments, waiting, block = _Comments(conllu), [], []
+    comments, waiting, block = _Comments(conllu, mark), [], []
     for line in lines:
         if line is None:
             yield None
@@ -165,13 +167,13 @@ class _Comments:
     - columns are separated by tabs, and it has none;
     - columns are separated by blanks, it stands before the first row of a sentence, its first column is '#' alone, and
       it has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans such as B-PER and ?-PER,
-      and what the rows of this and of earlier sentences end in.
+      also with another mark in place of ?, and what the rows of this and of earlier sentences end in.
 
     In a file in which all lines begin with '#', those are comments that have this form or do not end in a tag.
     """
 
-    def __init__(self, conllu: bool) -> None:
-        self.conllu, self.tabs, self.tags = conllu, False, {'O', MARK}
+    def __init__(self, conllu: bool, mark: str) -> None:
+        self.conllu, self.tabs, self.tags, self.marks = conllu, False, {'O'}, (MARK, mark)
         self.width: int | None = None
 
     def see(self, text: str, cells: list[str]) -> None:
@@ -197,8 +199,8 @@ class _Comments:
         cells = row.cells
         if not row.text.startswith('#'):
             return False
-        of_type = cells[-1].startswith(f'{MARK}-') and len(cells[-1]) > len(MARK) + 1
-        remark = cells[2:3] == ['='] or not (of_type or cells[-1] in self.tags or is_span_tag(cells[-1]))
+        unknown = any(is_open(opened(cells[-1:], mark)) for mark in self.marks)
+        remark = cells[2:3] == ['='] or not (unknown or cells[-1] in self.tags or is_span_tag(cells[-1]))
         if self.width is None and not self.conllu:
             return len(cells) == 1 or remark
         if self.conllu or len(cells) != self.width:
@@ -209,16 +211,17 @@ class _Comments:
 
 
 def read_columns(path: PathLike, columns: tuple[int, ...] = COLUMNS,
-                 widths: list[int] | None = None) -> Iterator[Sentence]:
+                 widths: list[int] | None = None, mark: str = MARK) -> Iterator[Sentence]:
     """The sentences of a column file: a row for each token, a blank line between sentences; see `blocks`.
 
     Args:
         path: the file.
         columns: indices of the columns of token and tag, from 0, or from -1 backwards; see `columns_of`.
         widths: gets the number of columns of each row.
+        mark: as of `blocks`.
     """
     columns = columns_of(path, columns)
-    for rows in blocks(numbered_lines(path), is_conllu(path)):
+    for rows in blocks(numbered_lines(path), is_conllu(path), mark):
         words = [row for row in rows or () if row.cells]
         if words:
             if widths is not None:
@@ -271,17 +274,6 @@ def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: 
         return values
     raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
                                          f'got {json.dumps(values, ensure_ascii=False)[:40]}')
-
-
-def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
-    """Parses the JSON object on a line."""
-    try:
-        record = json_of(text, None)
-    except JSONFault as error:
-        raise CorpusError(path, line_number, f'expected a JSON object: {error}') from None
-    if not isinstance(record, dict):
-        raise CorpusError(path, line_number, f'expected a JSON object, got {text[:40]!r}')
-    return record
 
 
 def half_of_pair(texts: Iterable[str]) -> str | None:
@@ -340,7 +332,7 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: An
     from ms_crf.text.splitting import Deferred
     reader = json_records.read if is_json(path) else brat.read if brat.is_brat(path) else None
     if reader is None:
-        sentences = list(read_columns(path, columns, widths))
+        sentences = list(read_columns(path, columns, widths, mark))
     else:
         report = report or nowhere
         made = Deferred(splitter) if isinstance(splitter, str) else splitter

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.formats import json_records
+from ms_crf.text.formats import json_lines, json_records
 from ms_crf.text.formats.alignment import tagged
 from ms_crf.text.formats.document import Document, Report, find_tokens, nowhere
 from ms_crf.text.formats.json_fields import flat, text_of
-from ms_crf.text.partial import as_json
+from ms_crf.text.partial import MARK, as_json
 from ms_crf.text.readers import (
     BLANKS,
     Row,
@@ -145,7 +145,7 @@ def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
 
 def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characters: bool = False,
          columns: tuple[int, ...] = (0,), splitter: str | Splitter = AUTO,
-         report: Report = nowhere) -> Iterator[Item | None]:
+         report: Report = nowhere, mark: str = MARK) -> Iterator[Item | None]:
     """The items of an input.
 
     Args:
@@ -157,12 +157,13 @@ def read(lines: Iterable[tuple[int, str] | None], name: str, kind: str, characte
             wanted. For JSON lines only their number counts: with two of them, "tags" is read, or spans in a text.
         splitter: what finds sentences and tokens in a text with spans, or its name; each sentence becomes an item.
         report: is called with a `Remark` on each span that is not kept as it is.
+        mark: of a column file: what stands in place of a tag that nobody has judged; '' for nothing.
     """
     if kind == CONLL:
-        yield from _of_columns(blocks(lines, is_conllu(name)), name, columns_of(name, columns))
+        yield from _of_columns(blocks(lines, is_conllu(name), mark), name, columns_of(name, columns))
         return
     if kind == JSON and len(columns) == 1:
-        for entry in json_records.records(name, lines):
+        for entry in json_lines.records(name, lines):
             yield None if entry is None else _of_json(name, *entry, characters)
         return
     if kind == JSON:
@@ -200,7 +201,7 @@ def _of_json(name: str, line_number: int, record: Any, characters: bool) -> Item
     """The item of a record, None for a blank line: of its tokens, or of the words or characters of its text."""
     if record is None:
         return Item(line_number, '', [], [])
-    record = json_records.as_object(record)
+    record = json_lines.as_object(record)
     text = text_of(record)
     if text is not None and json_records.has_placed_tokens(record):
         places = json_records.places_of(Document(text, name, line_number), record['tokens'])
@@ -227,7 +228,7 @@ def item_of_tokens(line_number: int, tokens: list[str], text: object = None, **o
 
 def _with_gold(name: str, lines: Iterable[tuple[int, str] | None], splitter: Splitter,
                report: Report) -> Iterator[Item | None]:
-    for entry in json_records.records(name, lines):
+    for entry in json_lines.records(name, lines):
         if entry is None:
             yield None
             continue

@@ -91,6 +91,10 @@ def test_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
     assert "x.tsv:1: expected 'O' or tags of spans like BIO has them, got 'XX'" in capsys.readouterr().err
     assert infer.main(['--run', str(folder), '--input', str(path), '--score', '--unknown-tag', 'XX']) == 0
     assert capsys.readouterr().out.startswith('processed 2 tokens with 1 phrases')
+    path.write_text('# XX\nXan B-PER\nYan I-PER\n')                    # in a file of blanks, where it is no comment
+    for command, named in ((infer, ['--score']), (evaluate, [])):
+        assert command.main(['--run', str(folder), '--input', str(path), *named, '--unknown-tag', 'XX']) == 0
+        assert '1 tokens beside these are not judged' in capsys.readouterr().out
     assert infer.main(['--run', str(folder), '--text', 'a', '--unknown-tag', 'XX']) == 2
     assert 'infer.py: --unknown-tag means nothing without --score; leave it away' in capsys.readouterr().err
     path.write_text('to\t?\nXan\t?\n')

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ms_crf.errors import CorpusError, brief
 from ms_crf.files import PathLike
 from ms_crf.text.formats.document import Document, Placed, Remark, Report, joined, moved
+from ms_crf.text.partial import MARK
 from ms_crf.text.readers import COLUMNS, Row, blocks, cells_of, numbered_lines
 
 DOCSTART = '-DOCSTART-'
@@ -13,8 +14,8 @@ EMPTY = '_'
 FILLERS = (EMPTY, '-X-')        # which stand where there is nothing to say
 
 
-def read(path: PathLike, report: Report, columns: tuple[int, ...] = COLUMNS, width: int | None = None
-         ) -> Iterator[Document]:
+def read(path: PathLike, report: Report, columns: tuple[int, ...] = COLUMNS, width: int | None = None,
+         mark: str = MARK) -> Iterator[Document]:
     """The documents of a file: those that -DOCSTART- rows begin, or each sentence by itself where there are none.
 
     Args:
@@ -22,10 +23,11 @@ def read(path: PathLike, report: Report, columns: tuple[int, ...] = COLUMNS, wid
         report: is called with a `Remark` on what is not kept: here columns beside those of token and tag.
         columns: indices of the columns of token and tag.
         width: the number of columns that each row must have.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
     """
     sentences: list[Placed] = []
     begun = False
-    for rows in blocks(numbered_lines(path)):
+    for rows in blocks(numbered_lines(path), mark=mark):
         for row in rows or ():
             if row.text.startswith(DOCSTART):
                 if sentences:

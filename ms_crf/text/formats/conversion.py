@@ -91,7 +91,8 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
         if pair is None and not conllu.has_parts_of_speech(documents):
             documents, columns_read = [_with_names(document) for document in documents], (conllu.FORM, MISC)
     elif kind in OF_COLUMNS:
-        documents = list(columns.read(path, report, columns_read, columns.WIDTH if kind == CONLL2003 else None))
+        width = columns.WIDTH if kind == CONLL2003 else None
+        documents = list(columns.read(path, report, columns_read, width, mark))
     else:
         documents = list(json_records.read(path, report))
     if not documents:

@@ -1,14 +1,13 @@
 """Reads JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy have them.
 
-The shape of each record says which of them it is; a file holds a record a line, or one array of records.
+The shape of each record says which of them it is; `json_lines` finds the records.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ms_crf.errors import CorpusError, brief
-from ms_crf.files import JSONFault, PathLike, json_of
+from ms_crf.files import PathLike
 from ms_crf.text.formats.document import (
     Document,
     Placed,
@@ -19,17 +18,10 @@ from ms_crf.text.formats.document import (
     joined,
     places_in,
 )
-from ms_crf.text.formats.json_fields import (
-    SPANS,
-    is_task,
-    prediction_in,
-    region_of,
-    text_key,
-)
-from ms_crf.text.readers import BLANKS, check_tags, json_object, numbered_lines, tokens_and_tags
+from ms_crf.text.formats.json_fields import SPANS, is_task, prediction_in, region_of, text_key
+from ms_crf.text.formats.json_lines import as_object, is_pair, records
+from ms_crf.text.readers import check_tags, numbered_lines, tokens_and_tags
 from ms_crf.text.splitting import Offsets
-
-Lines = Iterable[tuple[int, str] | None]
 
 
 def read(path: PathLike, report: Report) -> Iterator[Document]:
@@ -41,135 +33,6 @@ def read(path: PathLike, report: Report) -> Iterator[Document]:
                 yield document
 
 
-def records(path: object, lines: Lines) -> Iterator[tuple[int, Any] | None]:
-    """(line, value) of each record, None for a blank line's value; a None among the lines is passed on."""
-    begun, rest = False, iter(lines)
-    for line in rest:
-        if line is None:
-            yield None
-            continue
-        number, text = line
-        if not text.strip(BLANKS):
-            yield number, None
-        elif not begun and text.lstrip(BLANKS).startswith('['):
-            following = [text, *(other[1] for other in rest if other is not None)]
-            yield from _Values(path, '\n'.join(following), number)
-            return
-        else:
-            begun = True
-            yield number, json_object(path, number, text)
-
-
-class RecordLine(int):
-    """The number of a line of a file that holds an array, which is shown with the number of a record, from 1.
-
-    Args:
-        line: on which the record begins; an array may be one long line.
-        record: its number in the file.
-    """
-
-    def __new__(cls, line: int, record: int) -> 'RecordLine':
-        made = super().__new__(cls, line)
-        made.record = record
-        return made
-
-    record: int
-
-    def __reduce__(self) -> tuple[type, tuple[int, int]]:
-        return RecordLine, (int(self), self.record)
-
-    def __str__(self) -> str:
-        return f'{int(self)}, record {self.record}'
-
-    def __format__(self, form: str) -> str:
-        return format(int(self), form) if form else str(self)
-
-
-class _Values:
-    """The records of a text that begins with an array: its items, or arrays of a text and its annotations by turns."""
-
-    def __init__(self, path: object, text: str, line: int) -> None:
-        self.path, self.text, self.line, self.at, self.counted, self.record = path, text, line, 0, 0, 0
-        self.decoder = json.JSONDecoder()
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        while self._skip():
-            if self.text[self.at] == '[' and self._opens_a_list():
-                self.at += 1
-                yield from self._items()
-            else:
-                yield self._value()
-
-    def _items(self) -> Iterator[tuple[int, Any]]:
-        """The items of an array after its bracket."""
-        if self._take(']'):
-            return
-        while True:
-            self._skip()
-            yield self._value()
-            if self._take(']'):
-                return
-            if not self._take(','):
-                raise self._fault('expected a comma or ] after a record')
-
-    def _take(self, character: str) -> bool:
-        """Goes on after a character if it comes next."""
-        comes = self._skip() and self.text[self.at] == character
-        self.at += comes
-        return comes
-
-    def _opens_a_list(self) -> bool:
-        """Whether the array here is one of records, and not a record itself."""
-        inner = self.text[self.at + 1:self.at + 1000].lstrip(BLANKS)[:1]
-        return inner in ('{', '[', ']')
-
-    def _skip(self) -> bool:
-        while self.at < len(self.text) and self.text[self.at] in BLANKS:
-            self.at += 1
-        return self.at < len(self.text)
-
-    def _line(self) -> int:
-        self.line += self.text.count('\n', self.counted, self.at)
-        self.counted = self.at
-        return self.line
-
-    def _fault(self, expected: str) -> CorpusError:
-        line = RecordLine(self._line(), self.record)
-        return CorpusError(self.path, line, f'{expected}, got {self.text[self.at:self.at + 40]!r}')
-
-    def _value(self) -> tuple[int, Any]:
-        self.record += 1
-        line, begin = RecordLine(self._line(), self.record), self.at
-        try:
-            _, self.at = self.decoder.raw_decode(self.text, begin)
-            value = json_of(self.text[begin:self.at], None)
-        except RecursionError:
-            raise CorpusError(self.path, line, 'expected a JSON object: it is nested too deeply') from None
-        except json.JSONDecodeError as error:
-            column = error.pos - self.text.rfind('\n', 0, error.pos)
-            where = line + self.text.count('\n', begin, error.pos)
-            raise CorpusError(self.path, RecordLine(where, self.record),
-                              f'expected a JSON object: {error.msg} at column {column}') from None
-        except JSONFault as error:
-            where = RecordLine(line + (error.line or 1) - 1, self.record)
-            raise CorpusError(self.path, where, f'expected a JSON object: {error}') from None
-        except ValueError as error:              # a number of thousands of digits
-            raise CorpusError(self.path, line, f'expected a JSON object: {str(error).partition(";")[0]}') from None
-        if not isinstance(value, dict) and not _is_pair(value):
-            raise CorpusError(self.path, line, f'expected a JSON object, got {self.text[begin:self.at][:40]!r}')
-        return line, value
-
-
-def _is_pair(value: Any) -> bool:
-    """Whether a value is [text, annotations], as spaCy's training data had it."""
-    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], dict)
-
-
-def as_object(record: Any) -> dict[str, Any]:
-    """A record as an object, also if it is [text, annotations]."""
-    return {**record[1], 'text': record[0]} if _is_pair(record) else record
-
-
 def has_placed_tokens(record: dict[str, Any]) -> bool:
     """Whether a record has tokens as objects with offsets, as Prodigy has them."""
     tokens = record.get('tokens')
@@ -178,7 +41,7 @@ def has_placed_tokens(record: dict[str, Any]) -> bool:
 
 def has_spans(record: Any) -> bool:
     """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
-    if _is_pair(record):
+    if is_pair(record):
         return True
     return 'tags' not in record and ('text' in record or is_task(record)) and not _names_tokens(record)
 

@@ -1,12 +1,14 @@
 """JSON as annotation tools export it, in files written by hand: which texts and spans are read, and what is refused."""
 
 import gzip
+import itertools
 import json
 import pickle
 import re
 
 from ms_crf.errors import CorpusError
-from ms_crf.text.formats import json_records
+from ms_crf.text import stream
+from ms_crf.text.formats import json_lines, json_records
 from ms_crf.text.readers import read_corpus
 
 import pytest
@@ -223,3 +225,46 @@ def test_a_record_of_an_array_is_named_by_its_number(tmp_path, between):
     path = write(tmp_path, f'{good}\n{ill}\n')                   # not of lines
     with pytest.raises(CorpusError, match=':2: expected a span from 0 to 1'):
         read_corpus(path)
+
+
+OBJECT, TOKENS = '{"text": "Ada", "label": [[0, 3, "P"]]}', '{"tokens": ["Ada"], "tags": ["B-P"]}'
+PAIR_OF_SPACY, ARRAY = '["Ada", {"entities": [[0, 3, "P"]]}]', '[\n{"text": "Ada",\n"label": [[0, 3, "P"]]}]'
+
+
+@pytest.mark.parametrize('records', [*itertools.permutations([OBJECT, TOKENS, PAIR_OF_SPACY, ARRAY])])
+def test_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, records):
+    sentences = read_corpus(write(tmp_path, '\n'.join(records)), splitter='blanks')
+    assert [sentence[:2] for sentence in sentences] == [(['Ada'], ['B-P'])] * 4
+    lines, line = [], 1                                      # on which the records begin
+    for record in records:
+        lines.append(line + (record == ARRAY))
+        line += record.count('\n') + 1
+    assert [int(sentence.line) for sentence in sentences] == lines
+    items = stream.read(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', stream.JSON)
+    assert [item.tokens for item in items] == [['Ada']] * 4
+
+
+@pytest.mark.parametrize('first', [OBJECT, PAIR_OF_SPACY])
+@pytest.mark.parametrize('text,message', [
+    (OBJECT.replace('3', '9'), ':2: expected a span from 0 to 3'),
+    (PAIR_OF_SPACY.replace('3', '9'), ':2: expected a span from 0 to 3'),
+    (OBJECT + 'x', f':2: expected a JSON object: Extra data at column {len(OBJECT) + 1}'),
+    (OBJECT.replace('Ada', '\t'), ':2: expected a JSON object: Invalid control character at at column 11'),
+    ('["Ada", 5]', ":2: expected a JSON object, got '[\"Ada\", 5]'"),
+    ('[5, 6]', ":2: expected a JSON object, got '[5, 6]'"),
+    ('["Ada", {"a": NaN}]', ':2, record 2: expected a JSON object: NaN is no finite number'),
+    ('["Ada", {"a": 1, "a": 2}]', ":2, record 2: expected a JSON object: 'a' is given twice, expected it once"),
+    (f'[{OBJECT},\n{OBJECT.replace("3", "9")}]', ':3, record 3: expected a span from 0 to 3'),
+])
+def test_faults_of_mixed_records_are_named_with_their_lines(tmp_path, first, text, message):
+    path = write(tmp_path, f'{first}\n{text}\n')
+    with pytest.raises(CorpusError) as raised:
+        read_corpus(path, splitter='blanks')
+    assert str(raised.value).startswith(f'{path}{message}')
+
+
+def test_records_are_read_as_they_arrive(tmp_path):
+    """Also those that begin with a bracket: what comes next may be a pause for as long as people think."""
+    lines = [(1, OBJECT), (2, PAIR_OF_SPACY), None, (3, PAIR_OF_SPACY), None, (4, TOKENS)]
+    records = json_lines.records('x.jsonl', iter(lines))
+    assert [entry and entry[0] for entry in records] == [1, 2, None, 3, None, 4]
