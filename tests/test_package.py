@@ -14,6 +14,7 @@ from conftest import SLOW
 
 PACKAGE = Path(ms_crf.__file__).parent
 
+
 def run(program, **environment):
     clean = {name: value for name, value in os.environ.items() if name not in ('GLOG_v', 'MS_DEV_HOST_BLOCKING_RUN')}
     return subprocess.run([sys.executable, '-c', program], env={**clean, **environment}, check=True, timeout=120,
@@ -46,10 +47,12 @@ def test_environment(call, given, expected):
     assert run(SHOW.format(call, 'MS_DEV_HOST_BLOCKING_RUN'), **given).stdout.strip() == expected
 
 
-def test_nothing_but_the_result_is_printed():
+@pytest.mark.parametrize('first', ['ms_crf', 'mindspore'])
+def test_nothing_but_the_result_is_printed(first):
     program = '\n'.join([
-        'from ms_crf import CRF',
+        f'import {first}',
         'import mindspore as ms',
+        'from ms_crf import CRF',
         'ms.set_context(mode=ms.GRAPH_MODE)',
         'crf = CRF(3)',
         'print(len(crf(ms.ops.zeros((4, 2, 3), ms.float32), seq_length=ms.Tensor([4, 2]))[0]))',
