@@ -147,7 +147,8 @@ def test_an_export_of_label_studio_is_read_by_its_annotations(call):
     lines = call(convert, 'in.json', 'out.jsonl', '--to', 'tokens')
     assert read('out.jsonl') == [{'id': 7, 'meta': {'batch': 'b2'}, 'doc': 4, 'text': TEXT, 'tokens': TEXT.split(),
                                   'tags': LINES['tags']}]
-    assert lines[0] == f"in.json: 1 text left out, not annotated yet; the first, at line {ANNOTATED_LINES}: '{TEXT}'"
+    assert lines[0] == (f'in.json: 1 text left out, not annotated yet; the first, at line {ANNOTATED_LINES}, record 2: '
+                        f"'{TEXT}'")
     assert [sentence.tags for sentence in read_corpus('in.json')] == [LINES['tags']]
 
 

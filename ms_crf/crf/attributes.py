@@ -3,14 +3,9 @@
 import functools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mindspore import Tensor, nn
-
-if TYPE_CHECKING:
-    from mindspore.nn import Cell as _Mixin
-else:
-    _Mixin = object
 
 _OF_EVERY_CELL = frozenset(vars(nn.Cell()))        # such as `training`, which may change
 # What a cell remembers of the graphs that were compiled of it, as it is before there are any.
@@ -27,10 +22,11 @@ def _fixing(init: Callable[..., None]) -> Callable[..., None]:
                           for name, value in vars(owner).items() if isinstance(value, property) and value.fset is None}
             names = {*vars(self), *self._params, *self._cells, *properties} - _OF_EVERY_CELL
             self.__dict__['_fixed'] = frozenset(name for name in names if not name.startswith('_'))
+            self.__dict__['_fixed_in'] = type(self)
     return run
 
 
-class FixedAttributes(_Mixin):
+class FixedAttributes:                             # no base class: mixed precision reads the source of all bases
     """A cell whose public attributes cannot change after its construction: graphs that are compiled, and cells within,
     would not see the change.
 
@@ -45,18 +41,22 @@ class FixedAttributes(_Mixin):
         if '__init__' in vars(cls):
             setattr(cls, '__init__', _fixing(cls.__init__))  # noqa: B010 - mypy takes it for a method
 
+    def _is_fixed(self, name: str) -> bool:
+        # For mixed precision MindSpore writes classes of its own, whose cells begin with the attributes of ours.
+        return self.__dict__.get('_fixed_in') is type(self) and name in self.__dict__['_fixed']
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__.get('_fixed', ()):
+        if self._is_fixed(name):
             self._check_change(name, value)
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
-        if name in self.__dict__.get('_fixed', ()):
+        if self._is_fixed(name):
             raise AttributeError(f'{type(self).__name__}.{name} cannot be deleted')
         super().__delattr__(name)
 
     def _check_change(self, name: str, value: Any) -> None:
-        owner, parameter = type(self).__name__, self._params.get(name)
+        owner, parameter = type(self).__name__, self.__dict__['_params'].get(name)
         if parameter is None:
             raise AttributeError(f'{owner}.{name} cannot change after construction; make a new {owner}')
         if self.__dict__.get('_in_a_graph'):
@@ -69,10 +69,10 @@ class FixedAttributes(_Mixin):
                              f'{value.shape}')
 
     def __getstate__(self) -> Any:
-        base, attributes = super().__getstate__()
+        base, attributes = super().__getstate__()    # type: ignore[misc]
         return base, {**attributes, **_WITHOUT_GRAPHS}
 
     def __setstate__(self, state: Any) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)                  # type: ignore[misc]
         # With this number and the address MindSpore finds graphs again: a copy may get the address of an earlier one.
         self.__dict__['_create_time'] = time.time_ns()

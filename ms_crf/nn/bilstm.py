@@ -15,8 +15,9 @@ import mindspore as ms
 from mindspore import nn, ops
 
 
+# A name that no other module has: mixed precision writes the functions of several modules into one.
 @ops.constexpr(check=False)
-def _check(inputs: tuple, seq_length: tuple, units: int, *weights: tuple) -> None:
+def _check_bilstm(inputs: tuple, seq_length: tuple, units: int, *weights: tuple) -> None:
     """Shapes of the arguments and of the weights of both directions: MindSpore's operator reads beyond wrong ones."""
     if len(inputs) != 3:
         raise ValueError(f'inputs must be (length, batch, input_size), got shape {inputs}')
@@ -61,7 +62,7 @@ class BiLSTM(CompilableMethods, nn.Cell):
         A length below 0 counts as 0, one above the padded length as that. What stands on padding is not to be read.
         """
         weights = self._weights(self.forward_lstm) + self._weights(self.backward_lstm)
-        _check(inputs.shape, seq_length.shape, self.units, *[weight.shape for weight in weights])
+        _check_bilstm(inputs.shape, seq_length.shape, self.units, *[weight.shape for weight in weights])
         if custom.in_use():
             return self.native(inputs, seq_length, *weights)
         span = in_range(seq_length, 1, inputs.shape[0])          # ReverseSequence takes no 0

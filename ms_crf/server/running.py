@@ -89,8 +89,9 @@ class Running:
         for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, self.stop)
-        if hasattr(signal, 'SIGHUP'):            # also under nohup, which has it ignored
+        if hasattr(signal, 'SIGHUP'):            # also under nohup, where the command ignores and blocks this signal
             loop.add_signal_handler(signal.SIGHUP, self._wish.set)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         tasks = [loop.create_task(self._models()), loop.create_task(self._watch_process()),
                  loop.create_task(watch(self.service.connections, self.service.limits))]
         try:
