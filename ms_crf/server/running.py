@@ -20,6 +20,7 @@ from ms_crf.server.worker import Settings
 
 import uvicorn
 
+LAST_ANSWERS = 2                       # seconds for the answers to requests that are cancelled at the end
 LONGEST_PAUSE = 60                     # seconds between two attempts to load a model whose process has ended
 _LOOK = .5                             # seconds between two looks at the process that tags
 
@@ -96,6 +97,8 @@ class Running:
                  loop.create_task(watch(self.service.connections, self.service.limits))]
         try:
             await self.server.serve([self.listening])
+            if requests := list(self.server.server_state.tasks):         # cancelled after --drain; each is answered
+                await asyncio.wait(requests, timeout=LAST_ANSWERS)
         finally:
             left = [*tasks, *self._tasks]
             for task in left:
