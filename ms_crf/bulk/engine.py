@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ms_crf import console, environment, processes
+from ms_crf import console, drafts, environment, processes
 from ms_crf.bulk.folder import draft_of, remove
 from ms_crf.bulk.shards import Shard
 from ms_crf.bulk.worker import Began, Done, Order, Worker
@@ -22,7 +22,7 @@ from ms_crf.errors import OptionError, brief, not_installed
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
 PATIENCE = 10.0                # seconds that workers get to end
 _STORE = 80 << 20              # bytes of shared memory; only names and counts are passed on
-_LONGEST = 40                  # characters of a folder for sockets, whose names must not exceed 107
+_LONGEST = 45                  # characters of a folder for sockets, whose names must not exceed 107
 #: what Ray reads when it is imported: it reports nothing to its makers, and prints nothing of its own
 _QUIET = {'RAY_USAGE_STATS_ENABLED': '0', 'RAY_DEDUP_LOGS_SKIP_REGEX': '.', 'RAY_SCHEDULER_EVENTS': '0',
           'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0'}
@@ -95,8 +95,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     variables = environment.for_others()
     folder, started = None, set()
     if address is None:
-        base = tempfile.gettempdir()
-        folder = tempfile.mkdtemp(prefix='ms-crf-', dir=base if len(base) <= _LONGEST else '/tmp')
+        folder = _new_folder()
         options |= {'address': 'local', 'num_cpus': workers, 'include_dashboard': False, '_temp_dir': folder,
                     'object_store_memory': _STORE}
     else:
@@ -133,6 +132,16 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
             _end(started)
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder() -> str:
+    """Makes a folder for Ray, with a name that later commands can clear away."""
+    folder = os.path.join(tempfile.gettempdir(), drafts.prefix())
+    if len(folder) > _LONGEST:
+        folder = os.path.join('/tmp', drafts.prefix())
+    drafts.clear(os.path.dirname(folder))
+    os.mkdir(folder, 0o700)
+    return folder
 
 
 def _children() -> set[Any]:

@@ -6,11 +6,11 @@ server for a part of that page, and lets its scripts read the answers. But the r
 
 import ipaddress
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from ms_crf.errors import brief
 from ms_crf.server.limits import Refused
-
-from starlette.types import Scope
 
 TARGET = 'ms_crf.target'               # of a scope: the target as it stands in the first line of the request
 
@@ -32,7 +32,7 @@ def is_loopback(authority: bytes) -> bool:
         return False
 
 
-def check_host(scope: Scope) -> None:
+def check_host(scope: Mapping[str, Any]) -> None:
     """Raises Refused unless a request has one Host header, and it and an absolute target name the loopback."""
     hosts = [value for name, value in scope['headers'] if name == b'host']
     absolute = _ABSOLUTE.fullmatch(scope[TARGET].lower())

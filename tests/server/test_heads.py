@@ -7,14 +7,18 @@ import socket
 
 from ms_crf import train
 from ms_crf.server.limits import Limits
-from ms_crf.server.protocol import HEAD, Protocol
 
 import pytest
-import uvicorn
-from uvicorn.server import ServerState
 
 from conftest import files
 from servers import rest_of, serving
+
+# isort: split
+# `servers` skips this file if the server's libraries are missing.
+from ms_crf.server.protocol import HEAD, Protocol
+
+import uvicorn
+from uvicorn.server import ServerState
 
 BODY = b'{"tokens": ["Xan"]}'
 START = b'POST /v1/tag HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
