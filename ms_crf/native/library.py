@@ -209,7 +209,7 @@ def _store(path: Path, march: str | None) -> None:
             raise _Refusal(f'{NO_COMPILER}; install g++, or pip install ziglang')
         os.chmod(draft, 0o700)
         line = checksum(draft, path.name)
-        _replace(draft, path)                                    # another process may have done the same
+        _replace(draft, path)
     with files.temporary(files.draft_of(checksum_file(path))) as draft:
         Path(draft).write_text(line)
         _replace(draft, checksum_file(path))
@@ -220,6 +220,19 @@ def _replace(draft: str, path: Path) -> None:
     files.sync(draft)
     os.replace(draft, path)
     files.sync(path.parent)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Within the block no other process compiles into this folder, if the file system has locks."""
+    import fcntl  # which Windows does not have
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
 
 
 def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
@@ -236,7 +249,9 @@ def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
         if not compiles:
             return None
         try:
-            _store(path, march)
+            with _locked(folder):
+                if not _is_intact(path):                         # another process may have compiled it meanwhile
+                    _store(path, march)
         except OSError as error:
             raise _Refusal(f'{folder} can not be written to: {error.strerror}') from None
         if not _is_intact(path):
