@@ -287,8 +287,8 @@ def kind_of_graph(record: dict) -> type[Kind] | None:
 
 
 def unknown_tag_of(path: Any, tags: Iterable[str]) -> str:
-    """What stands in place of a tag that nobody has judged in files for a model: as in the training of a run; of an
-    exported graph '?', unless that is one of its tags."""
+    """Returns the mark for unknown tags in files for a model: the mark of the training, or '?' for an exported graph
+    unless '?' is one of its tags."""
     if str(path).endswith('.mindir'):
         return '' if MARK in tags else MARK
     return records.read_options(path, records.read_config(path)).unknown_tag

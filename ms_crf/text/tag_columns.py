@@ -41,8 +41,8 @@ def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequ
              if OPEN not in tag]
     if 2 * sum(tag == 'O' or is_span_tag(tag) for _, tag in pairs) > len(pairs):
         return
-    why = _uneven(widths) or _fault([token for token, _ in pairs], Counter(tag for _, tag in pairs),
-                                                   sum(token.lower() == tag.lower() for token, tag in pairs))
+    equal = sum(token.lower() == tag.lower() for token, tag in pairs)
+    why = _uneven(widths) or _fault([token for token, _ in pairs], Counter(tag for _, tag in pairs), equal)
     if why is None:
         return
     examples = ', '.join(brief(tag) for tag in list(dict.fromkeys(tag for _, tag in pairs))[:SHOWN])

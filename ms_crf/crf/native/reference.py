@@ -1,7 +1,7 @@
 """What the operators compute, as graphs of plain operators of MindSpore: what is differentiated in their place.
 
-Posteriors are in the log domain, without a condition on values: MindSpore 2.10 cannot run the gradient of one beside
-other operators ("Invalid formal parameter").
+Posteriors are computed in the log domain, without a condition on values: MindSpore 2.10 cannot run the gradient of a
+condition together with other operators ("Invalid formal parameter").
 
 Shapes and first arguments as in `cells`; emissions are (L, B, K), or (B, L, K) with batch_first.
 """

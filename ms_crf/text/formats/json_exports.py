@@ -123,7 +123,7 @@ def label_studio(documents: Iterable[Marked], names: Names, default: Names) -> I
 
 
 def _task(document: Document, results: list[dict[str, Any]], number: int) -> dict[str, Any]:
-    """A task of Label Studio. Annotations and predictions that it has already stay beside those of a tagger."""
+    """Returns a task of Label Studio with the results of a tagger; it keeps its own annotations and predictions."""
     task = task_of(document.record, document.text, number)
     lists = [task.pop(name, None) for name in ANNOTATIONS]
     annotated = [entry for entries in lists if isinstance(entries, list) for entry in entries]
