@@ -2,7 +2,7 @@
 
 import sys
 
-from ms_crf.console import enter
+from ms_crf.cli.console import enter
 
 if __name__ == '__main__':
     sys.exit(enter('infer'))

@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ms_crf.console import FAULT, VERBS
-from ms_crf.text.formats.conversion import FROM, TO
+from ms_crf.cli.console import FAULT, VERBS
+from ms_crf.formats.conversion import FROM, TO
 
 from fuzz_examples import OF_SPANS, OF_TAGS, clean, partial, tags_of, wild, write
 from fuzz_material import MEMORY, ROOT, SECONDS, Failure, check, check_memory, end, tree_of

@@ -7,8 +7,8 @@ package.
 import json
 from pathlib import Path
 
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.text.formats import conversion
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.formats import conversion
 from ms_crf.text.splitting import splitter_named
 
 from fuzz_examples import MARKS, NAMES, OF_SPANS, OF_TAGS, Example, clean, partial, spans_of, tags_of, wild, write

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf.text import readers
+from ms_crf.formats import readers
 
 import numpy as np
 import psutil

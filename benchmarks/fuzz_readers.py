@@ -3,12 +3,13 @@
 import json
 import shutil
 
-from ms_crf import Tagger, options
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.cli.train import new_options, read_options
+from ms_crf.formats import readers, stream
 from ms_crf.models.encoder import pretrained
 from ms_crf.models.words import vectors
-from ms_crf.text import readers, stream
-from ms_crf.train import new_options, read_options
+from ms_crf.runs import options
 
 from mutations import bytes_of, record_of
 

@@ -4,8 +4,8 @@ import itertools
 import re
 import unicodedata
 
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.text import raw, stream
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.formats import raw, stream
 from ms_crf.text.splitting import splitter_named
 
 from fuzz_material import check

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ms_crf.options import Options, dashed  # noqa: E402
+from ms_crf.runs.options import Options, dashed  # noqa: E402
 from ms_crf.training.schedules import EPOCHS, PATIENCE  # noqa: E402
 
 import optuna  # noqa: E402

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ms_crf.errors import OptionError  # noqa: E402
+from ms_crf.base.errors import OptionError  # noqa: E402
 from ms_crf.text.splitting import splitter_named  # noqa: E402
 
 

@@ -15,7 +15,7 @@ from contestants import Quiet, calls, processor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ms_crf import train  # noqa: E402
+from ms_crf.cli import train  # noqa: E402
 from ms_crf.training.begin import start  # noqa: E402
 
 import mindspore as ms  # noqa: E402

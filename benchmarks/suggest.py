@@ -21,8 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ms_crf.files import write_text  # noqa: E402
-from ms_crf.text.readers import read_corpus  # noqa: E402
+from ms_crf.base.files import write_text  # noqa: E402
+from ms_crf.formats.readers import read_corpus  # noqa: E402
 
 RANDOM = 'random'
 

@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ms_crf import train  # noqa: E402
+from ms_crf.cli import train  # noqa: E402
 from ms_crf.runs import records  # noqa: E402
 from ms_crf.training.begin import start  # noqa: E402
 
@@ -30,7 +30,7 @@ from contestants import Quiet, processor  # noqa: E402
 
 _SUM = '''
 import time
-import ms_crf.environment
+import ms_crf.base.environment
 from ms_crf.training import workers
 import mindspore as ms
 import numpy as np

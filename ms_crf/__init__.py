@@ -7,7 +7,7 @@ start without it.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ms_crf import environment
+from ms_crf.base import environment
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.crf.layer import CRF
@@ -16,7 +16,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.crf.validation import check_batch
     from ms_crf.models.hmm.hmm import HMM
     from ms_crf.nn.bilstm_crf import BiLSTM_CRF
-    from ms_crf.tagger import Tagger
+    from ms_crf.tagging.tagger import Tagger
     from ms_crf.text.schemes import allowed_transitions, span_steps
 
 environment.prepare()
@@ -33,7 +33,7 @@ _HOMES = {
     'allowed_transitions': 'text.schemes',
     'span_steps': 'text.schemes',
     'HMM': 'models.hmm.hmm',
-    'Tagger': 'tagger',
+    'Tagger': 'tagging.tagger',
     'check_batch': 'crf.validation',
 }
 __all__ = ['BiLSTM_CRF', 'CRF', 'HMM', 'Tagger', 'allowed_transitions', 'check_batch', 'compute_normalizer',

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf import CRF, train
+from ms_crf import CRF
+from ms_crf.cli import train
 from ms_crf.native import custom, library
 from ms_crf.runs.saving import saving
 
@@ -13,7 +14,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-pytest_plugins = ['suite']
+pytest_plugins = ['support.suite']
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ['--word-dim', '6', '--hidden', '6', '--char-dim', '3', '--char-width', '4', '--batch-size', '4',
          '--epochs', '3', '--learning-rate', '0.05', '--average', '0.9', '--scheme', 'BIO', '--device', 'CPU']
@@ -53,33 +54,33 @@ SLOW = """
     server/test_kinds_served.py
     server/test_network_served.py
     server/test_server_page.py
-    test_compare.py::test_a_comparison
-    test_compare.py::test_a_run_that_fails_leaves_what_was_done_before
-    test_compare.py::test_a_signal_ends_the_training_and_leaves_what_was_done_before
-    test_compare.py::test_a_signal_while_a_run_is_measured
-    test_console.py::test_training_goes_on_when_its_output_is_full_or_closed
-    test_console.py::test_training_goes_on_when_nobody_reads_what_it_says
-    test_device.py::test_tagging_goes_on_without_the_device
-    test_examples.py
-    test_infer.py::test_a_conversation
-    test_infer.py::test_a_pipe_is_answered_as_it_speaks_and_may_break
-    test_infer.py::test_a_sentence_of_ten_thousand_words
-    test_infer.py::test_characters
-    test_infer.py::test_exported_and_tagged_without_the_run
-    test_infer.py::test_json_lines_say_where_things_are
-    test_infer.py::test_plain_tags
-    test_infer.py::test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option
-    test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
-    test_seeds.py::test_stopped_and_started_again
-    test_sharing.py
-    test_suggest.py::test_exported_graphs
-    test_tagger.py::test_a_graph_run_by_hand_from_its_record
-    test_tagger.py::test_confidences_are_posteriors
-    test_tagger.py::test_confidences_of_a_graph
-    test_tagger.py::test_no_more_taggings_than_there_are
-    test_tagger.py::test_run_and_graphs_give_the_same_tags
-    test_tagger.py::test_what_a_graph_does_not_give
-    text/test_sentences.py::test_a_sentence_too_long_for_a_graph_is_named
+    experiments/test_compare.py::test_a_comparison
+    experiments/test_compare.py::test_a_run_that_fails_leaves_what_was_done_before
+    experiments/test_compare.py::test_a_signal_ends_the_training_and_leaves_what_was_done_before
+    experiments/test_compare.py::test_a_signal_while_a_run_is_measured
+    cli/test_console.py::test_training_goes_on_when_its_output_is_full_or_closed
+    cli/test_console.py::test_training_goes_on_when_nobody_reads_what_it_says
+    base/test_device.py::test_tagging_goes_on_without_the_device
+    project/test_examples.py
+    cli/test_infer.py::test_a_conversation
+    cli/test_infer.py::test_a_pipe_is_answered_as_it_speaks_and_may_break
+    cli/test_infer.py::test_a_sentence_of_ten_thousand_words
+    cli/test_infer.py::test_characters
+    cli/test_infer.py::test_exported_and_tagged_without_the_run
+    cli/test_infer.py::test_json_lines_say_where_things_are
+    cli/test_infer.py::test_plain_tags
+    cli/test_infer.py::test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option
+    base/test_memory.py::test_what_is_estimated_is_less_than_what_is_taken
+    experiments/test_seeds.py::test_stopped_and_started_again
+    tagging/test_sharing.py
+    cli/test_suggest.py::test_exported_graphs
+    tagging/test_tagger.py::test_a_graph_run_by_hand_from_its_record
+    tagging/test_tagger.py::test_confidences_are_posteriors
+    tagging/test_tagger.py::test_confidences_of_a_graph
+    tagging/test_tagger.py::test_no_more_taggings_than_there_are
+    tagging/test_tagger.py::test_run_and_graphs_give_the_same_tags
+    tagging/test_tagger.py::test_what_a_graph_does_not_give
+    formats/test_sentences.py::test_a_sentence_too_long_for_a_graph_is_named
     training/test_course.py::test_a_small_corpus_is_averaged_from_its_first_step
     training/test_course.py::test_what_a_training_on_few_sentences_says
     training/test_course.py::test_why_a_training_ended
@@ -107,13 +108,12 @@ QUICK = {f'crf/test_crf.py::test_agrees_with_all_paths[graph-{name}]'
 #: Files that take longest, the longest first: what two processes do at the end should be short.
 FIRST = """
     training/test_train.py crf/test_crf.py models/test_encoder_runs.py bulk/test_tag_many.py crf/test_forbidden.py
-    test_tagger.py
-    crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py test_sharing.py
-    crf/test_second_derivatives.py crf/test_values.py test_console.py test_compare.py test_infer.py test_docs.py
-    crf/test_nan.py models/test_graph_files.py test_fuzz.py test_examples.py test_wheel.py
-    browser/test_highlighted_page.py server/test_answers.py server/test_network_served.py server/test_kinds_served.py
-    server/test_server_page.py server/test_life.py training/test_loss_scale.py training/test_course.py
-    crf/test_any_length.py crf/test_nbest.py
+    tagging/test_tagger.py crf/test_mixed_precision.py crf/test_numbers.py models/test_own_model.py
+    tagging/test_sharing.py crf/test_second_derivatives.py crf/test_values.py cli/test_console.py
+    experiments/test_compare.py cli/test_infer.py project/test_docs.py crf/test_nan.py models/test_graph_files.py
+    project/test_fuzz.py project/test_examples.py project/test_wheel.py browser/test_highlighted_page.py
+    server/test_answers.py server/test_network_served.py server/test_kinds_served.py server/test_server_page.py
+    server/test_life.py training/test_loss_scale.py training/test_course.py crf/test_any_length.py crf/test_nbest.py
     crf/test_constraints.py crf/test_tutorial.py crf/test_transformations.py training/test_options_at_work.py
     nn/test_network.py
 """.split()
@@ -289,7 +289,7 @@ def undisturbed(corpora):
 @pytest.fixture(scope='session')
 def encoder(tmp_path_factory):
     """The folder of a small pretrained encoder, with random weights."""
-    from encoders import make_folder
+    from support.encoders import make_folder
     folder = make_folder(tmp_path_factory.mktemp('encoders') / 'small')
     (folder / 'tokenizer_config.json').write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
     return folder
@@ -298,9 +298,8 @@ def encoder(tmp_path_factory):
 @pytest.fixture(scope='session')
 def network_server(tmp_path_factory):
     """The run of a network, and a server of it, for all tests that ask one: it takes seconds until it is ready."""
-    from test_tagger import make_run
-
-    from servers import serving
+    from support.runs import make_run
+    from support.servers import serving
     run = make_run(tmp_path_factory.mktemp('network') / 'run')
     with serving('--run', run, '--splitter', 'blanks') as server:
         yield run, server
@@ -309,7 +308,7 @@ def network_server(tmp_path_factory):
 @pytest.fixture(scope='module')
 def browser():
     """Headless Chromium, started once for a file of tests; what a test does with it is in `pages`."""
-    from pages import chromium
+    from support.pages import chromium
     if chromium() is None:
         pytest.skip('Chromium is missing: apt-get install chromium')
     sync_api = pytest.importorskip('playwright.sync_api', reason='Playwright is missing: pip install playwright')

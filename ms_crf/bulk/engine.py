@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ms_crf import console, drafts, environment, processes
+from ms_crf.base import drafts, environment, processes, signals
+from ms_crf.base.errors import OptionError, brief, not_installed
 from ms_crf.bulk.folder import draft_of, remove
 from ms_crf.bulk.shards import Shard
 from ms_crf.bulk.worker import Began, Done, Order, Worker
-from ms_crf.errors import OptionError, brief, not_installed
 
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
 PATIENCE = 10.0                # seconds that workers get to end
@@ -101,7 +101,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     else:
         options |= {'address': address, 'runtime_env': {'env_vars': variables}}
     try:
-        with console.handling(stop):
+        with signals.handling(stop):
             try:
                 with environment.quiet():
                     ray.init(**options)
@@ -114,7 +114,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                 raise OptionError(f'--address {address} can not be used: {reason}; if the cluster asks for a token, '
                                   'set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
                                   'machines') from None
-            with console.handling(stop):         # Ray has set handlers of its own
+            with signals.handling(stop):         # Ray has set handlers of its own
                 if folder is not None:
                     started |= _children()
                 stop.check()
@@ -125,7 +125,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                     raise OptionError(f'Ray does not answer any more: {_first_line(error)}; the same command goes '
                                       'on') from None
     finally:
-        with console.handling(stop), environment.quiet():
+        with signals.handling(stop), environment.quiet():
             if folder is not None:
                 started |= _children()
             ray.shutdown()

@@ -2,14 +2,13 @@
 
 import contextlib
 import glob
-import json
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ms_crf import files
+from ms_crf.base import files
+from ms_crf.base.errors import OptionError, brief
 from ms_crf.bulk.shards import Shard
-from ms_crf.errors import OptionError, brief
 from ms_crf.runs.directory import Lock
 
 RECORD, LOCK = '.tag-many.json', '.tag-many.lock'
@@ -46,7 +45,7 @@ class Folder:
         self._lock = Lock(path, LOCK, 'a tagging')
         record = os.path.join(path, RECORD)
         if not os.path.lexists(record):
-            files.write_text(record, json.dumps(made_with, ensure_ascii=False, indent=1) + '\n')
+            files.write_json(record, made_with)
             return
         before = files.read_json(record, 'ms-crf tag-many')
         before = before if isinstance(before, dict) else {}

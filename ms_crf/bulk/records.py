@@ -5,11 +5,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import faults_named, text_writer, whole
 from ms_crf.bulk.rows import Row, arrow
 from ms_crf.bulk.shards import PARQUET
-from ms_crf.errors import CorpusError
-from ms_crf.files import faults_named, text_writer, whole
-from ms_crf.text.tagged import Tagged, Writer
+from ms_crf.render.tagged import Tagged, Writer
 
 GROUP = 16384                  # rows of a Parquet file that lie together
 Record = dict[str, Any]

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ms_crf.base.errors import CorpusError, brief, not_installed
 from ms_crf.bulk.shards import JSONL, PARQUET, Shard
-from ms_crf.errors import CorpusError, brief, not_installed
-from ms_crf.text.formats.json_lines import json_object
-from ms_crf.text.readers import BLANKS, byte_lines, cut, decode, unreadable
-from ms_crf.text.splitting import Splitter
-from ms_crf.text.stream import Item, item_of_text, item_of_tokens
+from ms_crf.formats.json_lines import json_object
+from ms_crf.formats.readers import byte_lines, cut, decode, unreadable
+from ms_crf.formats.stream import Item, item_of_text, item_of_tokens
+from ms_crf.text.splitting import BLANKS, Splitter
 
 ID = 'id'
 BATCH = 1024                   # rows of Parquet that are read at once

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ms_crf.errors import OptionError
-from ms_crf.files import PathLike
-from ms_crf.text.folders import are_many, files_of, placed
-from ms_crf.text.readers import check_readable
+from ms_crf.base.errors import OptionError
+from ms_crf.base.files import PathLike
+from ms_crf.formats.folders import are_many, files_of, placed
+from ms_crf.formats.readers import check_readable
 
 JSONL, PARQUET, TXT = 'jsonl', 'parquet', 'txt'
 PACKED = ('.gz', '.zst')

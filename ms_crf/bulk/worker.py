@@ -7,18 +7,18 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ms_crf.arguments import PLUGIN, load_plugin
+from ms_crf.base.environment import VERSION
+from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.bulk import records, rows
 from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
-from ms_crf.environment import VERSION
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf.formats.stream import JSON
+from ms_crf.models import plugins
 from ms_crf.models.base import SentenceError, device_for
+from ms_crf.render.tagged import Writer
 from ms_crf.runs.records import model_digest
-from ms_crf.tagger import Tagger, chunks
+from ms_crf.tagging.tagger import Tagger, chunks
 from ms_crf.text.splitting import splitter_named
-from ms_crf.text.stream import JSON
-from ms_crf.text.tagged import Writer
 
 
 class Order(NamedTuple):
@@ -71,8 +71,8 @@ class Worker:
         order = self.order
         try:
             if order.plugin:
-                load_plugin([PLUGIN, order.plugin])
-            device_for(order.device, 'ms_crf', order.run)
+                plugins.load(order.plugin)
+            device_for(order.device, order.run)
             self.tagger = Tagger.load(order.run)
             self.tagger.check(order.confidence, 0)
             self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None

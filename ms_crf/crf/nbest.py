@@ -5,11 +5,11 @@ Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) a
 
 from collections.abc import Sequence
 
+from ms_crf.base.memory import check_memory
 from ms_crf.crf import tensors
 from ms_crf.crf.tensors import FORBIDDEN, MISMATCH, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
 from ms_crf.crf.validation import check_n, check_shape_is_known
 from ms_crf.crf.viterbi import walk_back
-from ms_crf.memory import check_memory
 
 import mindspore as ms
 from mindspore import Tensor, ops

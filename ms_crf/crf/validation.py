@@ -6,7 +6,7 @@ at values, which only the host can.
 
 from typing import Any
 
-from ms_crf.memory import check_memory
+from ms_crf.base.memory import check_memory
 
 import numpy as np
 from numpy.typing import ArrayLike

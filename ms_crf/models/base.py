@@ -5,17 +5,17 @@ imported before it is needed, so that one without graphs does without MindSpore.
 """
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
-from ms_crf.environment import choose_device
-from ms_crf.errors import CorpusError, OptionError, brief
-from ms_crf.fields import found_in
+from ms_crf.base.environment import choose_device
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief
+from ms_crf.base.fields import found_in
+from ms_crf.base.watchers import SILENT, Watcher
+from ms_crf.formats.dataset import Corpora
 from ms_crf.models.labels import Tags
-from ms_crf.options import Options, add_model
 from ms_crf.runs import records
-from ms_crf.text.dataset import Corpora
+from ms_crf.runs.options import Options, add_model
 from ms_crf.text.partial import MARK
 
 import numpy as np
@@ -43,16 +43,6 @@ class Encoded(Protocol):
     @property
     def lengths(self) -> np.ndarray:
         """(sentences,) tokens of each."""
-
-
-class Watcher(Protocol):
-    """Is told how learning goes on; the command shows it."""
-
-    def say(self, text: str) -> None:
-        """Shows a line."""
-
-    def progress(self, task: str, total: int, unit: str) -> AbstractContextManager[Callable[[int], Any]]:
-        """While a task of so many units is done; gives what is called with the number of those just done."""
 
 
 class Decoder(Protocol):
@@ -256,13 +246,13 @@ def read_run(folder: Any) -> tuple[type[Kind], dict]:
     return kind, config
 
 
-def device_for(name: str, program: str, *paths: Any) -> str | None:
+def device_for(name: str, *paths: Any, watcher: Watcher = SILENT) -> str | None:
     """Makes MindSpore compute on a device, if one of some models computes with MindSpore.
 
     Args:
         name: of the device, see `choose_device`.
-        program: the name of the command, see there.
         paths: run directories, and exported graphs, whose names end in .mindir.
+        watcher: see there.
 
     Returns:
         The device's name; None if MindSpore is not needed.
@@ -272,10 +262,11 @@ def device_for(name: str, program: str, *paths: Any) -> str | None:
     """
     kinds = [None if str(path).endswith('.mindir') else read_run(path)[0] for path in paths]
     if any(kind is None or kind.uses_mindspore for kind in kinds):
-        return choose_device(name, program)
+        return choose_device(name, watcher)
     if name not in ('auto', 'CPU'):
         found = ' and '.join(f'{path}, of kind {kind.name}' for path, kind in zip(paths, kinds) if kind)
-        raise OptionError(f'--device {name} means nothing to {found}, which computes on the CPU; leave it away')
+        raise OptionError(f'{argument("device")} {name} means nothing to {found}, which computes on the CPU; leave it '
+                          'away')
     return None
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from ms_crf.errors import OptionError, brief
+from ms_crf.base.errors import OptionError, brief
+from ms_crf.formats.dataset import Corpora, digest_of
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, teaching, token_batch
 from ms_crf.models.graphs import GraphDecoder, Served, Static, load_weights
 from ms_crf.models.labels import Tags, TagsRecord
-from ms_crf.options import Options
 from ms_crf.runs import records
-from ms_crf.text.dataset import Corpora, digest_of
+from ms_crf.runs.options import Options
 from ms_crf.text.splitting import mostly_characters
 
 import numpy as np

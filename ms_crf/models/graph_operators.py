@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ms_crf.errors import CorpusError, brief
+from ms_crf.base.errors import CorpusError, brief
 
 LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
 _MOST = LARGEST + (64 << 20)   # bytes of a graph, operators included

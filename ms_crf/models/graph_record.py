@@ -10,10 +10,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ms_crf import files
-from ms_crf.errors import CorpusError, brief
-from ms_crf.fields import Fault, checked, found_in, load_record, wrong
-from ms_crf.memory import check_memory
+from ms_crf.base import files
+from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
+from ms_crf.base.memory import check_memory
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
@@ -123,7 +123,7 @@ def _belonging(record: dict, digest: str) -> dict | None:
 
 
 def _write(path: Any, record: dict) -> None:
-    files.write_text(path, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
+    files.write_json(path, record)
 
 
 # Reading

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from ms_crf.base.environment import graph_call
+from ms_crf.base.errors import OptionError
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.environment import graph_call
-from ms_crf.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.chains import NOTHING, SCORES, Chain

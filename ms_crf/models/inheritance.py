@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ms_crf.errors import CorpusError, OptionError, brief, meant
-from ms_crf.fields import checked
+from ms_crf.base.arguments import DIR, FILE
+from ms_crf.base.errors import CorpusError, OptionError, brief, meant
+from ms_crf.base.fields import checked
 from ms_crf.models.base import Kind, kind_of, read_run
-from ms_crf.options import DIR, FILE, Options, dashed
+from ms_crf.runs.options import Options, dashed
 
 import numpy as np
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ms_crf.base.environment import graph_call, quiet
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.files import draft_of, faults_named, temporary
 from ms_crf.crf.post_decode import post_decode
-from ms_crf.environment import graph_call, quiet
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.files import draft_of, faults_named, temporary
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, SentenceError, read_run
 from ms_crf.models.graph_operators import LARGEST, check_operators
 from ms_crf.models.graph_record import (

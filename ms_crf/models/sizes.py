@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from ms_crf.errors import OptionError
-from ms_crf.memory import check_memory
-from ms_crf.options import Options, dashed
+from ms_crf.base.errors import OptionError
+from ms_crf.base.memory import check_memory
+from ms_crf.runs.options import Options, dashed
 
 BYTES = 4                      # of a number
 _DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(Options)}

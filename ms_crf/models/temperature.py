@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from ms_crf.environment import graph_load
-from ms_crf.errors import OptionError
+from ms_crf.base.environment import graph_load
+from ms_crf.base.errors import OptionError
 from ms_crf.models.base import CONFIDENCES, PATHS, Decoder
 from ms_crf.models.chains import Chain, ChainDecoder
 from ms_crf.models.recursions import SequenceBatch, batches

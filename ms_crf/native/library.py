@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ms_crf import files, processes
+from ms_crf.base import files, processes
+from ms_crf.base.watchers import SILENT, Watcher
 
 SWITCH = 'MS_CRF_NATIVE'
 FOLDER = Path(__file__).parent                                   # of libraries that came with the package
@@ -319,3 +320,19 @@ def describe() -> str:
     if found.path is None:
         return f'plain operators of MindSpore: {found.reason}'
     return f'operators in C++: {found.reason}'
+
+
+def prepare(device: str, watcher: Watcher = SILENT) -> None:
+    """Compiles the operators if the CPU will need them and they are not there.
+
+    Args:
+        device: where the process computes.
+        watcher: is told that they are compiled, or why they are not used.
+    """
+    if device != 'CPU':
+        return
+    if not is_ready():
+        watcher.warn('compiling operators for this processor, once')
+    there = find()
+    if there.path is None and there.reason != f'{SWITCH} is 0':
+        watcher.warn(f'chain and layers are graphs of plain operators, which are slower: {there.reason}')

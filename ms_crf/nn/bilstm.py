@@ -4,10 +4,10 @@
 seq_length is announced to go.
 """
 
+from ms_crf.base.memory import check_memory
 from ms_crf.crf.inputs import in_range
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.validation import check_count, check_lengths_argument, check_width
-from ms_crf.memory import check_memory
 from ms_crf.native import custom
 from ms_crf.nn.native.cells import TwoDirections, gates_of_forms, scores_of_forms
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from ms_crf.base.memory import check_memory
 from ms_crf.crf.inputs import describe
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.crf.validation import INTEGERS, check_count, check_lengths_argument, check_table_of_tags
-from ms_crf.memory import check_memory
 from ms_crf.nn.bilstm import BiLSTM
 
 import numpy as np

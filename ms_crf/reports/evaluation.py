@@ -5,18 +5,23 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from ms_crf.errors import CorpusError
-from ms_crf.files import PathLike
-from ms_crf.models.base import SentenceError
-from ms_crf.tagger import Tagger
+from ms_crf.base import files
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import PathLike
+from ms_crf.base.watchers import SILENT, Watcher
+from ms_crf.formats.dataset import as_they_stand, check_judged, home
+from ms_crf.formats.readers import Sentence, read_corpus
+from ms_crf.formats.scoring import Scores, equal_tags
+from ms_crf.models import plugins
+from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
+from ms_crf.render.tagged import Tagged
+from ms_crf.runs import records
+from ms_crf.runs.arguments import EvaluateArguments
+from ms_crf.tagging.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval, counts_of, f1_of, interval_of, resampled
-from ms_crf.text.dataset import as_they_stand, home
 from ms_crf.text.metrics import Score, SpanScore, compared_spans, score, total
-from ms_crf.text.readers import Sentence
 from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, split_tag
-from ms_crf.text.scoring import Scores, equal_tags
-from ms_crf.text.tagged import Tagged
 
 import numpy as np
 
@@ -39,6 +44,7 @@ class Evaluation:
         self.raw_correct = raw_correct
         self.tokens, self.gold, self.predicted, self.tagged = tokens, gold, predicted, tagged
         self.scheme, self.resamples, self.seed = scheme, resamples, seed
+        self.source: dict[str, str] = {}         # the model and the file, if the command line named them
 
     @property
     def plain(self) -> bool:
@@ -121,7 +127,7 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """All figures."""
         record: dict[str, Any] = {
-            'sentences': len(self.tokens), 'tokens': self.score.tokens, 'unjudged': self.unjudged,
+            **self.source, 'sentences': len(self.tokens), 'tokens': self.score.tokens, 'unjudged': self.unjudged,
             'scheme': self.scheme,
             'bootstrap': {'resamples': self.resamples, 'seed': self.seed, 'level': bootstrap.LEVEL},
             'exact': self._rates(self.counts),
@@ -144,7 +150,56 @@ def rates(spans: SpanScore, interval: Interval | None) -> dict[str, Any]:
             'support': spans.gold, 'predicted': spans.predicted, 'correct': spans.correct}
 
 
-def evaluate(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, confidence: bool = False,
+def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike | None = None, columns: str = '0,-1',
+             unknown_tag: str | None = None, resamples: int = bootstrap.RESAMPLES, seed: int = bootstrap.SEED,
+             json: PathLike | None = None, plugin: PathLike | None = None, device: str = 'auto',
+             watcher: Watcher = SILENT) -> Evaluation:
+    """Scores a model on tagged sentences.
+
+    Args:
+        input: file of the sentences: columns, or JSON lines (.jsonl).
+        run: run directory; by default the newest in runs/.
+        mindir: exported graph, in place of a run.
+        columns: columns of the token and of the tag, from 0, or from -1 backwards.
+        unknown_tag: the tag of tokens that nobody has judged; by default as the model was trained.
+        resamples, seed: of the intervals; see `ms_crf.text.bootstrap`.
+        json: file to write all figures to.
+        plugin: Python file that registers kinds of model.
+        device: 'auto', 'CPU', 'GPU' or 'Ascend'.
+        watcher: is told what is found out about the device.
+
+    Returns:
+        The scores: `score.spans.f1`, `score.accuracy`, and all figures as `to_json()`.
+
+    Raises:
+        OptionError: an argument can't be, or has no effect beside the others.
+        CorpusError: a file has a fault.
+
+    Example:
+        >>> from ms_crf.api import evaluate
+        >>> found = evaluate('data/test.tsv', run='runs/sample')  # doctest: +SKIP
+        >>> round(found.score.spans.f1, 4)                        # doctest: +SKIP
+        0.9931
+    """
+    given = EvaluateArguments.given(locals())
+    if given.plugin:
+        plugins.load(given.plugin)
+    if given.json:
+        records.check_output(given.json, given.input)
+    path = given.mindir or given.run or records.newest('runs')
+    device_for(given.device, path, watcher=watcher)
+    tagger = Tagger.load(path)
+    mark = unknown_tag_of(path, tagger.tags) if given.unknown_tag is None else given.unknown_tag
+    sentences = read_corpus(given.input, given.pair, tagger.splitter, mark=mark)
+    check_judged(given.input, sentences)
+    found = compared(tagger, sentences, given.input, False, given.resamples, given.seed)
+    found.source = {'model': str(path), 'input': given.input}
+    if given.json:
+        files.write_json(given.json, found.to_json())
+    return found
+
+
+def compared(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, confidence: bool = False,
              resamples: int = bootstrap.RESAMPLES, seed: int = bootstrap.SEED) -> Evaluation:
     """Tags sentences and sets what comes out beside their own tags.
 

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.errors import CorpusError, OptionError, brief
+from ms_crf.base.errors import CorpusError, OptionError, brief
+from ms_crf.formats.dataset import check_judged, convert
+from ms_crf.formats.readers import Sentence, read_corpus
 from ms_crf.models.base import read_run
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
 from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature
-from ms_crf.options import Options, dashed
 from ms_crf.reports import calibration, slices
 from ms_crf.reports.calibration import Reliability
 from ms_crf.reports.confusion import Confusion, confusion
-from ms_crf.reports.evaluation import Evaluation, evaluate
+from ms_crf.reports.evaluation import Evaluation, compared
 from ms_crf.reports.mistakes import Mistake, mistakes
 from ms_crf.reports.slices import Part
 from ms_crf.runs import records, sources
-from ms_crf.tagger import Tagger
-from ms_crf.text.dataset import check_judged, convert
+from ms_crf.runs.options import Options, dashed
+from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.partial import is_open
-from ms_crf.text.readers import Sentence, read_corpus
 from ms_crf.text.schemes import PLAIN
 
 
@@ -155,7 +155,7 @@ def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
     options, metrics = records.read_options(run, config), epochs_of(run)
     say(f'tagging {given.path} with {run}')
     tagger = Tagger.load(run)
-    evaluation = evaluate(tagger, given.sentences, given.path, tagger.gives_confidences, resamples, seed)
+    evaluation = compared(tagger, given.sentences, given.path, tagger.gives_confidences, resamples, seed)
     began = time.perf_counter()                                  # everything is compiled by now
     tagger.tag(evaluation.tokens, confidence=tagger.gives_confidences)
     seconds = time.perf_counter() - began
@@ -219,7 +219,7 @@ def _believable(tagger: Tagger, evaluation: Evaluation, config: dict[str, Any], 
         return found
     tempered = Tagger(TemperedDecoder(tagger.decoder, found.fit.temperature), scheme, tagger.found_scheme,
                       tagger.splitter, tagger.scheme)
-    other = evaluate(tempered, given.sentences, given.path, True)
+    other = compared(tempered, given.sentences, given.path, True)
     found.tempered_tokens = calibration.reliability(calibration.of_tokens(other))
     found.tempered_entities = calibration.reliability(calibration.of_entities(other))
     return found

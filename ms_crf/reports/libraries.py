@@ -5,7 +5,7 @@ import logging
 import os
 from typing import Any
 
-from ms_crf.errors import not_installed
+from ms_crf.base.errors import not_installed
 
 NAMES = ('jinja2', 'matplotlib')
 _BACKEND = 'MPLBACKEND'        # a name in it that matplotlib does not know would be an error of the import

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ms_crf.render.tagged import Tagged
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.text.schemes import SpanTuple
-from ms_crf.text.tagged import Tagged
 
 
 class Piece(NamedTuple):

@@ -6,15 +6,15 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from ms_crf.environment import VERSION
+from ms_crf.base.environment import VERSION
 from ms_crf.models.chains import LOGARITHMS
+from ms_crf.render.html import colour_rules
 from ms_crf.reports import pictures
 from ms_crf.reports.calibration import Reliability
 from ms_crf.reports.confusion import BORDERS, OTHERS, Confusion, most_confused
 from ms_crf.reports.figures import Believable, Input, RunFigures, options_that_differ
 from ms_crf.reports.libraries import library
 from ms_crf.text.bootstrap import LEVEL, Interval, difference
-from ms_crf.text.html import colour_rules
 from ms_crf.text.metrics import SpanScore
 
 MOST_TYPES = 40                # in the picture of scores by type; the table has them all

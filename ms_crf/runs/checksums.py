@@ -13,11 +13,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ms_crf import files
-from ms_crf.errors import CorpusError
-from ms_crf.fields import checked, load_record
-from ms_crf.files import PathLike
-from ms_crf.options import DIR, FILE, Options
+from ms_crf.base import files
+from ms_crf.base.arguments import DIR, FILE
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.fields import checked, load_record
+from ms_crf.base.files import PathLike
+from ms_crf.runs.options import Options
 
 RECORD, CONFIG = 'checksums.json', 'config.json'
 FORMAT = 1
@@ -88,7 +89,7 @@ def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
     """Replaces the record by one that lists these digests by file, as `read` returns them."""
     record = {'format': FORMAT, 'files': listed, 'sha256': digest(listed)}
     path = Path(folder) / RECORD
-    files.write_text(path, json.dumps(record, indent=1) + '\n', path.with_name(f'.{RECORD}'))
+    files.write_json(path, record, path.with_name(f'.{RECORD}'))
 
 
 def check(path: PathLike) -> None:

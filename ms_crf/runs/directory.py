@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ms_crf.errors import CorpusError
-from ms_crf.files import PathLike, faults_named, keep, temporary
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import PathLike, faults_named, keep, temporary
 from ms_crf.runs import records
 
 try:

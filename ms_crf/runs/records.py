@@ -22,15 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ms_crf import console, files
-from ms_crf.errors import CorpusError, OptionError, brief, visible
-from ms_crf.fields import Fault, checked, found_in, load_record
-from ms_crf.files import PathLike
-from ms_crf.options import Options
+from ms_crf.base import files
+from ms_crf.base.errors import CorpusError, NoRun, OptionError, brief, visible
+from ms_crf.base.fields import Fault, checked, found_in, load_record
+from ms_crf.base.files import PathLike
+from ms_crf.formats.readers import check_readable
 from ms_crf.runs import checksums
+from ms_crf.runs.options import Options
 from ms_crf.runs.saving import NAMES, quiet, saving
 from ms_crf.text.metrics import RATES
-from ms_crf.text.readers import check_readable
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 from ms_crf.text.splitting import splitter_fault
 
@@ -94,7 +94,7 @@ def newest(folder: PathLike) -> Path:
     weights.sort(key=lambda path: path.stat().st_mtime)
     if not weights:
         _check_enterable(folder)
-        raise CorpusError(folder, None, f'no run there yet; make one with: {console.call("train")}')
+        raise NoRun(folder, None, 'no run there yet')
     return weights[-1].parent
 
 

@@ -10,16 +10,15 @@ from now on it lists both what each file holds and what its draft holds. Then th
 """
 
 import contextlib
-import json
 import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ms_crf import files
-from ms_crf.errors import CorpusError
-from ms_crf.files import PathLike
+from ms_crf.base import files
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import PathLike
 from ms_crf.runs import checksums
 
 import numpy as np
@@ -78,7 +77,7 @@ class Saving:
 
     def json(self, name: str, record: Any) -> None:
         """Writes a JSON file."""
-        self.text(name, json.dumps(record, ensure_ascii=False, indent=1) + '\n')
+        self.text(name, files.json_text(record))
 
     def tensors(self, name: str, arrays: Mapping[str, Any]) -> None:
         """Writes a checkpoint of MindSpore with these arrays."""

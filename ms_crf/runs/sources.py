@@ -8,10 +8,10 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ms_crf.files import PathLike
-from ms_crf.options import Options
+from ms_crf.base.files import PathLike
+from ms_crf.formats.brat import NOTES, TEXT, is_brat
 from ms_crf.runs.checksums import checksum
-from ms_crf.text.formats.brat import NOTES, TEXT, is_brat
+from ms_crf.runs.options import Options
 
 NAME = 'corpus_sha256'         # in config.json
 PARTS = ('train', 'dev', 'test')

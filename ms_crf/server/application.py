@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from ms_crf.environment import VERSION
-from ms_crf.errors import one_line
+from ms_crf.base.environment import VERSION
+from ms_crf.base.errors import one_line
+from ms_crf.formats.stream import HTML, JSON
 from ms_crf.server import openapi
 from ms_crf.server.hosts import check_host
 from ms_crf.server.limits import Limits, Refused
@@ -19,7 +20,6 @@ from ms_crf.server.model import Model
 from ms_crf.server.pages import page
 from ms_crf.server.reading import TEXT, TEXTS, Asked, Wanted, asked, wanted
 from ms_crf.server.splitters import Splitters
-from ms_crf.text.stream import HTML, JSON
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException

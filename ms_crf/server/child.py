@@ -5,7 +5,7 @@ import contextlib
 import pickle
 from typing import Any
 
-from ms_crf import processes
+from ms_crf.base import processes
 from ms_crf.server.frames import LENGTH, frame
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ms_crf.errors import brief
+from ms_crf.base.errors import brief
 from ms_crf.server.limits import Refused
 
 TARGET = 'ms_crf.target'               # of a scope: the target as it stands in the first line of the request

@@ -7,14 +7,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ms_crf.formats.stream import HTML, JSON
+from ms_crf.render.tagged import Tagged, Writer
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import Metrics
 from ms_crf.server.process import Process
 from ms_crf.server.reading import Wanted
 from ms_crf.server.worker import Settings
-from ms_crf.text.stream import HTML, JSON
-from ms_crf.text.tagged import Tagged, Writer
 
 
 class Model:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ms_crf.environment import VERSION
+from ms_crf.base.environment import VERSION
 from ms_crf.server.limits import Limits
 from ms_crf.server.worker import About
 

@@ -1,7 +1,7 @@
 """The page of the server: text is pasted into it, and shown with what was found in it in colour."""
 
+from ms_crf.render.html import Page, digest_of, escaped
 from ms_crf.server.model import Model
-from ms_crf.text.html import Page, digest_of, escaped
 
 _STYLE = """
 form p{margin:.5rem 0;display:flex;flex-wrap:wrap;gap:.4rem .8rem;align-items:center;line-height:1.5}

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ms_crf.errors import brief, meant, one_line
-from ms_crf.files import JSONFault, json_of
+from ms_crf.base.errors import brief, meant, one_line
+from ms_crf.base.files import JSONFault, json_of
+from ms_crf.formats.stream import Item
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.text.splitting import Splitter
-from ms_crf.text.stream import Item
 
 TEXT, TEXTS, TOKENS, SENTENCES = INPUTS = ('text', 'texts', 'tokens', 'sentences')
 OPTIONS = ('nbest', 'confidence', 'splitter')

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Coroutine, Iterator
 from typing import Any
 
-from ms_crf.errors import OptionError, brief, one_line
+from ms_crf.base.errors import OptionError, brief, one_line
 from ms_crf.server.application import Service, application
 from ms_crf.server.limits import Refused
 from ms_crf.server.model import Model

@@ -8,7 +8,7 @@ import contextlib
 import signal
 from typing import NamedTuple
 
-from ms_crf.errors import OptionError
+from ms_crf.base.errors import OptionError
 from ms_crf.server.frames import connect
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.reading import Asked, Wanted, wanted

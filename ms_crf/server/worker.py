@@ -7,9 +7,12 @@ one serves, and all memory of a model goes with it. It ends when the server does
 import contextlib
 import gc
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ms_crf.base.errors import visible
+from ms_crf.base.watchers import Lines
 from ms_crf.server.frames import connect
 from ms_crf.text.splitting import BLANK, CHARACTERS, WORDS
 
@@ -22,7 +25,7 @@ class Settings(NamedTuple):
     path: str                          # of the run, or of an exported graph
     device: str
     program: str                       # that messages begin with
-    plugins: list[str]                 # the arguments of the command line, which may name one
+    plugin: str | None                 # a Python file that registers kinds of model
     splitter: str | None               # in place of the model's
     nbest: int                         # likeliest taggings that the page asks for
 
@@ -45,16 +48,18 @@ class About(NamedTuple):
 
 
 def _load(settings: Settings) -> tuple[Any, About]:
-    from ms_crf.arguments import load_plugin
+    from ms_crf.models import plugins
     from ms_crf.models.base import device_for, read_run
-    from ms_crf.tagger import Tagger
-    load_plugin(settings.plugins)
+    from ms_crf.native import library
+    from ms_crf.tagging.tagger import Tagger
+    if settings.plugin is not None:
+        plugins.load(settings.plugin)
+    watcher = Lines(lambda text: print(visible(f'{settings.program}: {text}'), file=sys.stderr, flush=True))
     graph = settings.path.endswith('.mindir')
     kind = 'exported graph' if graph else read_run(settings.path)[0].name
-    device = device_for(settings.device, settings.program, settings.path)
+    device = device_for(settings.device, settings.path, watcher=watcher)
     if device is not None:
-        from ms_crf.console import prepare_operators
-        prepare_operators(device, settings.program)
+        library.prepare(device, watcher)
     tagger = Tagger.load(settings.path)
     about = About(kind, tagger.scheme, list(tagger.tags), tagger.of_characters, settings.splitter or tagger.splitter,
                   tagger.gives_confidences, tagger.gives_nbest)
@@ -83,7 +88,7 @@ def _warm_up(tagger: Any, nbest: int) -> None:
 
 def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list[str]]) -> list[Any]:
     """For each sentence what the tagger says of it, without the tokens, or status and message of what is wrong."""
-    from ms_crf.errors import OptionError
+    from ms_crf.base.errors import OptionError
     from ms_crf.models.base import SentenceError
     try:
         return [tuple(one)[1:] for one in tagger.tag(sentences, *task)]
@@ -101,7 +106,7 @@ def main() -> None:
     settings = next(frames, None)
     if settings is None:
         return
-    from ms_crf.errors import CorpusError, OptionError, one_line
+    from ms_crf.base.errors import CorpusError, OptionError, one_line
     try:
         tagger, about = _load(settings)
     except (CorpusError, OptionError) as error:

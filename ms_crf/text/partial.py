@@ -13,7 +13,7 @@ does, so that no tag of a corpus can be mistaken for it:
 
 from collections.abc import Collection, Iterable, Sequence
 
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
 from ms_crf.text.schemes import (
     ANOTHER,
     NEXT,

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ms_crf.errors import OptionError, not_installed
+from ms_crf.base.errors import OptionError, not_installed
 from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, continues, is_blank, of_tokens
 
 MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew

@@ -7,8 +7,8 @@ known whole, OPEN stands in place of what is not; see `ms_crf.text.partial`.
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
+from ms_crf.base.errors import brief
 from ms_crf.crf.constraints import Constraints
-from ms_crf.errors import brief
 
 import numpy as np
 

@@ -13,9 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple, Protocol
 
-from ms_crf.errors import OptionError, brief
-from ms_crf.fields import Fault
-from ms_crf.text.readers import BLANKS
+from ms_crf.base.errors import OptionError, brief
+from ms_crf.base.fields import Fault
 
 AUTO, DEFAULT, LIBRARY = 'auto', 'spacy-en', 'spacy-'
 BLANK, CHARACTERS, WORDS = 'blanks', 'characters', 'characters+words'
@@ -24,6 +23,7 @@ MOSTLY = 0.9                           # text is one of characters if so many of
 
 Offsets = tuple[int, int]              # where something begins in the text, and where it ends, exclusive
 
+BLANKS = ' \t\r\n'            # what separates tokens and lines; other white space of Unicode is a part of them
 _TOKEN = re.compile(f'[^{BLANKS}]+')
 _LINE_FEED = re.compile('\n')
 _LINE_END = re.compile(r'\r\n|\r|\n')

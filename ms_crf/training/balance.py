@@ -8,10 +8,10 @@ what is won in precision. A single number set after the training evens that out.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ms_crf.formats.dataset import Corpora
+from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Learner
 from ms_crf.text.bootstrap import difference, f1_of
-from ms_crf.text.dataset import Corpora
-from ms_crf.text.scoring import score_in
 from ms_crf.training.begin import Stopped, Watcher, predicted_of
 
 import mindspore as ms

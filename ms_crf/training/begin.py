@@ -10,17 +10,17 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
-from ms_crf.errors import CorpusError
-from ms_crf.files import temporary
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import temporary
+from ms_crf.base.watchers import Watcher as LearnerWatcher
+from ms_crf.formats.dataset import Corpora, convert, load
+from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Kind, Learner, kind_of, read_run, tags_of
-from ms_crf.models.base import Watcher as LearnerWatcher
-from ms_crf.options import Options
 from ms_crf.runs import records, sources
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
+from ms_crf.runs.options import Options
 from ms_crf.runs.saving import saving, settle
-from ms_crf.text.dataset import Corpora, convert, load
 from ms_crf.text.metrics import Score, as_record, table
-from ms_crf.text.scoring import score_in
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 
 

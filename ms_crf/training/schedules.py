@@ -103,25 +103,6 @@ def dropout(seed: int, epoch: int, step: int, shape: tuple[int, int], widths: Se
     return factors
 
 
-def replaced(generator: np.random.Generator, sentences: Sequence[np.ndarray], counts: np.ndarray,
-             strength: float) -> list[np.ndarray]:
-    """Draws for each sentence which of its tokens are replaced by the unknown word.
-
-    Args:
-        generator: a NumPy random generator.
-        sentences: for each sentence the forms of its tokens, indices into `counts`.
-        counts: how often the word of each form occurs.
-        strength: Z of the probability Z / (Z + count).
-
-    Returns:
-        For each sentence an array of bools, one for each token.
-    """
-    rates = strength / (strength + counts)
-    lengths = np.cumsum([len(tokens) for tokens in sentences])[:-1]
-    drawn = generator.random(sum(map(len, sentences))) < rates[np.concatenate(sentences)]
-    return np.split(drawn, lengths)
-
-
 FIRST, LEAST, MOST = 2.0 ** 16, 1.0, 2.0 ** 24
 GROWS_AFTER = 2000           # steps without an overflow
 

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import StepLearner
 from ms_crf.models.graphs import read_weights
-from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
+from ms_crf.runs.options import Options
 from ms_crf.runs.saving import Saving, saving
-from ms_crf.text.dataset import Corpora
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
 from ms_crf.training.balance import balance

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
-from ms_crf.errors import OptionError
+from ms_crf.base.errors import OptionError
 
 import mindspore as ms
 import numpy as np

@@ -5,16 +5,16 @@ import random
 import subprocess
 import sys
 
-from ms_crf import infer
-from ms_crf.files import text_writer
-from ms_crf.text.html import Mark, Page
-from ms_crf.text.stream import HTML, item_of_text
-from ms_crf.text.tagged import SHOWN, Alternative, Span, Tagged, TaggedList, Writer
+from ms_crf.base.files import text_writer
+from ms_crf.cli import infer
+from ms_crf.formats.stream import HTML, item_of_text
+from ms_crf.render.html import Mark, Page
+from ms_crf.render.tagged import SHOWN, Alternative, Span, Tagged, TaggedList, Writer
 
 import pytest
 
 from conftest import ROOT
-from pages import check_page, opened
+from support.pages import check_page, opened
 
 #: The characters of an element as numbers: what stands for a character that HTML can't hold counts as that one, and
 #: labels and figures, which are not of the text, are left out.

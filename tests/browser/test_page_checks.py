@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from pages import CONTRASTS, check_page, opened, screenshot
+from support.pages import CONTRASTS, check_page, opened, screenshot
 
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -6,11 +6,12 @@ import os
 import re
 import tracemalloc
 
-from ms_crf import Tagger, infer, train
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.bulk.rows import Fields
 from ms_crf.bulk.shards import shards_of
 from ms_crf.bulk.worker import Order, Worker
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf.cli import infer, train
 from ms_crf.runs.records import model_version
 
 import pytest

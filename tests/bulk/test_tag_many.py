@@ -13,12 +13,13 @@ import sys
 import tempfile
 import time
 
-from ms_crf import Tagger, tag_many, train
+from ms_crf import Tagger
+from ms_crf.cli import tag_many, train
 
 import pytest
-from test_tagger import make_run
 
 from conftest import ROOT, files
+from support.runs import make_run
 
 psutil = pytest.importorskip('psutil')
 if importlib.util.find_spec('ray') is None:                      # it is not imported here, which would change sys.path
@@ -311,20 +312,20 @@ def main(run, tmp_path, capfd):
     (['--address', 'ray://a:1'], "--address must be HOST:PORT or auto, got 'ray://a:1'"),
     (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
 def test_options_that_can_not_be(main, arguments, message):
-    assert main(*arguments) == (2, '', f'ms_crf.tag_many: {message}\n')
+    assert main(*arguments) == (2, '', f'ms-crf tag-many: {message}\n')
 
 
 def test_a_cluster_that_is_not_there(main):
     with socket.socket() as unheard:
         unheard.bind(('127.0.0.1', 0))           # and nobody listens
         address = f'127.0.0.1:{unheard.getsockname()[1]}'
-        assert main('--address', address) == (2, '', f'ms_crf.tag_many: --address {address} does not answer: '
+        assert main('--address', address) == (2, '', f'ms-crf tag-many: --address {address} does not answer: '
                                                      'Connection refused; start a cluster with: ray start --head\n')
 
 
 def test_without_ray_the_extra_is_named(main, monkeypatch):
     monkeypatch.setitem(sys.modules, 'ray', None)
-    assert main() == (2, '', "ms_crf.tag_many: tag-many needs Ray, which is not installed: pip install 'ms_crf[bulk]', "
+    assert main() == (2, '', "ms-crf tag-many: tag-many needs Ray, which is not installed: pip install 'ms_crf[bulk]', "
                              'or pip install -r requirements-bulk.txt\n')
 
 
@@ -334,10 +335,10 @@ def test_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
     done.write_text('')
     status, shown, errors = main()
     assert (status, errors) == (0, '') and ' 1 shards skipped that were there, ' in shown
-    assert main('--confidence') == (2, '', f'ms_crf.tag_many: --output {tmp_path}/out was begun with confidence False, '
+    assert main('--confidence') == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was begun with confidence False, '
                                            'not True; name another folder\n')
     record = json.loads((tmp_path / 'out' / '.tag-many.json').read_text())
     (tmp_path / 'out' / '.tag-many.json').write_text(json.dumps({**record, 'model': 'other'}))
-    assert main() == (2, '', f'ms_crf.tag_many: --output {tmp_path}/out was begun with another model; name another '
+    assert main() == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was begun with another model; name another '
                              'folder\n')
     assert done.read_text() == ''

@@ -10,7 +10,7 @@ import pytest
 from mindspore import ops
 
 from conftest import close, float_tensor, int_tensor
-from oracle import Case
+from support.oracle import Case
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 LENGTH, BATCH, TAGS = 4, 4, 3

@@ -12,7 +12,7 @@ import pytest
 from mindspore import nn
 
 from conftest import close, float_tensor, int_tensor, make_crf
-from oracle import Case
+from support.oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 BIO = (BIO.transitions, BIO.start, BIO.end)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import close, float_tensor, int_tensor, make_crf
-from oracle import Case
+from support.oracle import Case
 
 # What may stand next to each other, sentence begin and end as ^ and $; written out by hand.
 ALLOWED = {

@@ -10,7 +10,7 @@ import pytest
 from test_any_length import check as check_what_is_known
 
 from conftest import AllCalls, assign, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case, Row
+from support.oracle import Case, Row
 
 BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 

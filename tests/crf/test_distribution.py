@@ -8,7 +8,7 @@ import pytest
 from mindspore import nn
 
 from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 BIO = tuple(allowed_transitions('BIO', ['O', 'B', 'I']))
 SHAPE = {'length': 4, 'batch': 3, 'num_tags': 3}

@@ -10,7 +10,7 @@ import pytest
 from test_crf import check
 
 from conftest import AllCalls, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 BREAK = 1e4   # what a forbidden tag or step of the gold path costs

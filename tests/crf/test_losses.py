@@ -11,7 +11,7 @@ import pytest
 from mindspore.graph.api import ms_compile_cache
 
 from conftest import MODES, NAMES, assign, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case, Row
+from support.oracle import Case, Row
 
 NUM_TAGS, LENGTH, BATCH = 3, 4, 5
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])

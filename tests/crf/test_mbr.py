@@ -8,7 +8,7 @@ import pytest
 from mindspore import nn
 
 from conftest import assign, close, float_tensor, int_tensor, make_crf
-from oracle import Case
+from support.oracle import Case
 
 # Each tag is followed by itself or by the next one.
 IN_TURN = (np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool), np.array([1, 1, 0], bool), np.array([1, 0, 1], bool))

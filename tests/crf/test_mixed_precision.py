@@ -13,7 +13,7 @@ import pytest
 from mindspore import nn, ops
 
 from conftest import MODES, ROOT, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 LEVELS = {

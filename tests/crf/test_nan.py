@@ -12,7 +12,7 @@ from mindspore import ops
 from test_values import is_nan
 
 from conftest import assign, close, float_tensor, int_tensor, parameters
-from oracle import Case
+from support.oracle import Case
 
 NAN, INF = float('nan'), float('inf')
 

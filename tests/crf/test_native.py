@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 sys.path.insert(0, str(ROOT / 'benchmarks'))
 from fuzz_chain import Chain, check, check_chain  # noqa: E402

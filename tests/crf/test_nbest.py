@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import assign, close, float_tensor, int_tensor, make_crf
-from oracle import Case
+from support.oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 

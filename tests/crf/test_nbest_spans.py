@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf
-from oracle import Case
+from support.oracle import Case
 
 TAGS = ['O', 'B-X', 'I-X', 'I-Y']
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from conftest import assign, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 
 def log_domain(emissions, scores, lengths):

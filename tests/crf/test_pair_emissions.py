@@ -9,7 +9,7 @@ from mindspore import nn
 from test_any_length import check as check_what_is_known
 
 from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 BIO = tuple(allowed_transitions('BIO', ['O', 'B', 'I']))
 SHAPE = {'length': 5, 'batch': 4, 'num_tags': 3}

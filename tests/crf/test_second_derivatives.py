@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 
 from conftest import assign, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 NAMES = ('transitions', 'start', 'end')

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from conftest import close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case, Row
+from support.oracle import Case, Row
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 SHAPE = 5, 4, 3

@@ -11,7 +11,7 @@ from mindspore import nn
 from mindspore.graph.api import ms_compile_cache
 
 from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
-from oracle import Case
+from support.oracle import Case
 
 
 @pytest.fixture

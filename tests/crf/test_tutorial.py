@@ -16,7 +16,7 @@ import pytest
 from mindspore import nn
 
 from conftest import close, float_tensor, int_tensor
-from oracle import Case
+from support.oracle import Case
 
 # Places of -inf in a case of 5 positions, 4 rows (the first full) and 3 tags: none, of all kinds, and a column.
 FORBIDDEN = ({}, {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (0, 2)], 'start': [2], 'end': [2]},

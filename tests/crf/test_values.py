@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from conftest import close, float_tensor, int_tensor, parameters
-from oracle import Case
+from support.oracle import Case
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 IMPOSSIBLE_TAGS = {ms.int64: (2 ** 32 + 1, 2 ** 62), ms.uint32: (2 ** 32 - 1, 2 ** 31),

@@ -4,15 +4,16 @@ import json
 import subprocess
 import sys
 
-from ms_crf import Tagger, train
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.cli import train
 from ms_crf.models.hmm.model import read_hmm
 
 import numpy as np
 import pytest
 
 from conftest import files
-from oracle import StatePaths
+from support.oracle import StatePaths
 
 
 def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):
@@ -24,7 +25,7 @@ def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):
     assert shown.out.count('\n'.join(table)) == 1 and shown.err == ''
     assert {file.name for file in folder.iterdir()} == {'config.json', 'vocab.json', 'tables.npz', 'metrics.jsonl',
                                                         'scores.json', 'checksums.json', 'lock'}
-    program = ('import sys; from ms_crf.infer import main; status = main(sys.argv[1:]); '
+    program = ('import sys; from ms_crf.cli.infer import main; status = main(sys.argv[1:]); '
                'sys.exit(status or 9 * ("mindspore" in sys.modules))')
     result = subprocess.run([sys.executable, '-c', program, '--run', str(folder), '--input', str(corpora / 'test.tsv'),
                              '--score'], capture_output=True, text=True, timeout=60)

@@ -1,6 +1,7 @@
 """A hidden Markov model counted from text of which a part is tagged, beside all state paths of each sentence."""
 
-from ms_crf import HMM, train
+from ms_crf import HMM
+from ms_crf.cli import train
 from ms_crf.models.hmm.counting import learn
 from ms_crf.models.hmm.symbols import WordCounts
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import files
-from oracle import StatePaths
+from support.oracle import StatePaths
 
 SENTENCES = ['the dog runs'.split(), 'a dog'.split(), 'the cat runs fast'.split(), 'dog'.split()]
 TAGS = ['D N V'.split(), 'D N'.split(), 'D N V N'.split(), 'N'.split()]

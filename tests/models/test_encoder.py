@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 from types import SimpleNamespace
 
+from ms_crf.formats.readers import read_corpus
 from ms_crf.models.encoder.graph import SubwordGraphInput
 from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
 from ms_crf.models.encoder.network import SubwordTagger, pool_words
@@ -13,14 +14,13 @@ from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, pack, subword_batch, window_arrays, window_ranges, windows_at_most
 from ms_crf.models.labels import Tags
 from ms_crf.nn.transformer import exact_gelu, fast_gelu, gelu_tanh
-from ms_crf.text.readers import read_corpus
 
 import mindspore as ms
 import numpy as np
 import pytest
 
 from conftest import ROOT, close, float_tensor, int_tensor
-from encoders import CONFIG, LETTERS, PIECES, make_folder, peer_of, tensors
+from support.encoders import CONFIG, LETTERS, PIECES, make_folder, peer_of, tensors
 
 DATA = ROOT.parent / 'shared' / 'data'
 

@@ -3,14 +3,14 @@
 import json
 import sys
 
-from ms_crf import train
-from ms_crf.errors import OptionError
+from ms_crf.base.errors import OptionError
+from ms_crf.cli import train
 
 import numpy as np
 import pytest
 
 from conftest import options_of
-from encoders import CONFIG, PIECES, arguments, make_folder, tensors
+from support.encoders import CONFIG, PIECES, arguments, make_folder, tensors
 
 
 def without(name):

@@ -3,7 +3,8 @@
 import io
 import shutil
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger
+from ms_crf.cli import train
 from ms_crf.models.base import tags_of
 from ms_crf.runs import records
 from ms_crf.training import begin
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import files, options_of
-from encoders import arguments, make_folder, tensors
+from support.encoders import arguments, make_folder, tensors
 
 pytestmark = pytest.mark.slow
 STEPS = ['--batch-size', '4', '--epochs', '1', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from ms_crf import Tagger, allowed_transitions, export, infer, train
-from ms_crf.errors import CorpusError
+from ms_crf import Tagger, allowed_transitions
+from ms_crf.base.errors import CorpusError
+from ms_crf.cli import export, infer, train
 from ms_crf.models import mindir
 from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
@@ -20,8 +21,8 @@ import numpy as np
 import pytest
 
 from conftest import ROOT, options_of
-from encoders import CONFIG, arguments, make_folder, peer_of, tensors
-from oracle import Row
+from support.encoders import CONFIG, arguments, make_folder, peer_of, tensors
+from support.oracle import Row
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor'], ['of', '\u200d']]
 

@@ -1,6 +1,6 @@
 """What a kind of model of one's own may say about tokens: whole numbers, as many as it has announced."""
 
-from ms_crf.errors import OptionError
+from ms_crf.base.errors import OptionError
 from ms_crf.models.features import FeatureKind
 
 import numpy as np

@@ -9,15 +9,16 @@ import stat
 import subprocess
 import sys
 
-from ms_crf import Tagger, export
-from ms_crf.errors import CorpusError, OptionError
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.cli import export
 from ms_crf.models import mindir
 from ms_crf.models.graph_record import check_target, read_record, record_of, replace_pair
 
 import pytest
-from test_tagger import make_run
 
 from conftest import ROOT
+from support.runs import make_run
 
 
 @pytest.fixture(scope='module')

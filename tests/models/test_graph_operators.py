@@ -4,7 +4,7 @@ import shutil
 import subprocess
 
 from ms_crf import Tagger
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
 from ms_crf.models import graph_operators, mindir
 from ms_crf.models.graph_operators import check_operators
 from ms_crf.models.graph_record import record_of, replace_pair
@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from mindspore import nn, ops
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto
-from test_tagger import make_run
+
+from support.runs import make_run
 
 LIBRARY = """
 #include <cstdint>

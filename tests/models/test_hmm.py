@@ -4,14 +4,14 @@ import itertools
 import re
 
 from ms_crf import HMM
+from ms_crf.formats.readers import read_corpus
 from ms_crf.models.hmm.symbols import Words, shape_of
-from ms_crf.text.readers import read_corpus
 
 import numpy as np
 import pytest
 
 from conftest import ROOT
-from oracle import StatePaths
+from support.oracle import StatePaths
 
 BOXES = ([.2, .4, .4], [[.5, .2, .3], [.3, .5, .2], [.2, .3, .5]], [[.5, .5], [.4, .6], [.7, .3]])
 RED, WHITE = 0, 1

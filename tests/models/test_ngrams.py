@@ -1,7 +1,8 @@
 """Vectors of n-grams: what they are learned from, and what words that have none get of them."""
 
-from ms_crf import Tagger, train
-from ms_crf.errors import CorpusError
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError
+from ms_crf.cli import train
 from ms_crf.models.words import ngrams
 from ms_crf.models.words.batches import EncodedWords
 from ms_crf.models.words.network import TaggerNetwork
@@ -12,9 +13,9 @@ from ms_crf.runs import records
 import mindspore as ms
 import numpy as np
 import pytest
-from test_tagger import make_run
 
 from conftest import write_tensors
+from support.runs import make_run
 
 
 def test_ngrams_of_a_word():

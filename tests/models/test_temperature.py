@@ -4,16 +4,16 @@ import math
 from types import SimpleNamespace
 
 from ms_crf import Tagger
+from ms_crf.formats.readers import read_corpus
 from ms_crf.models.chains import SCORES, Chain, ChainDecoder
 from ms_crf.models.labels import Tags
 from ms_crf.models.temperature import TemperedDecoder, fit_temperature
-from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import allowed_transitions
 
 import numpy as np
 import pytest
 
-from oracle import Row
+from support.oracle import Row
 
 TAGS = ['O', 'B-X', 'I-X']
 ALLOWED = allowed_transitions('BIO', TAGS)

@@ -1,13 +1,13 @@
 """The figures of a report beside what is counted by hand, and beside NumPy."""
 
+from ms_crf.formats.readers import Sentence
+from ms_crf.render.tagged import Span, Tagged
 from ms_crf.reports import slices
 from ms_crf.reports.calibration import Outcomes, of_entities, of_tokens, reliability
 from ms_crf.reports.confusion import OTHERS, border, confusion, most_confused, paired
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.reports.mistakes import mistakes
-from ms_crf.text.readers import Sentence
 from ms_crf.text.schemes import OPEN, spans_of
-from ms_crf.text.tagged import Span, Tagged
 
 import numpy as np
 import pytest

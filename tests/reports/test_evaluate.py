@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 
-from ms_crf import evaluate, infer, train
+from ms_crf.cli import evaluate, infer, train
 from ms_crf.reports.evaluation import Evaluation
 
 import pytest
@@ -108,24 +108,24 @@ def test_tokens_of_spans_count_by_their_type():
 @pytest.mark.parametrize('arguments,message', [
     (['--run', 'absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['--run', 'x', '--mindir', 'y.mindir'], '--run and --mindir name two models, expected one of them'),
-    (['--resamples', '5'], '--resamples must be from 100 to 1,000,000, got 5'),
+    (['--resamples', '5'], '--resamples must be at least 100, got 5'),
     (['--columns', '1'], "--columns must be two numbers like 0,-1, got '1'"),
     (['--seed', '-1'], '--seed must be at least 0, got -1'),
     (['--json', 'absent/x.json'], 'absent/x.json: ')])
 def test_arguments_that_can_not_be(arguments, message, corpora, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, text, errors = run('--input', corpora / 'dev.tsv', *arguments)
-    assert (status, text) == (2, '') and errors.startswith(f'ms_crf.evaluate: {message}'), errors
+    assert (status, text) == (2, '') and errors.startswith(f'ms-crf evaluate: {message}'), errors
     assert len(errors.splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
 def test_files_that_can_not_be(hmm, corpora, run, tmp_path):
     status, text, errors = run('--run', hmm, '--input', tmp_path / 'absent.tsv')
-    assert (status, text) == (2, '') and errors.startswith(f'ms_crf.evaluate: {tmp_path}/absent.tsv: ')
+    assert (status, text) == (2, '') and errors.startswith(f'ms-crf evaluate: {tmp_path}/absent.tsv: ')
     plain = tmp_path / 'plain.tsv'
     plain.write_text('a\tNOUN\n')
     status, text, errors = run('--run', hmm, '--input', plain)
-    assert (status, text) == (2, '') and errors.startswith(f"ms_crf.evaluate: {plain}:1: expected 'O' or tags of spans")
+    assert (status, text) == (2, '') and errors.startswith(f"ms-crf evaluate: {plain}:1: expected 'O' or tags of spans")
     status, text, errors = run('--run', hmm)
     assert status == 2 and 'the following arguments are required: --input' in errors
     rows = tmp_path / 'rows.jsonl'

@@ -4,12 +4,12 @@ import io
 import json
 import re
 
-from ms_crf import infer, report, train
+from ms_crf.cli import infer, report, train
 
 import numpy as np
 import pytest
 
-from pages import check_page, chromium, opened
+from support.pages import check_page, chromium, opened
 
 MARKUP = '<script>document.title = "1"</script><img src=http://127.0.0.1/>'
 

@@ -2,7 +2,8 @@
 
 import json
 
-from ms_crf import Tagger, evaluate, infer, train
+from ms_crf import Tagger
+from ms_crf.cli import evaluate, infer, train
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
 
@@ -66,7 +67,7 @@ def test_a_tag_with_a_half_is_refused_with_its_line(trained, tmp_path, capsys, r
     out, err = capsys.readouterr()
     assert err.startswith(f'train.py: {message}') and err.endswith("P\\ud800'\n") and len(err.splitlines()) == 1
     assert not (tmp_path / 'run').exists()
-    for command, name in ((evaluate, 'ms_crf.evaluate'), (infer, 'infer.py')):
+    for command, name in ((evaluate, 'ms_crf.cli.evaluate'), (infer, 'infer.py')):
         score = ['--score'] if command is infer else []
         assert command.main(['--run', str(folder), '--input', corpus, *score]) == 2
         err = capsys.readouterr().err

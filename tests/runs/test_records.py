@@ -4,8 +4,8 @@ import json
 import shutil
 from pathlib import Path
 
-from ms_crf import infer
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
+from ms_crf.cli import infer
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
 

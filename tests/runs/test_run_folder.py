@@ -8,8 +8,9 @@ import shutil
 import subprocess
 import sys
 
-from ms_crf import Tagger, export, infer, train
-from ms_crf.errors import CorpusError
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError
+from ms_crf.cli import export, infer, train
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import checksums, directory, records
 from ms_crf.runs.directory import Lock, RunDirectory

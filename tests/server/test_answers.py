@@ -4,12 +4,13 @@ import json
 import re
 from contextlib import ExitStack
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger
+from ms_crf.cli import train
 
 import pytest
 
 from conftest import files
-from servers import Server, rest_of, serving, start
+from support.servers import Server, rest_of, serving, start
 
 SENTENCES = [['to', 'Xan', 'Yan', 'of'], [], ['Xel'], ['by', 'in', 'Xor', 'Yel', '<b>', '\U0001f600', 'a b']]
 TEXT = 'to Xan Yan of.\r\n\r\nby <Xor> Yel \U0001f600 of Xan Yor.'

@@ -3,12 +3,12 @@
 import json
 import warnings
 
-from ms_crf import train
+from ms_crf.cli import train
 
 import pytest
 
 from conftest import files
-from servers import serving
+from support.servers import serving
 
 schemathesis = pytest.importorskip('schemathesis', reason='schemathesis is missing: pip install schemathesis')
 from hypothesis import HealthCheck, given, settings  # noqa: E402

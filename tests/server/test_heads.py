@@ -5,13 +5,13 @@ import random
 import re
 import socket
 
-from ms_crf import train
+from ms_crf.cli import train
 from ms_crf.server.limits import Limits
 
 import pytest
 
 from conftest import files
-from servers import rest_of, serving
+from support.servers import rest_of, serving
 
 # isort: split
 # `servers` skips this file if the server's libraries are missing.

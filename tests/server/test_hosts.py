@@ -3,13 +3,13 @@
 import json
 import re
 
-from ms_crf import train
+from ms_crf.cli import train
 from ms_crf.server.hosts import is_loopback
 
 import pytest
 
 from conftest import files
-from servers import serving, start
+from support.servers import serving, start
 
 LOOPBACK = ['localhost', 'LocalHost:80', 'localhost.', 'localhost.:8000', 'localhost:', '127.0.0.1', '127.0.0.1:8000',
             '127.255.3.4', '127.0.0.1.', '[::1]', '[::1]:8000', '[0:0:0:0:0:0:0:1]']

@@ -6,15 +6,16 @@ import signal
 import subprocess
 import sys
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger
+from ms_crf.cli import train
 from ms_crf.models import mindir
 
 import pytest
-from test_tagger import make_run
 
 from conftest import ROOT, files
-from encoders import arguments
-from servers import SECONDS, check_answer, said_by, serving, start
+from support.encoders import arguments
+from support.runs import make_run
+from support.servers import SECONDS, check_answer, said_by, serving, start
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor', '<b>'],
              ['to', 'in', 'at', 'on', 'by', 'of', 'the'] * 3 + ['Xan', 'abracadabra']]

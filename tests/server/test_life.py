@@ -8,12 +8,13 @@ import signal
 import socket
 import threading
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger
+from ms_crf.cli import train
 
 import pytest
 
 from conftest import files
-from servers import SECONDS, Server, Watched, serving, start
+from support.servers import SECONDS, Server, Watched, serving, start
 
 TOKENS = ['to', 'Xan', 'Yan']
 QUICK = ('--splitter', 'blanks')       # without the library of another splitter it starts sooner

@@ -5,7 +5,7 @@ import threading
 
 from ms_crf import Tagger
 
-from servers import SECONDS, check_answer, said_by
+from support.servers import SECONDS, check_answer, said_by
 
 WORDS = 'to in at on by Xan Yel abracadabra Zoe unknown'.split()
 

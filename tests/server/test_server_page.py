@@ -3,13 +3,14 @@
 import re
 import signal
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger
+from ms_crf.cli import train
 
 import pytest
 
 from conftest import files
-from pages import SCHEMES, WIDTHS, check_view, opened, unfold
-from servers import serving
+from support.pages import SCHEMES, WIDTHS, check_view, opened, unfold
+from support.servers import serving
 
 TEXT = 'to Xan Yel in\nby <b>abracadabra</b> & Zoe \u05e9\u05dc\u05d5\u05dd'
 

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 
-from ms_crf import train
+from ms_crf.cli import train
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.reading import TEXT, TEXTS, Asked, wanted
 from ms_crf.server.splitters import SHORT, WAITING
@@ -14,7 +14,7 @@ from ms_crf.text.splitting import splitter_named
 import pytest
 
 from conftest import files
-from servers import SECONDS, Server, Watched, rest_of, serving
+from support.servers import SECONDS, Server, Watched, rest_of, serving
 
 LONG = 'to Xan\n' + ' ' * 150_000 + 'in'       # its body arrives in parts
 PLAIN = ('--splitter', 'blanks')

@@ -10,9 +10,9 @@ import random
 import string
 import time
 
-from ms_crf.text import raw
-from ms_crf.text.formats.alignment import tagged
-from ms_crf.text.formats.document import SHOWN, Document, Remarks, TextSpan
+from ms_crf.formats import raw
+from ms_crf.formats.alignment import tagged
+from ms_crf.formats.document import SHOWN, Document, Remarks, TextSpan
 from ms_crf.text.prose import LONGEST_WORD, Prose
 from ms_crf.text.splitting import splitter_named
 

@@ -3,16 +3,17 @@
 import itertools
 import json
 
-from ms_crf.errors import CorpusError
-from ms_crf.text.dataset import load
+from ms_crf.base.errors import CorpusError
+from ms_crf.formats.dataset import load
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.scoring import Scores
 from ms_crf.text.metrics import score
 from ms_crf.text.partial import certain, converted, fits, marked, opened
-from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import completions, recognise_scheme
-from ms_crf.text.scoring import Scores
 
 import pytest
-from test_text import write
+
+from support.corpora import write
 
 BIO = ['O', 'B-P', 'I-P', 'B-Q', 'I-Q']
 BIOES = ['O', *(f'{prefix}-{kind}' for kind in 'PQ' for prefix in 'BIES')]

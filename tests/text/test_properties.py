@@ -3,16 +3,16 @@
 import json
 from itertools import product
 
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.stream import CONLL, JSON, Item
+from ms_crf.render.tagged import Tagged, Writer
 from ms_crf.text.metrics import score, total
-from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import TABLE, allowed_transitions, recognise_scheme, spans_of, strict_spans_of, tags_of
-from ms_crf.text.stream import CONLL, JSON, Item
-from ms_crf.text.tagged import Tagged, Writer
 
 import pytest
 
-from properties import given, settings
-from properties import strategies as st
+from support.properties import given, settings
+from support.properties import strategies as st
 
 quick = settings(max_examples=150, deadline=None, derandomize=True, database=None)
 STRICT = ('BIO', 'BIOES', 'BMES')

@@ -5,15 +5,16 @@ import subprocess
 import sys
 import threading
 
-from ms_crf.errors import OptionError
-from ms_crf.text import raw, splitting
+from ms_crf.base.errors import OptionError
+from ms_crf.formats import raw
+from ms_crf.text import splitting
 from ms_crf.text.splitting import splitter_named, suited
 
 import pytest
 
 from conftest import ROOT
-from properties import example, given, settings
-from properties import strategies as st
+from support.properties import example, given, settings
+from support.properties import strategies as st
 
 NAMES = ['blanks', 'characters', 'characters+words', 'spacy-en', 'spacy-de']
 # Emoji with joiners and colours, combining marks, halves of surrogate pairs, all kinds of white space and line ends,

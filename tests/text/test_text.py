@@ -4,22 +4,14 @@ import json
 import random
 import re
 
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
+from ms_crf.formats.readers import read_corpus
 from ms_crf.text.metrics import score, table
-from ms_crf.text.readers import read_corpus
 from ms_crf.text.schemes import SchemeError, recognise_scheme, spans_of, strict_spans_of, tags_of
 
 import pytest
 
-from conftest import ROOT
-
-CORPORA = ROOT.parent / 'shared' / 'data'
-
-
-def write(folder, text, name='corpus.tsv'):
-    file = folder / name
-    file.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return file
+from support.corpora import CORPORA, write
 
 
 @pytest.mark.parametrize('text', [

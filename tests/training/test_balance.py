@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from ms_crf import Tagger
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
 from ms_crf.training import begin

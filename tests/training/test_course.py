@@ -5,7 +5,7 @@ import json
 import math
 import shutil
 
-from ms_crf import train
+from ms_crf.cli import train
 from ms_crf.runs import records
 from ms_crf.training import begin
 from ms_crf.training.schedules import Best, Course, course_of

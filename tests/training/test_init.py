@@ -3,18 +3,19 @@
 import json
 import shutil
 
-from ms_crf import Tagger, train
+from ms_crf import Tagger
+from ms_crf.cli import train
 from ms_crf.models.base import tags_of
 from ms_crf.runs import records
 from ms_crf.training import begin
 from ms_crf.training.begin import Stopped
 
 import pytest
-from test_tagger import make_run
 from test_train import StopAt
 from test_workers import close_to, train_py
 
 from conftest import files, options_of
+from support.runs import make_run
 
 slow = pytest.mark.slow
 STEPS = ['--batch-size', '4', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']

@@ -2,7 +2,7 @@
 
 import io
 
-from ms_crf import train
+from ms_crf.cli import train
 from ms_crf.models.encoder.network import SubwordTagger
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.runs import records

@@ -6,10 +6,10 @@ import subprocess
 import sys
 
 from ms_crf import Tagger
+from ms_crf.formats.dataset import load
 from ms_crf.models.words.ngrams import composed, learn
 from ms_crf.models.words.vocabulary import UNKNOWN
 from ms_crf.runs import records
-from ms_crf.text.dataset import load
 from ms_crf.training import begin
 
 import numpy as np

@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from ms_crf import compare, export, infer, train
+from ms_crf.cli import compare, export, infer, train
 from ms_crf.runs import records
 from ms_crf.training import begin
 from ms_crf.training.begin import Stopped

@@ -2,7 +2,8 @@
 
 import json
 
-from ms_crf import Tagger, evaluate, infer, report, train
+from ms_crf import Tagger
+from ms_crf.cli import evaluate, infer, report, train
 from ms_crf.runs import records
 from ms_crf.training import begin
 from ms_crf.training.begin import Stopped

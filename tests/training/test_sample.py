@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import sys
 
-from ms_crf.text.dataset import load
+from ms_crf.formats.dataset import load
 from ms_crf.text.schemes import spans_of
 
 import pytest

@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 
-from ms_crf import Tagger, infer, train
-from ms_crf.errors import CorpusError
+from ms_crf import Tagger
+from ms_crf.base.errors import CorpusError
+from ms_crf.cli import infer, train
 from ms_crf.runs import records
 from ms_crf.training import begin, trainer
 from ms_crf.training.begin import Stopped

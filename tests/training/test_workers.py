@@ -7,17 +7,18 @@ import signal
 import subprocess
 import sys
 
-from ms_crf import CRF, train
-from ms_crf.errors import OptionError
+from ms_crf import CRF
+from ms_crf.base.errors import OptionError
+from ms_crf.cli import train
+from ms_crf.formats.dataset import load
 from ms_crf.runs import records
-from ms_crf.text.dataset import load
 from ms_crf.training.workers import ALONE, Workers, check_mean, share_of_batch
 
 import numpy as np
 import pytest
 
 from conftest import ROOT, SMALL, files, options_of
-from encoders import arguments as encoder_arguments
+from support.encoders import arguments as encoder_arguments
 
 slow = pytest.mark.slow
 

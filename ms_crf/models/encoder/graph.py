@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ms_crf.errors import brief
-from ms_crf.fields import checked, load_record, wrong
+from ms_crf.base.errors import brief
+from ms_crf.base.fields import checked, load_record, wrong
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
 from ms_crf.models.graphs import Served, Static

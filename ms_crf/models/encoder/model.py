@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from ms_crf.errors import CorpusError, OptionError
-from ms_crf.fields import checked, load_record
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.fields import checked, load_record
+from ms_crf.formats.dataset import Corpora, digest_of
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import RowShape, cut_rows, plan, row_shapes, teaching
 from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
@@ -26,10 +27,9 @@ from ms_crf.models.inheritance import BaseRecord, put_weights, read_base, taken_
 from ms_crf.models.labels import Tags
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.nn.transformer import Encoder
-from ms_crf.options import Options
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
-from ms_crf.text.dataset import Corpora, digest_of
+from ms_crf.runs.options import Options
 from ms_crf.text.splitting import mostly_characters
 
 import mindspore as ms

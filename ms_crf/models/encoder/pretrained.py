@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.errors import CorpusError, brief, not_installed
-from ms_crf.fields import Fault, checked, found_in, load_record, wrong
-from ms_crf.files import json_of, read_json
+from ms_crf.base.errors import CorpusError, brief, not_installed
+from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
+from ms_crf.base.files import json_of, read_json
 from ms_crf.models.encoder.windows import specials_of
 
 import numpy as np

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ms_crf.environment import VERSION, graph_call
-from ms_crf.errors import CorpusError
-from ms_crf.files import faults_named, whole
+from ms_crf.base.environment import VERSION, graph_call
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import faults_named, whole
 from ms_crf.models.encoder.windows import Subwords, pack
 
 import mindspore as ms

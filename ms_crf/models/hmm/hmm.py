@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from ms_crf.memory import check_memory
+from ms_crf.base.memory import check_memory
 from ms_crf.models.hmm.baum_welch import Fit, Tables, best_of, random_tables
 from ms_crf.models.hmm.counting import counts_of, learn, tables_of
 from ms_crf.models.hmm.symbols import WordCounts, Words

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from ms_crf.errors import CorpusError
-from ms_crf.fields import checked, distinct_strings
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.fields import checked, distinct_strings
+from ms_crf.formats.dataset import Corpora
+from ms_crf.formats.readers import check_readable
 from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
 from ms_crf.models.chains import LOGARITHMS, Chain
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.hmm.symbols import Words
 from ms_crf.models.labels import Tags, tag_names
-from ms_crf.options import Options
 from ms_crf.runs import checksums, records
+from ms_crf.runs.options import Options
 from ms_crf.runs.saving import saving
-from ms_crf.text.dataset import Corpora
 from ms_crf.text.partial import is_open
-from ms_crf.text.readers import check_readable
 from ms_crf.text.splitting import mostly_characters
 
 import numpy as np

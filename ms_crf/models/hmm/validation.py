@@ -6,7 +6,7 @@ from itertools import chain
 from numbers import Integral, Number, Real
 from typing import Any
 
-from ms_crf.memory import check_memory
+from ms_crf.base.memory import check_memory
 
 import numpy as np
 

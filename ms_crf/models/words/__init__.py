@@ -1,4 +1,4 @@
-"""Ring 5: the tagger over word vectors and characters: its vocabulary, batches and network.
+"""Layer 8: the tagger over word vectors and characters: its vocabulary, batches and network.
 
 It knows what all kinds of model share and none of the other kinds.
 """

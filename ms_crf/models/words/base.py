@@ -7,11 +7,11 @@ the network reads it as that of the base did; of a new word that is among word v
 from collections.abc import Mapping
 from typing import Any
 
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
 from ms_crf.models.inheritance import BaseRecord, put_weights, taken_over
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
-from ms_crf.options import Options
 from ms_crf.runs import records
+from ms_crf.runs.options import Options
 
 import numpy as np
 

@@ -235,3 +235,22 @@ def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch,
     short_spellings = np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half])
     of_rows = places[:, part], batch.lengths[part], batch.tags[:, part]
     return words, form_words, spellings[:shape.long_forms], short_spellings, *map(np.ascontiguousarray, of_rows)
+
+
+def replaced(generator: np.random.Generator, sentences: Sequence[np.ndarray], counts: np.ndarray,
+             strength: float) -> list[np.ndarray]:
+    """Draws for each sentence which of its tokens are replaced by the unknown word.
+
+    Args:
+        generator: a NumPy random generator.
+        sentences: for each sentence the forms of its tokens, indices into `counts`.
+        counts: how often the word of each form occurs.
+        strength: Z of the probability Z / (Z + count).
+
+    Returns:
+        For each sentence an array of bools, one for each token.
+    """
+    rates = strength / (strength + counts)
+    lengths = np.cumsum([len(tokens) for tokens in sentences])[:-1]
+    drawn = generator.random(sum(map(len, sentences))) < rates[np.concatenate(sentences)]
+    return np.split(drawn, lengths)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ms_crf.environment import graph_call
+from ms_crf.base.environment import graph_call
 from ms_crf.models.graphs import GraphDecoder
 from ms_crf.models.words.batches import EncodedWords, word_batch
 from ms_crf.models.words.network import TaggerNetwork

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ms_crf.fields import checked, load_record
+from ms_crf.base.fields import checked, load_record
 from ms_crf.models.graphs import Served, Static
 from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
 from ms_crf.models.words.ngrams import MOST

@@ -7,25 +7,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ms_crf.fields import checked, load_record
+from ms_crf.base.fields import checked, load_record
+from ms_crf.formats.dataset import Corpora, digest_of
 from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
 from ms_crf.models.bucketing import plan, teaching
 from ms_crf.models.graphs import load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
 from ms_crf.models.words.base import Base
-from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, step_arrays, word_batch
+from ms_crf.models.words.batches import Batcher, EncodedWords, Shape, cut_by_forms, replaced, step_arrays, word_batch
 from ms_crf.models.words.decoder import WordDecoder
 from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, WordGraphInput
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.ngrams import FITTED, learn
 from ms_crf.models.words.vectors import WAYS, read_vectors
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.options import WIDEST, Options
 from ms_crf.runs import records
+from ms_crf.runs.options import WIDEST, Options
 from ms_crf.runs.saving import saving
-from ms_crf.text.dataset import Corpora, digest_of
-from ms_crf.training.schedules import replaced
 
 import mindspore as ms
 import numpy as np

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from ms_crf.errors import CorpusError
+from ms_crf.base.errors import CorpusError
+from ms_crf.formats.readers import numbered_lines
 from ms_crf.models.words.ngrams import has_letters
-from ms_crf.text.readers import numbered_lines
 
 import numpy as np
 

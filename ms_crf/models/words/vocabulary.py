@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ms_crf.errors import brief
-from ms_crf.fields import Fault, checked, distinct_strings
+from ms_crf.base.errors import brief
+from ms_crf.base.fields import Fault, checked, distinct_strings
 from ms_crf.models.labels import Tags, tag_names
 from ms_crf.models.words.ngrams import NgramIndex, composed
 from ms_crf.models.words.vectors import form_in, forms_of

@@ -1,0 +1,71 @@
+"""The command `ms-crf evaluate`: scores a model on tagged sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ms_crf.api import evaluate
+from ms_crf.cli import console
+from ms_crf.cli.parser import Parser, call, command_parser
+from ms_crf.cli.terminal import Terminal
+from ms_crf.runs.arguments import EvaluateArguments
+from ms_crf.text.bootstrap import Interval
+from ms_crf.text.metrics import percent
+
+
+def parser() -> Parser:
+    return command_parser('evaluate', EvaluateArguments,
+                          'Scores a model on tagged sentences: exact entities, overall and by type, and tokens, with '
+                          'intervals that say what chance has in it.')
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status."""
+    return console.command('evaluate', _evaluate, arguments)
+
+
+def _evaluate(arguments: Sequence[str]) -> int:
+    found = call(evaluate, parser, arguments, watcher=Terminal(console.program('evaluate')))
+    console.use_utf8()
+    for line in lines(found.to_json()):
+        console.show(line)
+    return 0
+
+
+def lines(record: Mapping[str, Any]) -> Iterator[str]:
+    """The figures as a table.
+
+    Args:
+        record: what `Evaluation.to_json` gave.
+    """
+    drawn, exact, by_token = record['bootstrap'], record['exact'], record['by_token']
+    plain = record['scheme'] == 'plain'
+    unit = 'tags' if plain else 'entities'
+    yield (f'{record["sentences"]} sentences, {record["tokens"]} tokens, {exact["support"]} {unit}; '
+           f'{100 * drawn["level"]:.0f} % intervals from {drawn["resamples"]} resamples of sentences')
+    width = max(map(len, ['overall', 'accuracy', *exact['by_type']]))
+    if record['unjudged']:
+        yield (f'{record["unjudged"]} tokens beside these are not judged and do not count, nor do '
+               f'{unit} with them')
+    yield ''
+    yield from _table(unit, exact, width)
+    yield ''
+    yield 'by token'
+    yield (f'{"accuracy":<{width}}  {100 * by_token["accuracy"]:6.2f} %  '
+           f'{_shown(by_token["accuracy_interval"])}')
+    if by_token['raw_accuracy'] != by_token['accuracy']:
+        yield f'{"":<{width}}  {100 * by_token["raw_accuracy"]:6.2f} %  as conlleval computes it, of unconverted tags'
+    if not plain:
+        yield from _table('tokens', by_token, width)
+
+
+def _table(unit: str, record: Mapping[str, Any], width: int) -> Iterator[str]:
+    yield f'{unit:<{width}}  precision  recall      F1  {"interval of F1":<15}  support  predicted'
+    for name, row in [('overall', record), *record['by_type'].items()]:
+        rates = percent(row['correct'], row['predicted']), percent(row['correct'], row['support'])
+        f1 = percent(2 * row['correct'], row['predicted'] + row['support'])
+        yield (f'{name:<{width}}  {rates[0]:9.2f}  {rates[1]:6.2f}  {f1:6.2f}  {_shown(row["f1_interval"]):<15}  '
+               f'{row["support"]:7}  {row["predicted"]:9}')
+
+
+def _shown(interval: Interval | None) -> str:
+    return 'none' if interval is None else f'{100 * interval[0]:6.2f} - {100 * interval[1]:6.2f}'

@@ -1,0 +1,237 @@
+"""Parsers of command lines, whose faults are reported in one line; files of options; plugins."""
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Callable, Container, Sequence
+from dataclasses import fields
+from typing import Any, NoReturn, TypeVar
+
+from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
+from ms_crf.base.environment import DEVICES
+from ms_crf.base.errors import OptionError, brief, meant
+from ms_crf.base.files import JSONFault, PathLike, json_of
+from ms_crf.cli import console
+from ms_crf.models import plugins
+
+TEXT = 'TEXT'
+T = TypeVar('T')
+
+
+class Parser(argparse.ArgumentParser):
+    """An `ArgumentParser` that raises OptionError where that would print and exit, and checks the names of files."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+        self.register('type', int, whole_number)
+        self.register('type', float, real_number)
+        self.required: list[argparse.Action] = []        # missed only if nothing else is wrong
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
+        """Parses a command line; for a misspelt option the message says which one was probably meant."""
+        parsed, strange = self.parse_known_args(args, namespace)
+        if strange:
+            names = [name for action in self._actions for name in action.option_strings]
+            name, _, _ = strange[0].partition('=')
+            end = meant(name, names, '; see --help') if name.startswith('-') else _as_option(strange[0], names)
+            raise OptionError(f'unrecognized arguments: {_joined(strange)}{end}')
+        missing = [action.option_strings[-1] for action in self.required if getattr(parsed, action.dest, None) is None]
+        if missing:
+            self.error(f'the following arguments are required: {", ".join(missing)}')
+        return parsed
+
+    def parse_known_args(self, args: Sequence[str] | None = None,  # type: ignore[override]
+                         namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
+        self._check_once(sys.argv[1:] if args is None else args)
+        parsed, strange = super().parse_known_args(args, namespace)
+        for action in self._actions:
+            path = getattr(parsed, action.dest, None)
+            if action.metavar in (FILE, DIR) and isinstance(path, str) and path is not action.default:
+                name = max(action.option_strings, key=len)
+                if not path and not getattr(action, 'may_be_empty', False):
+                    raise OptionError(f'{name} must be a name, got nothing')
+                check_path(name, path)
+        return parsed, strange
+
+    def _check_once(self, args: Sequence[str]) -> None:
+        """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
+        for action in self._actions:
+            one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
+            if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
+                raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
+
+    def named(self, args: Sequence[str]) -> dict[str, Any]:
+        """The values, by name, of the arguments that a command line names; those left at their defaults are missing."""
+        defaults = [(action, action.default) for action in self._actions]
+        try:
+            for action in self._actions:
+                action.default = argparse.SUPPRESS
+            return vars(self.parse_args(args))
+        finally:
+            for action, default in defaults:
+                action.default = default
+
+    def error(self, message: str) -> NoReturn:
+        hint = message.removeprefix('argument ').split(':')[0].split('/')[0]
+        if message.endswith('expected one argument'):
+            raise OptionError(f'{message}; one that begins with - is written {hint}=...')
+        raise OptionError(message if message.endswith('?') else f'{message}; see --help')
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if message:                              # argparse would say nothing where this can't be written
+            (file or sys.stderr).write(message)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            own = f'; a custom model type needs {PLUGIN}' if action.dest == 'model' else ''
+            raise argparse.ArgumentError(action, f'invalid choice: {brief(value)} (choose from {", ".join(choices)})'
+                                                 f'{meant(value, choices, own)}')
+
+
+def _as_option(argument: str, names: Sequence[str]) -> str:
+    """The end of a message about an argument without the name of its option, of all names that there are."""
+    known = [name for name in ('--input', '--text', '--train') if name in names]
+    if os.path.exists(argument):
+        known = [name for name in known if name != '--text'][:1]
+    shown = ' or '.join(f'{name} {brief(argument)[1:-1]}' for name in known)
+    return f'; did you mean {shown}?' if known else '; see --help'
+
+
+def _joined(arguments: Sequence[str]) -> str:
+    text = ' '.join(arguments)
+    return text if text.isprintable() and len(text) <= 80 else brief(text)
+
+
+def whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'expected a whole number, got {brief(text)}') from None
+
+
+def real_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
+
+
+def read_option_file(path: PathLike) -> Any:
+    """The parsed JSON of a file; raises OptionError if it can't be read."""
+    try:
+        with open(path, encoding='utf-8-sig') as file:
+            return json_of(file.read())
+    except OSError as error:
+        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
+    except UnicodeDecodeError as error:
+        raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
+    except JSONFault as error:
+        where = path if error.line is None else f'{path}:{error.line}'
+        raise OptionError(f'{where}: expected a JSON object of options: {error}') from None
+
+
+def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: Container[str] | None = None) -> None:
+    """Adds an option for each field of a dataclass of arguments; if `shown` names fields, --help shows only these."""
+    groups: dict[str, argparse._ActionsContainer] = {'': made}
+    for entry in fields(kind):  # type: ignore[arg-type] # subclasses are dataclasses
+        about = entry.metadata
+        if about['group'] not in groups:
+            groups[about['group']] = made.add_argument_group(about['group'])
+        names = about.get('names', (f'--{entry.name.replace("_", "-")}',))
+        text = about['text'].replace('%', '%%') if shown is None or entry.name in shown else argparse.SUPPRESS
+        options: dict[str, Any] = {'default': entry.default, 'help': text}
+        if about.get('positional'):
+            names, options['nargs'] = (entry.name,), '*' if about.get('several') else '?'
+        else:
+            options['dest'] = entry.name
+            if about.get('several'):
+                options.update(nargs='+', action='extend')
+        if entry.type is bool:
+            negatable = about.get('negatable', entry.default is not False)
+            options['action'] = argparse.BooleanOptionalAction if negatable else 'store_true'
+        else:
+            kind_of_value = entry.type if entry.type in (int, float) else str
+            options.update(type=kind_of_value, choices=about['choices'], metavar=about['metavar'])
+        added = groups[about['group']].add_argument(*names, **options)
+        if about.get('required'):
+            made.required.append(added)  # type: ignore[attr-defined] # of `Parser`
+        added.may_be_empty = True  # type: ignore[attr-defined] # the dataclass checks paths
+
+
+def command_parser(verb: str, kind: type[Arguments], description: str) -> Parser:
+    """The parser of a command whose options are the fields of a dataclass of arguments."""
+    made = Parser(prog=console.program(verb), formatter_class=Help, add_help=False, description=description)
+    made.add_argument('--help', '-h', action='help', help='show this and stop')
+    add_arguments(made, kind)
+    return made
+
+
+class Help(argparse.ArgumentDefaultsHelpFormatter):
+    """Help as wide as the terminal, with the default of each option."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        without = action.default in (None, '', argparse.SUPPRESS) or action.default == [] or action.nargs == 0 and (
+            not isinstance(action, argparse.BooleanOptionalAction))
+        return action.help if without or '(default: ' in str(action.help) else super()._get_help_string(action)
+
+
+PLUGIN = '--plugin'
+
+
+def add_common(group: argparse._ActionsContainer, computing: str = 'compute') -> None:
+    """Adds the options that all commands have, --plugin and --device, to a parser or a group of one."""
+    group.add_argument(PLUGIN, metavar='FILE', help='Python file that registers kinds of model of your own; it is '
+                                                    'run; see the topic "Adding a model" in the documentation')
+    group.add_argument('--device', choices=DEVICES, default='auto', help=f'where to {computing} (default: %(default)s)')
+
+
+def add_model(group: argparse._ActionsContainer) -> None:
+    """Adds --run and --mindir, of which `check_model` takes one, to a parser or a group of one."""
+    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
+    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
+
+
+def check_model(parsed: argparse.Namespace) -> None:
+    """Raises OptionError if a command line names two models."""
+    if parsed.run and parsed.mindir:
+        raise OptionError('--run and --mindir name two models, expected one of them')
+
+
+def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+    """Parses a command line, after the plugin that it names has run; also returns the values that it names itself."""
+    load_plugin(arguments)
+    made = parser()
+    return made.parse_args(arguments), made.named(arguments)
+
+
+def call(function: Callable[..., T], parser: Callable[[], Parser], arguments: Sequence[str], **others: Any) -> T:
+    """Calls a function with the arguments that a command line names.
+
+    Args:
+        function: takes keyword arguments of the names of the options.
+        parser: makes the parser of the command line, once the plugin has run.
+        arguments: of the command line.
+        others: further arguments of the function.
+    """
+    _, named = parse(parser, arguments)
+    return function(**named, **others)
+
+
+def load_plugin(arguments: Sequence[str]) -> None:
+    """Runs the plugin that a command line names, before the command line is parsed: it may add choices of --model.
+
+    Args:
+        arguments: of the command line.
+
+    Raises:
+        OptionError: the plugin is not there, or fails.
+    """
+    pairs = [(argument.partition('='), after) for argument, after in zip(arguments, [*arguments[1:], ''])]
+    for (name, equals, value), after in pairs:
+        if name == PLUGIN:
+            plugins.load(value if equals else after)

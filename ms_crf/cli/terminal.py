@@ -1,0 +1,37 @@
+"""What commands show while a function works: lines and progress bars."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ms_crf.cli import console
+
+from tqdm import tqdm
+
+
+class Terminal:
+    """A watcher that shows lines and progress on standard error.
+
+    Args:
+        program: the name that its lines begin with.
+    """
+
+    def __init__(self, program: str) -> None:
+        self.program = program
+        self.bar: tqdm | None = None
+
+    def say(self, text: str) -> None:
+        """Shows a line."""
+        if self.bar is not None:
+            self.bar.clear()                     # the line takes its place
+        console.say(f'{self.program}: {text}')
+
+    warn = say
+
+    @contextmanager
+    def progress(self, task: str, total: int | None, unit: str) -> Iterator[Callable[[int], object]]:
+        """Shows how far a task is that takes more than two seconds, by a function that takes the units just done."""
+        with tqdm(total=total, unit=unit, desc=task or None, leave=False, delay=2, disable=None, file=sys.stderr,
+                  dynamic_ncols=True) as self.bar:
+            yield self.bar.update
+        self.bar = None

@@ -1,0 +1,278 @@
+"""Spans by character become tags of tokens, and tags become spans.
+
+The rules, each of which is reported where it is needed:
+
+- A span that does not fall on borders of tokens is widened to whole tokens. Tokens are never cut at its borders: text
+  that is tagged later has no spans to cut it by, so that a model would be trained, and scored, on tokens that it does
+  not get.
+- Of spans that share a token the longest is kept, of equally long ones the first.
+- Sentences are joined where a span crosses the border between them.
+- A span of white space alone is left out.
+- A token is judged if all of it is in a part of the text that somebody has looked at, or if it is in a span.
+"""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+from ms_crf.base.errors import CorpusError
+from ms_crf.formats.document import SHOWN, Document, Placed, Remark, Report, TextSpan
+from ms_crf.formats.readers import Sentence
+from ms_crf.text.partial import certain, check_tag, closed, converted, countable, fits, is_open, types_in
+from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
+    PLAIN,
+    SchemeError,
+    SpanTuple,
+    recognise_scheme,
+    spans_of,
+    strict_spans_of,
+    tags_of,
+)
+from ms_crf.text.splitting import Offsets, Splitter
+
+_VISIBLE = re.compile(r'\S')
+
+
+def cut(document: Document, splitter: Splitter) -> list[Placed]:
+    """The sentences of a document: its own, or those that the splitter finds, with its own tokens if it has any."""
+    if document.sentences is not None:
+        return document.sentences
+    text, found = document.text, splitter.split(document.text)
+    if document.tokens is None:
+        groups = [sentence.tokens for sentence in found]
+    else:
+        starts = [sentence.start for sentence in found]
+        by_sentence: dict[int, list[Offsets]] = {}
+        for place in document.tokens:
+            by_sentence.setdefault(max(bisect_right(starts, place[0]) - 1, 0), []).append(place)
+        groups = list(by_sentence.values())
+    line_of = document.line_numbers()
+    return [Placed([text[start:end] for start, end in places], places, line_of(places[0][0]))
+            for places in groups if places]
+
+
+class _Marks:
+    """The spans of one document on its tokens."""
+
+    def __init__(self, document: Document, sentences: Sequence[Placed], report: Report) -> None:
+        self.document, self.report = document, report
+        self.places = [place for sentence in sentences for place in sentence.places]
+        self.starts, self.ends = [start for start, _ in self.places], [end for _, end in self.places]
+        self.sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.places]
+        self.taken = bytearray(len(self.places))         # 1 for the tokens of spans that are kept
+
+    def kept(self) -> list[SpanTuple]:
+        """(type, first token, last token) of the spans that are kept, tokens numbered through the document."""
+        remarks, found = [], []
+        order = sorted(self.document.spans, key=lambda span: (span.start - span.end, span.start))
+        for span in order:
+            check_tag(self.document.path, span.line, span.type)
+            kinds, tokens = self._place(span)
+            remarks += [(span, kind) for kind in kinds]
+            if tokens is not None:
+                found.append((span.type, *tokens))
+        for span, kind in sorted(remarks, key=lambda entry: (entry[0].line, entry[0].start)):
+            text = self.document.text[span.start:min(span.end, span.start + SHOWN + 1)]
+            self.report(Remark(kind, self.document.path, span.line, text))
+        return sorted(found, key=lambda span: span[1])
+
+    def _place(self, span: TextSpan) -> tuple[list[str], tuple[int, int] | None]:
+        """What there is to say of a span, and its first and last token if it is kept."""
+        first, last = bisect_right(self.ends, span.start), bisect_left(self.starts, span.end) - 1
+        if first > last or not _VISIBLE.search(self.document.text, max(span.start, self.starts[first]), span.end):
+            return ['empty'], None
+        if self.taken.find(1, first, last + 1) >= 0:
+            return ['overlap'], None
+        self.taken[first:last + 1] = b'\1' * (last + 1 - first)
+        text = self.document.text[span.start:span.end]
+        inner = span.start + len(text) - len(text.lstrip()), span.start + len(text.rstrip())
+        kinds = ['grown'] if (self.starts[first], self.ends[last]) not in ((span.start, span.end), inner) else []
+        if self.sentence_of[first] != self.sentence_of[last]:
+            kinds.append('joined')
+        return kinds, (first, last)
+
+
+def _joined(sentences: Sequence[Placed], spans: Iterable[SpanTuple]) -> list[Placed]:
+    """The sentences, with those joined that a span crosses."""
+    inside = {token for _, first, last in spans for token in range(first + 1, last + 1)}
+    groups: list[list[Placed]] = []
+    begin = 0
+    for sentence in sentences:
+        if begin in inside:
+            groups[-1].append(sentence)
+        else:
+            groups.append([sentence])
+        begin += len(sentence.tokens)
+    return [group[0] if len(group) == 1 else group[0]._replace(
+        tokens=[token for sentence in group for token in sentence.tokens],
+        places=[place for sentence in group for place in sentence.places],
+        lines=tuple(line for sentence in group for line in sentence.lines), rows=()) for group in groups]
+
+
+def tagged(document: Document, splitter: Splitter, report: Report, scheme: str = 'BIO') -> list[Placed]:
+    """The sentences of a document with tags: those that it has, or those of its spans.
+
+    Args:
+        document: with tags in its sentences, or with spans.
+        splitter: finds sentences and tokens where the document has none.
+        report: is called with a `Remark` on each span that the rules change.
+        scheme: of the tags that are made of spans; 'plain' if each span is a token with its type as tag.
+    """
+    sentences = cut(document, splitter)
+    if all(sentence.tags is not None for sentence in sentences) and not document.spans:
+        return sentences
+    spans = _Marks(document, sentences, report).kept()
+    sentences = _joined(sentences, spans)
+    made, begin, rest = [], 0, iter([*spans, ('', 1 << 62, 0)])
+    is_judged = _within(document.judged)
+    span = next(rest)
+    for sentence in sentences:
+        size, own = len(sentence.tokens), []
+        while span[1] < begin + size:
+            own.append((span[0], span[1] - begin, span[2] - begin))
+            span = next(rest)
+        judged = _judged(is_judged, sentence, own)
+        tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
+                _with_open(tags_of(own, size, scheme), own, judged))
+        made.append(sentence._replace(tags=tags))
+        begin += size
+    return made
+
+
+def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
+    """Returns a function: whether a token is in one of the parts of a text that somebody has looked at, None for all of
+    it."""
+    if parts is None:
+        return lambda start, end: True
+    ordered = sorted(parts)
+    starts, furthest = [start for start, _ in ordered], list(accumulate((end for _, end in ordered), max))
+
+    def within(start: int, end: int) -> bool:
+        before = bisect_right(starts, start)             # of parts that do not begin later, one must not end earlier
+        return before > 0 and end <= furthest[before - 1]
+    return within
+
+
+def _judged(is_judged: Callable[[int, int], bool], sentence: Placed, spans: Iterable[SpanTuple]) -> list[bool]:
+    """For each token of a sentence whether somebody has judged it."""
+    within = {token for _, first, last in spans for token in range(first, last + 1)}
+    return [index in within or is_judged(start, end) for index, (start, end) in enumerate(sentence.places)]
+
+
+def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:
+    """Tags with those open that nobody has judged; the end of a span is known, whatever comes behind it."""
+    behind = {last + 1 for _, _, last in spans}
+    return [tag if sure else NEXT if index in behind else OPEN
+            for index, (tag, sure) in enumerate(zip(tags, judged))]
+
+
+def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple], judged: Sequence[bool]) -> list[str]:
+    types = {first: kind for kind, first, last in spans if first == last}
+    types.update({index: OPEN for index, sure in enumerate(judged) if not sure})
+    for index, token in enumerate(sentence.tokens):
+        if not types.get(index):
+            raise CorpusError(path, sentence.lines[index] if sentence.lines else sentence.line,
+                              f'expected a span of its own for each token, as plain tags are made of, got none for '
+                              f'{token!r}')
+    return [types[index] for index in range(len(sentence.tokens))]
+
+
+def check_scheme(document: Document, sentence: Placed, scheme: str, report: Report) -> None:
+    """Reports a sentence whose tags break their scheme, before spans are made of them."""
+    tags = sentence.tags or []
+    formed = fits(tags, scheme) if is_open(tags) and scheme != PLAIN else (
+        scheme in (PLAIN, 'IOB1') or spans_of(tags) == strict_spans_of(tags, scheme))
+    if not formed:
+        report(Remark('ill-formed', document.path, sentence.line, ' '.join(sentence.tokens)))
+
+
+def retagged(sentence: Placed, path: str, scheme: str, source: str, types: Iterable[str] = ()) -> Placed:
+    """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each.
+
+    Args:
+        sentence: with tags, of which some may be open.
+        path: of its file.
+        scheme: the other one.
+        source: that of the tags.
+        types: of the spans that there may be where tags are open.
+    """
+    tags = sentence.tags or []
+    spans = spans_of(closed(tags))
+    if scheme == PLAIN:
+        return sentence._replace(tags=_plain_tags(path, sentence, spans, [OPEN not in tag for tag in tags]))
+    if is_open(tags):
+        return sentence._replace(tags=converted(tags, source, scheme, sorted({*types, *types_in(tags)})))
+    return sentence._replace(tags=tags_of(spans, len(tags), scheme))
+
+
+def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
+    """The spans of a document: those that it has, or those of its tags.
+
+    Args:
+        document: with spans, or with tags in its sentences.
+        scheme: of the tags; 'plain' makes a span of each token, with its tag as type.
+        report: is called with a `Remark` on each sentence of plain tags, or of tags that break their scheme.
+    """
+    spans = list(document.spans)
+    for sentence in document.sentences or () if not spans else ():
+        tags = sentence.tags or []
+        found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(closed(tags))
+        if is_open(tags):
+            found = countable(found, certain(tags, scheme))
+        if scheme == PLAIN and found:
+            report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
+        check_scheme(document, sentence, scheme, report)
+        spans += [TextSpan(sentence.places[first][0], sentence.places[last][1], kind,
+                           sentence.lines[first] if sentence.lines else sentence.line) for kind, first, last in found]
+    return spans
+
+
+def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
+    """The parts of a document that are judged: those that it names, or those of its tokens whose tags are certain, and
+    None for all of it; the arguments are those of `spans_in`."""
+    if document.spans or not any(is_open(sentence.tags or ()) for sentence in document.sentences or ()):
+        return document.judged
+    parts: list[Offsets] = []
+    for sentence in document.sentences or ():
+        tags = sentence.tags or []
+        sure = certain(tags, scheme)
+        if any(not known and tag not in (OPEN, NEXT) for known, tag in zip(sure, tags)):
+            report(Remark('in part', document.path, sentence.line, ' '.join(sentence.tokens)))
+        for index, (known, (start, end)) in enumerate(zip(sure, sentence.places)):
+            if known and index and sure[index - 1]:
+                parts[-1] = parts[-1][0], end
+            elif known:
+                parts.append((start, end))
+    return parts
+
+
+def scheme_of(documents: Iterable[Document]) -> str | None:
+    """The scheme of all tags of a file's documents, or None if they have none.
+
+    Raises:
+        CorpusError: the tags are of no scheme.
+    """
+    sentences = [(document.path, sentence) for document in documents for sentence in document.sentences or ()
+                 if sentence.tags is not None]
+    if not sentences:
+        return None
+    try:
+        return recognise_scheme([sentence.tags or [] for _, sentence in sentences])
+    except SchemeError as error:
+        path, sentence = sentences[error.sentence]
+        line = sentence.lines[error.position] if sentence.lines else sentence.line
+        raise CorpusError(path, line, str(error)) from None
+
+
+def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Sentence]:
+    """The sentences of documents as training and scoring take them, tags of spans in BIO."""
+    for document in documents:
+        if document.prediction is not None:
+            report(Remark('predicted', document.path, document.line, document.text.strip()))
+        for sentence in tagged(document, splitter, report):
+            if sentence.tokens:
+                lines = sentence.lines or (sentence.line,) * len(sentence.tokens) * document.by_line
+                yield Sentence(sentence.tokens, sentence.tags or [], sentence.line, lines)

@@ -1,0 +1,153 @@
+"""Reads and writes brat's standoff: a text in NAME.txt, and what is marked in it in NAME.ann."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.files import PathLike
+from ms_crf.formats.document import SHOWN, Document, Remark, Report, TextSpan, check_span
+from ms_crf.formats.readers import numbered_lines, unreadable
+
+TEXT, NOTES = '.txt', '.ann'
+_SPAN = re.compile(r'(T\S+)\t(\S+) ((?:\d+ \d+)(?:;\d+ \d+)*)(?:\t(.*))?')
+_WORD = re.compile(r'\S+')
+
+
+def is_brat(path: PathLike) -> bool:
+    """Whether a name is that of one file of a pair, or of a folder of such pairs."""
+    name = os.fspath(path)
+    try:
+        if os.path.isdir(name):
+            return any(entry.endswith(NOTES) for entry in os.listdir(name))
+        return name.endswith(NOTES) or name.endswith(TEXT) and os.path.isfile(_beside(name, NOTES))
+    except (OSError, ValueError):
+        return False
+
+
+def _beside(name: str, ending: str) -> str:
+    return os.path.splitext(name)[0] + ending
+
+
+def read(path: PathLike, report: Report) -> Iterator[Document]:
+    """The documents of a pair of files, or of all pairs of a folder in the order of their names.
+
+    In a folder a text without notes beside it is reported as not annotated; other files are no part of it.
+    """
+    name = os.fspath(path)
+    if not os.path.isdir(name):
+        yield _document(_beside(name, TEXT), _beside(name, NOTES), report)
+        return
+    try:
+        entries = sorted(os.listdir(name))
+    except OSError as error:
+        raise unreadable(path, error) from None
+    for entry in entries:
+        text = os.path.join(name, _beside(entry, TEXT))
+        if entry.endswith(NOTES):
+            yield _document(text, os.path.join(name, entry), report)
+        elif entry.endswith(TEXT) and _beside(entry, NOTES) not in entries:
+            report(Remark('unlabelled', text, 1, _text(text)))
+
+
+def _text(path: str) -> str:
+    """The text of a file, each character as it stands there, line ends too, since offsets count them."""
+    try:
+        with open(path, 'rb') as file:
+            data = file.read()
+    except OSError as error:
+        raise unreadable(path, error) from None
+    try:
+        return data.decode('utf-8')
+    except UnicodeDecodeError as error:
+        line = 1 + data.count(b'\n', 0, error.start)
+        column = error.start - data.rfind(b'\n', 0, error.start)
+        raise CorpusError(path, line, f'expected UTF-8, got byte {data[error.start]:#04x} at column {column}') from None
+
+
+class _Entry(NamedTuple):
+    """A line of the notes that marks text."""
+
+    line: int
+    name: str
+    type: str
+    parts: list[tuple[int, int]]
+    text: str | None
+
+
+def _document(text_path: str, path: str, report: Report) -> Document:
+    entries, others = [], []
+    for line, row in numbered_lines(path):
+        match = _SPAN.fullmatch(row)
+        if match:
+            parts = [(int(start), int(end)) for start, end in (part.split(' ') for part in match[3].split(';'))]
+            entries.append(_Entry(line, match[1], match[2], parts, match[4]))
+        elif row.startswith('T'):
+            raise CorpusError(path, line, f"expected T1, a tab, 'TYPE START END', a tab and the text, got {row[:60]!r}")
+        elif row.strip():
+            others.append((line, row))
+    text = _text(text_path)
+    if text.startswith('\ufeff') and all(_fits(text[1:], entry) for entry in entries) and not (
+            entries and all(_fits(text, entry) for entry in entries)):
+        text = text[1:]                          # brat itself counts a byte order mark as a character
+    document = Document(text, path, 1, name=os.path.splitext(os.path.basename(path))[0],
+                        text_path=text_path, by_line=True)
+    spans = [_span(document, entry, report) for entry in entries]
+    for line, row in others:
+        report(Remark('ignored', path, line, row))
+    return document._replace(spans=spans)
+
+
+def _fits(text: str, entry: _Entry) -> bool:
+    """Whether the parts of a span hold what its line says, white space aside: brat writes line ends as blanks."""
+    held = ' '.join(text[start:end] for start, end in entry.parts)
+    return entry.text is None or entry.text.split() == held.split()
+
+
+def _span(document: Document, entry: _Entry, report: Report) -> TextSpan:
+    for start, end in entry.parts:
+        check_span(document, start, end, entry.line)
+    text = document.text
+    if not _fits(text, entry):
+        held = ' '.join(text[start:end] for start, end in entry.parts)
+        raise CorpusError(document.path, entry.line, f'expected {brief(entry.text)} where {entry.name} is, got '
+                                                     f'{brief(held)}')
+    parts = sorted(entry.parts)
+    start, end = parts[0][0], max(end for _, end in parts)
+    if any(text[before[1]:after[0]].strip() for before, after in zip(parts, parts[1:])):
+        report(Remark('gap', document.path, entry.line, text[start:min(end, start + SHOWN + 1)]))
+    return TextSpan(start, end, entry.type, entry.line)
+
+
+def notes(document: Document, spans: Sequence[TextSpan]) -> str:
+    """The notes of a document: a line for each span; one that goes over line ends has a part on each line.
+
+    Raises:
+        CorpusError: a type, or the text, can't be written.
+    """
+    if not document.text.isascii() and any('\ud800' <= character <= '\udfff' for character in document.text):
+        raise CorpusError(document.home, document.line, 'expected text that UTF-8 can hold, got half of a surrogate '
+                                                        'pair; JSON lines can hold it')
+    lines = []
+    for number, span in enumerate(spans, 1):
+        if not span.type or _WORD.fullmatch(span.type) is None:
+            raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
+                                                        f'brat has them, got {brief(span.type)}')
+        held = document.text[span.start:span.end]
+        parts = [(span.start + match.start(), span.start + match.end())
+                 for match in re.finditer(r'[^\r\n]+', held)] or [(span.start, span.end)]
+        places = ';'.join(f'{start} {end}' for start, end in parts)
+        text = ' '.join(document.text[start:end] for start, end in parts)
+        lines.append(f'T{number}\t{span.type} {places}\t{text}\n')
+    return ''.join(lines)
+
+
+def names(documents: Iterable[Document]) -> list[str]:
+    """A name for the pair of files of each document: its own, or its number, each once."""
+    found = list(documents)
+    own = [document.name for document in found]
+    if all(own) and len(set(own)) == len(own):
+        return own
+    width = len(str(len(found)))
+    return [f'{number:0{width}}' for number in range(1, len(found) + 1)]

@@ -1,0 +1,240 @@
+"""The corpora of one training: read, their scheme recognised, their tags brought into the scheme of training."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import PathLike
+from ms_crf.formats.document import Remarks
+from ms_crf.formats.readers import Sentence, is_json, read_corpus
+from ms_crf.formats.tag_columns import check_tag_column
+from ms_crf.text.partial import MARK, converted, fits, is_open, marked, types_in
+from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
+    PLAIN,
+    SchemeError,
+    recognise_scheme,
+    spans_of,
+    split_tag,
+    strict_spans_of,
+    tags_in,
+    tags_of,
+)
+from ms_crf.text.splitting import AUTO, Deferred
+
+NAMED = 5                                         # so many kinds of what is not judged are named in a line
+Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
+Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first, counts by tag or type
+
+
+class Corpora(NamedTuple):
+    """Train, dev and test under one scheme."""
+
+    #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training,
+    #: and may be open, see `ms_crf.text.partial`
+    parts: dict[str, list[Sentence]]
+    #: for the same parts the tags that predictions are scored against, see `scoring.score_in`
+    gold: dict[str, list[list[str]]]
+    #: the scheme of the files
+    file_scheme: str
+    #: the scheme of training
+    scheme: str
+    #: the scheme of the tags that the model gives, for each of its own spans those of that scheme
+    written: str
+    #: all tags that the model is to know
+    tags: list[str]
+    #: where tags broke the scheme
+    repaired: list[Repaired]
+    #: where dev and test have tags that train lacks
+    unknown: list[Unknown]
+    #: what is not kept of texts and spans as the files have it, and how many tokens nobody has judged, in lines
+    remarks: Sequence[str] = ()
+    #: the name of what has cut texts with spans; None if there were none, and none was named
+    splitter: str | None = None
+    #: for 'dev' and 'test' the tags of the files, if `gold` has them in another scheme; otherwise it is empty
+    raw: Mapping[str, list[list[str]]] = {}
+
+
+def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),
+         splitter: str = AUTO, mark: str = MARK, for_bio: str = 'BIO', any_tags: bool = False) -> Corpora:
+    """Reads the files of a training.
+
+    Args:
+        paths: the names of the files of 'train', 'dev' and perhaps 'test'.
+        scheme: the one to train in, 'BIO', 'BIOES' or 'BMES', in which the model gives tags as well; 'auto' for that of
+            the files, BIO if that is IOB1.
+        columns: indices of the columns of token and tag, see `read_corpus`.
+        splitter: name of what finds sentences and tokens in texts with spans; `AUTO` for what suits the first text.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
+        for_bio: with 'auto' the scheme to train in where BIO is found, which the model gives its tags in all the same.
+        any_tags: whether tags may be anything; otherwise those that can hardly be tags are refused.
+
+    Raises:
+        CorpusError: a file can't be read, its tags are of no scheme, or nobody has judged any of its tokens.
+    """
+    found = {part: Remarks(path) for part, path in paths.items()}
+    deferred = Deferred(splitter)
+    widths: dict[str, list[int]] = {part: [] for part in paths}
+    files = {part: read_corpus(path, columns, deferred, found[part].add, mark, widths[part])
+             for part, path in paths.items()}
+    remarks = [line for part in found.values() for line in part.lines()]
+    remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
+    for part in () if any_tags else files:
+        check_tag_column(paths[part], files[part], widths[part])
+    file_scheme = _recognise(paths, files)
+    written = home(file_scheme) if scheme == 'auto' else scheme
+    if PLAIN in (file_scheme, written) and written != file_scheme:
+        raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
+                                                f'got {file_scheme} tags, which have no other scheme')
+    repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
+    if file_scheme == PLAIN:
+        tags = sorted({tag for sentence in files['train'] for tag in sentence.tags} - {OPEN})
+        gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
+        unknown = _unknown(paths, files, file_scheme, tags)
+        return Corpora(files, gold, file_scheme, PLAIN, PLAIN, tags, repaired, unknown, remarks, deferred.used)
+    target = for_bio if (scheme, written) == ('auto', 'BIO') else written
+    tags, types = _all_tags(files['train'], target), types_in({tag for read in files['train'] for tag in read.tags})
+    if not types:
+        _check_completions(paths['train'], files['train'])
+    parts = {part: [sentence._replace(tags=convert(sentence.tags, target, file_scheme, types))
+                    for sentence in sentences] for part, sentences in files.items()}
+    gold = {part: [sentence.tags if as_they_stand(file_scheme, written) else
+                   convert(sentence.tags, home(file_scheme), file_scheme, types) for sentence in sentences]
+            for part, sentences in files.items()}
+    raw = {} if as_they_stand(file_scheme, written) else {
+        part: [sentence.tags for sentence in files[part]] for part in files if part != 'train'}
+    unknown = _unknown(paths, files, file_scheme, tags)
+    return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used, raw)
+
+
+def convert(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
+    """Tags of the same spans in another scheme.
+
+    Args:
+        tags: of a sentence; some may be open.
+        scheme: the other scheme.
+        source: that of the tags; it is looked at for tags that are open, and so is
+        types: those of the spans that there may be, beside those that these tags name.
+    """
+    if is_open(tags):
+        return converted(tags, source, scheme, sorted({*types, *types_in(tags)}))
+    return tags_of(spans_of(tags), len(tags), scheme)
+
+
+def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
+    """A line about the tokens of a file that nobody has judged; None if there are none.
+
+    Raises:
+        CorpusError: there are no others.
+    """
+    check_judged(path, sentences, part != 'train')
+    counts = Counter(marked(tag, mark or MARK) for sentence in sentences for tag in sentence.tags if OPEN in tag)
+    if not counts:
+        return None
+    tokens = sum(len(sentence.tags) for sentence in sentences)
+    meaning = (f"{mark!r} is the unknown tag; name another one, or '' for none, if it is a tag of its own" if mark else
+               'null stands there')
+    named = ', '.join(f'{tag} {count:,}' for tag, count in counts.most_common(NAMED))
+    others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
+    return f'{path}: {sum(counts.values()):,} of {tokens:,} tokens are not judged: {named}{others} ({meaning})'
+
+
+def check_judged(path: PathLike, sentences: Sequence[Sentence], wholly: bool = True) -> None:
+    """Raises CorpusError if nobody has judged any token of a file, or none of them wholly, as scores need it."""
+    if all(OPEN in tag if wholly else tag in (OPEN, NEXT) for sentence in sentences for tag in sentence.tags):
+        tokens = sum(len(sentence.tags) for sentence in sentences)
+        raise CorpusError(path, None, f'expected tags, got {tokens:,} tokens that nobody has judged'
+                                      f'{" wholly" * wholly}; if the unknown tag is a tag of its own here, name '
+                                      "another one, or '' for none")
+
+
+def _check_completions(path: PathLike, sentences: Sequence[Sentence]) -> None:
+    """Raises CorpusError for a tag of an open type, of sentences without any type that it could have."""
+    for sentence in sentences:
+        for position, tag in enumerate(sentence.tags):
+            if OPEN in tag and tag != OPEN:
+                raise CorpusError(path, _line_of(path, sentence, position), 'expected a type of entities somewhere, '
+                                                                            f'got {marked(tag)!r} and no type at all')
+
+
+def as_they_stand(file_scheme: str, model_scheme: str) -> bool:
+    """Whether predicted and gold tags are compared as they are, since both are in the same scheme.
+
+    Otherwise both are converted to the scheme that `home` names before they are compared.
+
+    Args:
+        file_scheme: the scheme of the files.
+        model_scheme: the scheme that the model was trained in.
+    """
+    return file_scheme == model_scheme
+
+
+def digest_of(sentences: Iterable[Sentence]) -> str:
+    """SHA-256 of the tokens and tags of sentences."""
+    digest = hashlib.sha256()
+    for sentence in sentences:
+        digest.update(json.dumps([sentence.tokens, sentence.tags]).encode() + b'\n')
+    return digest.hexdigest()
+
+
+def home(scheme: str) -> str:
+    """The scheme in which the tags of files of this scheme are scored: the same, but BIO for IOB1."""
+    return 'BIO' if scheme == 'IOB1' else scheme
+
+
+def _recognise(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]]) -> str:
+    sentences = [(paths[part], sentence) for part, read in files.items() for sentence in read]
+    try:
+        return recognise_scheme([sentence.tags for _, sentence in sentences])
+    except SchemeError as error:
+        path, sentence = sentences[error.sentence]
+        raise CorpusError(path, _line_of(path, sentence, error.position), str(error)) from None
+
+
+def _line_of(path: PathLike, sentence: Sentence, position: int) -> int:
+    """The line of a token; of JSON lines that of its sentence."""
+    if is_json(path):
+        return sentence.line
+    return sentence.lines[position] if sentence.lines else sentence.line + position
+
+
+def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
+             tags: Iterable[str]) -> list[Unknown]:
+    """The tags in dev and test that a model with these tags can never predict: the entries of `Corpora.unknown`."""
+    known = {_kind(tag, scheme) for tag in tags}
+    unknown = []
+    for part, sentences in files.items():
+        lacking = [(sentence, position, tag) for sentence in sentences for position, tag in enumerate(sentence.tags)
+                   if OPEN not in tag and _kind(tag, scheme) not in known]
+        if lacking:
+            sentence, position, tag = lacking[0]
+            counts = Counter(_kind(tag, scheme)[1] or tag for _, _, tag in lacking)
+            unknown.append((paths[part], _line_of(paths[part], sentence, position), tag, counts))
+    return unknown
+
+
+def _kind(tag: str, scheme: str) -> tuple[bool, str]:
+    """What a model must have seen to predict a tag: a span's type, or that there are tokens outside; a plain tag."""
+    return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
+
+
+def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
+    """(path, number of sentences whose tags break the scheme, line of the first), or None."""
+    if scheme in (PLAIN, 'IOB1'):
+        return None
+    lines = [sentence.line for sentence in sentences if not _well_formed(sentence.tags, scheme)]
+    return (path, len(lines), lines[0]) if lines else None
+
+
+def _well_formed(tags: list[str], scheme: str) -> bool:
+    return fits(tags, scheme) if is_open(tags) else spans_of(tags) == strict_spans_of(tags, scheme)
+
+
+def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:
+    kinds = sorted(types_in({tag for sentence in sentences for tag in sentence.tags}))
+    outside = scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
+    return tags_in(scheme, kinds)[not outside:]

@@ -1,0 +1,143 @@
+"""Writes JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy take them.
+
+What a model has tagged is marked as a prediction where the tool has a place for that. Other fields of records, such as
+ids and metadata, are kept.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ms_crf.formats.document import Document, Placed, TextSpan
+from ms_crf.formats.json_fields import (
+    ANNOTATIONS,
+    ANSWERED,
+    CONFIDENCE,
+    MODEL,
+    PREDICTIONS,
+    Names,
+    Prediction,
+    flat,
+    is_task,
+    names_in,
+    task_of,
+)
+from ms_crf.text.partial import MARK, as_json
+
+Marked = tuple[Document, Sequence[TextSpan]]
+
+
+def _line(record: Any) -> str:
+    return json.dumps(record, ensure_ascii=False) + '\n'
+
+
+def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]], mark: str = MARK) -> Iterator[str]:
+    """A line for each sentence: "tokens", "tags" and, where the file has a text, the sentence's "text"; null as a tag
+    where nobody has judged, and the mark in those that are judged in part."""
+    for document, sentences in documents:
+        for sentence in sentences:
+            text = ({'text': document.text[sentence.places[0][0]:sentence.places[-1][1]]} if document.has_text else {})
+            yield _line({**_others(document), **text, 'tokens': sentence.tokens,
+                         'tags': as_json(sentence.tags or [], mark), **_of_model(document.prediction)})
+
+
+def _judged(document: Document) -> dict[str, Any]:
+    """The parts of a text that were looked at, if that is not all of it."""
+    return {} if document.judged is None else {'judged': document.judged}
+
+
+def _others(document: Document, of_prodigy: bool = False) -> dict[str, Any]:
+    """The other fields of a document's record: fields that begin with _ are for Prodigy alone, and fields that show
+    that people have annotated it are not for a prediction."""
+    return {name: value for name, value in flat(document.record).items()
+            if (of_prodigy or not name.startswith('_')) and (document.prediction is None or name not in ANSWERED)}
+
+
+def _of_model(prediction: Prediction | None, confidence: str = CONFIDENCE) -> dict[str, Any]:
+    """The fields of a prediction; none if the tags are not a model's."""
+    values = {} if prediction is None else {confidence: prediction.confidence, MODEL: prediction.model or None}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def doccano(documents: Iterable[Marked]) -> Iterator[str]:
+    """A line for each text, its spans as lists under "label"; of other fields the tool makes metadata."""
+    for document, spans in documents:
+        yield _line({**_others(document), 'text': document.text,
+                     'label': [[span.start, span.end, span.type] for span in spans],
+                     **_judged(document), **_of_model(document.prediction)})
+
+
+def spacy(documents: Iterable[Marked]) -> Iterator[str]:
+    """A line for each text: [text, {"entities": [[start, end, type]]}]."""
+    for document, spans in documents:
+        yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans],
+                                     **_judged(document)}])
+
+
+def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
+    """A line for each text, with its tokens if it has some, and which of them each span holds.
+
+    What people have annotated is accepted; what a model has tagged has no answer yet.
+    """
+    for document, spans in documents:
+        record: dict[str, Any] = {**_others(document, True), 'text': document.text}
+        places = document.tokens
+        if document.sentences is not None:
+            places = [place for sentence in document.sentences for place in sentence.places]
+        if places is not None and all(before[1] <= after[0] for before, after in zip(places, places[1:])):
+            ends = [*(start for start, _ in places[1:]), len(document.text)]
+            record['tokens'] = [{'text': document.text[start:end], 'start': start, 'end': end, 'id': index,
+                                 'ws': after > end} for index, ((start, end), after) in enumerate(zip(places, ends))]
+        first, last = ({token[side]: token['id'] for token in record.get('tokens', ())} for side in ('start', 'end'))
+        record['spans'] = []
+        for span in spans:
+            within = {'token_start': first[span.start], 'token_end': last[span.end]} if (
+                span.start in first and span.end in last) else {}
+            record['spans'].append({'start': span.start, 'end': span.end, **within, 'label': span.type})
+        if document.prediction is None:
+            record['answer'] = 'accept'
+        else:
+            meta = record.get('meta')
+            record['meta'] = {**(meta if isinstance(meta, dict) else {}), **_of_model(document.prediction, 'score')}
+        yield _line({**record, **_judged(document)})
+
+
+def label_studio(documents: Iterable[Marked], names: Names, default: Names) -> Iterator[str]:
+    """One array of tasks with an annotation each, or a prediction where a model has tagged the text.
+
+    Args:
+        documents: with their spans.
+        names: of the labelling interface; those that are None are copied from a document's own task.
+        default: the names where a document has none.
+    """
+    before = '[\n'
+    for number, (document, spans) in enumerate(documents, 1):
+        own = names.otherwise(names_in(document.record)).otherwise(default)
+        shared = {'from_name': own.from_name, 'to_name': own.to_name, 'type': own.label_type}
+        results = [{'id': f'{number}-{index}', **shared,
+                    'value': {'start': span.start, 'end': span.end, 'text': document.text[span.start:span.end],
+                              own.label_type: [span.type]}} for index, span in enumerate(spans, 1)]
+        yield before + json.dumps(_task(document, results, number), ensure_ascii=False)
+        before = ',\n'
+    yield '[]\n' if before == '[\n' else '\n]\n'
+
+
+def _task(document: Document, results: list[dict[str, Any]], number: int) -> dict[str, Any]:
+    """Returns a task of Label Studio with the results of a tagger; it keeps its own annotations and predictions."""
+    task = task_of(document.record, document.text, number)
+    lists = [task.pop(name, None) for name in ANNOTATIONS]
+    annotated = [entry for entries in lists if isinstance(entries, list) for entry in entries]
+    if document.sentences is None and document.record is not None and is_task(document.record):
+        # The results are those of the first annotation that was not cancelled.
+        entry = next(entry for entry in annotated if not entry.get('was_cancelled'))
+        annotated = []
+    else:
+        entry = {}
+    if document.prediction is None:
+        return {**task, ANNOTATIONS[0]: [*annotated, {**entry, 'result': results}]}
+    model = document.prediction.model
+    predicted = task.get(PREDICTIONS)
+    earlier = [entry for entry in (predicted if isinstance(predicted, list) else ())
+               if not (model and isinstance(entry, dict) and entry.get(MODEL) == model)]
+    kept = {ANNOTATIONS[0]: annotated} if any(isinstance(entries, list) for entries in lists) else {}
+    return {**task, **kept, PREDICTIONS: [*earlier, {'result': results, **_of_model(document.prediction, 'score')}]}

@@ -1,0 +1,218 @@
+"""Reads JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy have them.
+
+The shape of each record says which of them it is; `json_lines` finds the records.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.files import PathLike
+from ms_crf.formats.document import (
+    Document,
+    Placed,
+    Remark,
+    Report,
+    TextSpan,
+    check_span,
+    joined,
+    places_in,
+)
+from ms_crf.formats.json_fields import SPANS, is_task, prediction_in, region_of, text_key
+from ms_crf.formats.json_lines import as_object, is_pair, records
+from ms_crf.formats.readers import check_tags, numbered_lines, tokens_and_tags
+from ms_crf.text.splitting import Offsets
+
+
+def read(path: PathLike, report: Report) -> Iterator[Document]:
+    """The documents of a file of JSON lines, or of an array."""
+    for entry in records(path, numbered_lines(path)):
+        if entry is not None and entry[1] is not None:
+            document = document_of(path, *entry, report)
+            if document is not None:
+                yield document
+
+
+def has_placed_tokens(record: dict[str, Any]) -> bool:
+    """Whether a record has tokens as objects with offsets, as Prodigy has them."""
+    tokens = record.get('tokens')
+    return isinstance(tokens, list) and bool(tokens) and all(isinstance(token, dict) for token in tokens)
+
+
+def has_spans(record: Any) -> bool:
+    """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
+    if is_pair(record):
+        return True
+    return 'tags' not in record and ('text' in record or is_task(record)) and not _names_tokens(record)
+
+
+def _names_tokens(record: dict[str, Any]) -> bool:
+    """Whether a record has its tokens as strings."""
+    tokens = record.get('tokens')
+    return isinstance(tokens, list) and any(isinstance(token, str) for token in tokens)
+
+
+def document_of(path: object, line: int, record: Any, report: Report) -> Document | None:
+    """The document that a record is; None if its annotator did not accept it, or it is not annotated yet."""
+    if not has_spans(record):
+        return _of_tokens(path, line, record)
+    record = as_object(record)
+    if is_task(record):
+        return _of_task(path, line, record, report)
+    text = record['text']
+    if not isinstance(text, str):
+        raise CorpusError(path, line, f'expected "text" to be a string, got {brief(text)}')
+    if 'answer' in record and record['answer'] != 'accept':
+        report(Remark('rejected', str(path), line, text))
+        return None
+    document = Document(text, str(path), line, record=record, prediction=prediction_in(record))
+    marked = [name for name in SPANS if isinstance(record.get(name), list)]
+    filled = [name for name in marked if record[name]]
+    if len(filled) > 1:
+        raise CorpusError(path, line, f'expected spans under one name, got them under "{filled[0]}" and "{filled[1]}"')
+    if not marked and not {'answer', 'annotation_id'} & set(record):
+        raise CorpusError(path, line, f'expected spans under {", ".join(map(_quoted, SPANS))}, or "tokens" and "tags", '
+                                      f'got {", ".join(map(_quoted, record))}')
+    for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
+        report(Remark('ignored', str(path), line, text))
+    spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
+    tokens = places_of(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
+    return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"'
+
+
+def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
+    """A sentence of tokens and tags, in its text if the record has one that holds them."""
+    tokens, tags = tokens_and_tags(path, line, record)
+    check_tags(path, line, tags)
+    text = record.get('text')
+    places = places_in(tokens, text) if isinstance(text, str) else None
+    has_text = places is not None
+    if not isinstance(text, str) or places is None:
+        text, places = joined(tokens)
+    sentence = Placed(tokens, places, line, tags)
+    return Document(text, str(path), line, sentences=[sentence] if tokens else [], bordered=False, has_text=has_text,
+                    prediction=prediction_in(record), record=record)
+
+
+def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
+    """The parts of a text that somebody has looked at; None for all of it.
+
+    What Prodigy asked about span by span, so that its answer is of those alone, has "_is_binary".
+    """
+    parts = record.get('judged')
+    if parts is None:
+        return [] if record.get('_is_binary') is True else None
+    if not isinstance(parts, list) or not all(isinstance(part, list) and len(part) == 2 for part in parts):
+        raise CorpusError(document.path, document.line, 'expected "judged" to be a list of [start, end], got '
+                                                        f'{brief(parts)}')
+    return [check_span(document, start, end, document.line) for start, end in parts]
+
+
+class _Part(NamedTuple):
+    """A span as it stands in a file."""
+
+    start: int
+    end: int
+    type: str
+    text: str | None           # what it holds, if the file says so
+
+
+def _parts(document: Document, item: Any) -> list[_Part]:
+    """The spans that an item of a list of spans stands for: one for each of its labels."""
+    labels, text = None, None
+    start, end = None, None
+    if isinstance(item, list) and len(item) == 3:
+        start, end, labels = item
+    elif isinstance(item, dict):
+        start, end = (item.get(name, item.get(f'{name}_offset')) for name in ('start', 'end'))
+        labels = next((item[name] for name in ('label', 'labels', 'type') if name in item), None)
+        text = item.get('text') if isinstance(item.get('text'), str) else None
+    labels = labels if isinstance(labels, list) and labels else [labels]
+    if type(start) is not int or type(end) is not int or not all(isinstance(label, str) for label in labels):
+        raise CorpusError(document.path, document.line, 'expected a span as [start, end, type] or as an object with '
+                                                        f'"start", "end" and "label", got {brief(item)}')
+    check_tags(document.path, document.line, labels)
+    return [_Part(start, end, label, text) for label in labels]
+
+
+def _spans(document: Document, parts: Sequence[_Part]) -> list[TextSpan]:
+    """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
+    spans = [(part.start, part.end) for part in parts]
+    if not all(_holds(document.text, part, part.start, part.end) for part in parts):
+        units = {unit: index for index, unit in enumerate(_units(document.text))}
+        in_units = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
+        spans = next((offsets for agrees in (_holds, _fits) for offsets in (spans, in_units)
+                      if all(agrees(document.text, part, *span) for part, span in zip(parts, offsets))), spans)
+    for part, (start, end) in zip(parts, spans):
+        check_span(document, start, end, document.line)
+        if not _fits(document.text, part, start, end):
+            raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
+                                                            f'span says, got {brief(document.text[start:end])}')
+    return [TextSpan(start, end, part.type, document.line) for part, (start, end) in zip(parts, spans)]
+
+
+def _units(text: str) -> list[int]:
+    """Where each character, and the end, would be if offsets counted units of UTF-16."""
+    offsets = [0]
+    for character in text:
+        offsets.append(offsets[-1] + 1 + (character > '\uffff'))
+    return offsets
+
+
+def _holds(text: str, part: _Part, start: int, end: int) -> bool:
+    """Whether the text from start to end is exactly what the span says."""
+    return part.text is None or (0 <= start <= end <= len(text) and part.text == text[start:end])
+
+
+def _fits(text: str, part: _Part, start: int, end: int) -> bool:
+    """Whether a place holds what its span says, but for white space, which tools rewrite."""
+    if part.text is None:
+        return True
+    own, held = (words.replace('\\n', '\n').split() for words in (part.text, text[start:end]))
+    return 0 <= start <= end <= len(text) and own == held
+
+
+def places_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
+    """The places of tokens, which Prodigy has as objects; those of white space are none."""
+    places, before = [], 0
+    for item in items:
+        record = item if isinstance(item, dict) else {}
+        start, end = check_span(document, record.get('start'), record.get('end'), document.line)
+        if start < before:
+            raise CorpusError(document.path, document.line, 'expected tokens one after the other, got one from '
+                                                            f'{start} to {end} after one that ends at {before}')
+        if document.text[start:end].strip():
+            places.append((start, end))
+            before = end
+    return places
+
+
+def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> Document | None:
+    """The document of a task of Label Studio: its first annotation that was not cancelled."""
+    text = task['data'].get(text_key(task['data']))
+    if not isinstance(text, str):
+        raise CorpusError(path, line, f'expected "text", a string, in "data", got {brief(task["data"])}')
+    annotations = task.get('annotations', task.get('completions')) or []
+    if not isinstance(annotations, list) or not all(
+            isinstance(entry, dict) and isinstance(entry.get('result'), list) for entry in annotations):
+        raise CorpusError(path, line, f'expected annotations with a "result" each, got {brief(annotations)}')
+    finished = [entry for entry in annotations if not entry.get('was_cancelled')]
+    if not finished:
+        report(Remark('rejected' if annotations else 'unlabelled', str(path), line, text))
+        return None
+    for _ in finished[1:]:
+        report(Remark('second', str(path), line, text))
+    document = Document(text, str(path), line, record=task)
+    parts: list[_Part] = []
+    for item in finished[0]['result']:
+        region = region_of(item)
+        if region is not None:
+            name, value = region
+            parts += _parts(document, {**value, 'label': value[name]})
+        else:
+            report(Remark('ignored', str(path), line, text))
+    return document._replace(spans=_spans(document, parts))

@@ -1,0 +1,104 @@
+"""The arguments of the functions in `ms_crf.api` beside `train`: defaults, bounds, help, and what has no effect."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ms_crf.base.arguments import DIR, FILE, Arguments, check_path, option, whole_numbers
+from ms_crf.base.environment import DEVICES
+from ms_crf.base.errors import OptionError, argument
+from ms_crf.formats.readers import is_json
+from ms_crf.text import bootstrap
+
+MOST_RUNS = 12                 # in one report
+
+
+@dataclass
+class Computing(Arguments):
+    """What every function takes that computes."""
+
+    plugin: str = option(None, '', 'Python file that registers kinds of model of your own; it is run; see the topic '
+                         '"Adding a model" in the documentation', FILE)
+    device: str = option('auto', '', 'where to compute', choices=DEVICES)
+
+
+@dataclass
+class OfModel(Computing):
+    """What every function takes that runs one model."""
+
+    run: str = option(None, '', 'run directory (default: the newest in runs/)', DIR)
+    mindir: str = option(None, '', 'graph that ms_crf.export has made, with its .json beside it', FILE)
+
+    def check(self) -> None:
+        """Raises OptionError also if two models are named."""
+        super().check()
+        if self.run and self.mindir:
+            raise OptionError(f'{argument("run")} and {argument("mindir")} name two models, expected one of them')
+
+
+@dataclass
+class OfScores(Arguments):
+    """What every function takes that scores tagged sentences and draws samples of them."""
+
+    columns: str = option('0,-1', '', 'column of the token and of the tag, from 0, or from -1 backwards', 'TOKEN,TAG')
+    unknown_tag: str = option(None, '', 'what stands in place of the tag of a token that nobody has judged, which does '
+                              "not count; '' for nothing (default: as the model was trained)", 'TAG')
+    resamples: int = option(bootstrap.RESAMPLES, '', 'how many times sentences are drawn for the intervals', 'N',
+                            least=bootstrap.LEAST, most=bootstrap.MOST)
+    seed: int = option(bootstrap.SEED, '', 'of these draws', 'N', least=0, most=2 ** 31 - 1)
+
+    @property
+    def pair(self) -> tuple[int, ...]:
+        """The columns of token and tag; () if they are not named."""
+        return whole_numbers('columns', self.columns, [2]) if self.columns is not None else ()
+
+    def check(self) -> None:
+        """Raises OptionError at the first value that can't be."""
+        super().check()
+        _ = self.pair
+
+
+@dataclass
+class EvaluateArguments(OfScores, OfModel):
+    """What `evaluate` takes."""
+
+    input: str = option(None, '', 'tagged sentences: columns, or JSON lines (.jsonl)', FILE, required=True)
+    json: str = option(None, '', 'write all figures there', FILE)
+
+    def reasons(self) -> Mapping[str, str | None]:
+        """Why arguments have no effect beside the others."""
+        return {'columns': 'with JSON lines' if is_json(self.input) else None}
+
+
+@dataclass
+class ReportArguments(OfScores, Computing):
+    """What `report` takes."""
+
+    runs: list = option(None, '', 'run directories (default: the newest in runs/)', 'RUN', positional=True,
+                        several=True)
+    input: str = option(None, '', 'tagged sentences (default: the test file that the first run names, or else its dev '
+                        'file)', FILE)
+    output: str = option('report.html', '', 'page to write', FILE)
+    errors: int = option(50, '', 'sentences with errors to show, the worst first', 'N', least=0, most=10_000)
+    columns: str = option(None, '', 'column of the token and of the tag, from 0, or from -1 backwards (default: as the '
+                          'first run was trained)', 'TOKEN,TAG')
+
+    def check(self) -> None:
+        """Raises OptionError at the first value that can't be."""
+        super().check()
+        runs = self.runs or []
+        for name in runs:
+            if not name:
+                raise OptionError(f'{argument("runs")} must be a name, got nothing')
+            check_path(argument('runs'), name)
+        if len(runs) > MOST_RUNS:
+            raise OptionError(f'{argument("runs")} must be at most {MOST_RUNS} directories, got {len(runs)}')
+        real = [os.path.realpath(run) for run in runs]
+        twice = next((run for place, run in enumerate(runs) if real[place] in real[:place]), None)
+        if twice is not None:
+            raise OptionError(f'{argument("runs")} names {twice} twice, expected it once')
+
+    def reasons(self) -> Mapping[str, str | None]:
+        """Why arguments have no effect beside the others."""
+        return {'errors': 'with several runs' if self.runs and len(self.runs) > 1 else None,
+                'columns': 'with JSON lines' if self.input and is_json(self.input) else None}

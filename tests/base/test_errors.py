@@ -1,0 +1,30 @@
+"""Messages are one line of a length that can be read, whatever stands in the file or the option."""
+
+from ms_crf.base.errors import LONGEST, CorpusError, OptionError, brief
+
+import pytest
+
+
+@pytest.mark.parametrize('text,shown', [
+    ('expected UTF-8, got É and 中', 'expected UTF-8, got É and 中'),
+    ('got a\nb\tc\x00', r'got a\nb\tc\x00'),
+    ('half a pair \ud800', r'half a pair \ud800'),
+    ('a line\u2028that ends', r'a line\u2028that ends'),
+])
+def test_one_line(text, shown):
+    assert str(OptionError(text)) == shown
+    assert str(CorpusError('a\nb', 3, text)) == rf'a\nb:3: {shown}'
+
+
+def test_a_long_message_keeps_both_ends():
+    message = str(CorpusError('file', None, f'expected a word, got {"x" * 9999}; leave it away'))
+    assert message.startswith('file: expected a word, got x') and message.endswith('x; leave it away')
+    assert len(message) < LONGEST + 20
+
+
+@pytest.mark.parametrize('value,shown', [
+    ('B-PER', "'B-PER'"), ('a\ud800', r"'a\ud800'"), (10 ** 5000, 'a number of 5001 digits'),
+    ([10 ** 5000], 'a list that can not be shown'), ('x' * 9999, f"'{'x' * 59}... (10,001 characters)"),
+], ids=['text', 'surrogate', 'number', 'numbers', 'long'])
+def test_a_value_is_shown_in_brief(value, shown):
+    assert brief(value) == shown

@@ -1,0 +1,213 @@
+"""`ms-crf suggest`: what is written for annotators, beside what the model says of each sentence by itself."""
+
+import json
+import math
+import subprocess
+import sys
+
+from ms_crf import Tagger
+from ms_crf.cli import suggest, train
+from ms_crf.formats.readers import read_corpus
+from ms_crf.models.mindir import export
+from ms_crf.runs.records import model_version
+
+import numpy as np
+import pytest
+
+from conftest import ROOT, files
+from support.runs import SENTENCES, TAGS, make_run, rows_of
+
+LINES = ['Xan Yan', 'of Xel Yor in at on', 'of of of of', 'in Zoe Zed', 'Xan Yan', 'of Xel Yor in at by', 'to', '',
+         'Yel']
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / 'raw.txt'
+    path.write_text('\n'.join(LINES) + '\n')
+    return path
+
+
+@pytest.fixture
+def call(capsys):
+    """The command in this process: its status, output and errors."""
+    def called(*arguments):
+        capsys.readouterr()
+        status = suggest.main([str(argument) for argument in arguments])
+        return (status, *capsys.readouterr())
+    return called
+
+
+def shown(output):
+    return [json.loads(line) for line in output.splitlines()]
+
+
+def test_what_the_model_is_least_sure_of_comes_first(run, text, call):
+    status, output, errors = call('--run', run, '--input', text, '-n', 4, '--near', 1)
+    distinct = list(dict.fromkeys(line for line in LINES if line))
+    alone = {tagged.confidence: tagged for line in distinct for tagged in Tagger.load(run).tag([line.split()])}
+    expected = [alone[confidence] for confidence in sorted(alone)][:4]
+    assert status == 0
+    assert [(record['tokens'], record['tags']) for record in shown(output)] == [
+        (tagged.tokens, tagged.tags) for tagged in expected]
+    assert [record['confidence'] for record in shown(output)] == pytest.approx(
+        [tagged.confidence for tagged in expected], abs=1e-6)
+    assert errors == (f'ms-crf suggest: 4 sentences of 8; least-confidence from {1 - expected[0].confidence:.4f} to '
+                      f'{1 - expected[3].confidence:.4f}; left out: 0 known, 1 repeated, 0 near-duplicates among the '
+                      'rest\n')
+
+
+def test_a_measure_for_each_token(run, text, call):
+    output = call('--run', run, '--input', text, '-n', 20, '--near', 1, '--by', 'mnlp')[1]
+    found = [-math.log(record['confidence']) / len(record['tokens']) for record in shown(output)]
+    assert len(found) == 7 and found == sorted(found, reverse=True)
+    assert found != sorted(found) and [record['text'] for record in shown(output)] != [
+        record['text'] for record in shown(call('--run', run, '--input', text, '-n', 20, '--near', 1)[1])]
+
+
+def test_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, call):
+    """Of two sentences with four of six pairs in common one is left; the known ones are in two files."""
+    (tmp_path / 'known.tsv').write_text('of\tO\nof\tO\nof\tO\nof\tO\n\n')
+    (tmp_path / 'known.jsonl').write_text('{"tokens": ["in", "zoe", "Zed"], "tags": ["O", "B-PER", "I-PER"]}\n')
+    status, output, errors = call('--run', run, '--input', text, '--known', tmp_path / 'known.tsv',
+                                  tmp_path / 'known.jsonl', '--near', '0.6')
+    assert status == 0 and sorted(record['text'] for record in shown(output)) in (
+        sorted(['Xan Yan', one, 'to', 'Yel']) for one in (LINES[1], LINES[5]))
+    assert ' of 8, all that are left; ' in errors
+    assert errors.endswith('left out: 1 known, 1 repeated, 2 near-duplicates among the rest\n')
+
+
+def test_entropy_of_a_network_beside_all_paths(tmp_path, call):
+    """No graph is compiled for it."""
+    run, path = make_run(tmp_path / 'run'), tmp_path / 'in.jsonl'
+    path.write_text(''.join(json.dumps({'tokens': tokens}) + '\n' for tokens in SENTENCES if tokens))
+    status, output, errors = call('--run', run, '--input', path, '--by', 'token-entropy')
+    entropies = {}
+    for tokens, row in zip(SENTENCES, rows_of(run, 'BIO')):
+        if tokens:
+            marginals = row.marginals()
+            entropy = -(marginals * np.log(np.where(marginals > 0, marginals, 1))).sum() / len(tokens)
+            entropies[' '.join(tokens)] = entropy, [TAGS['BIO'][tag] for tag in row.best()]
+    order = sorted(entropies, key=entropies.get, reverse=True)
+    assert status == 0
+    assert [(' '.join(record['tokens']), record['tags']) for record in shown(output)] == [
+        (text, entropies[text][1]) for text in order]
+    assert f'token-entropy from {entropies[order[0]][0]:.4f} to {entropies[order[-1]][0]:.4f};' in errors
+
+
+@pytest.mark.slow
+def test_exported_graphs(tmp_path, call):
+    run, path = make_run(tmp_path / 'run', char='none'), tmp_path / 'in.jsonl'
+    path.write_text('{"tokens": ["to", "Xan"]}\n{"tokens": ["by", "in", "Yel"]}\n')
+    for output in ('paths', 'confidences'):
+        export(run, tmp_path / f'{output}.mindir', output)
+    arguments = '--input', path, '--mindir'
+    of_graph, of_run = (call(*arguments, tmp_path / 'confidences.mindir'), call('--input', path, '--run', run))
+    for (status, output, _), model in ((of_graph, tmp_path / 'confidences.mindir'), (of_run, run)):
+        assert status == 0 and {record['model_version'] for record in shown(output)} == {model_version(model)}
+    assert of_graph[1].replace(model_version(tmp_path / 'confidences.mindir'), model_version(run)) == of_run[1]
+    assert call(*arguments, tmp_path / 'paths.mindir') == (2, '', (
+        f'ms-crf suggest: {tmp_path}/paths.mindir: this graph gives no confidences; export one with --confidence, or '
+        'use the run itself\n'))
+    status, shown_there, errors = call(*arguments, tmp_path / 'confidences.mindir', '--by', 'token-entropy')
+    assert (status, shown_there) == (2, '') and '; use the run itself, or --by least-confidence\n' in errors
+
+
+def test_tags_are_in_the_scheme_of_the_files(corpora, tmp_path, text, call):
+    run = tmp_path / 'run'
+    assert train.main([*files(corpora), '--model', 'hmm', '--scheme', 'BIOES', '--save', str(run)]) == 0
+    output = call('--run', run, '--input', text)[1]
+    assert {tag for record in shown(output) for tag in record['tags']} == {'O', 'B-PER', 'I-PER'}
+
+
+RAW = 'Xan Yan, of\nXel Yor.\n\nto Xel Yel.'
+
+
+@pytest.mark.parametrize('kind', ['label-studio', 'prodigy', 'doccano', 'spacy', 'tokens', 'columns'])
+def test_raw_text_in_the_formats_of_tools(run, tmp_path, call, kind):
+    """Offsets count the characters of each sentence's text."""
+    pytest.importorskip('spacy')
+    (tmp_path / 'raw.txt').write_text(RAW)
+    status, output, _ = call('--run', run, '--input', tmp_path / 'raw.txt', '--raw', '--format', kind)
+    assert status == 0
+    texts = {'Xan Yan, of\nXel Yor.': {(0, 7), (12, 19)}, 'to Xel Yel.': {(3, 10)}}
+    tagged = Tagger.load(run).tag_text(RAW)
+    expected = {RAW[one.start:one.end]: {(entity.start - one.start, entity.end - one.start) for entity in one.entities}
+                for one in tagged}
+    assert expected.keys() == texts.keys()
+    found = {}
+    if kind == 'label-studio':
+        for task in json.loads(output):
+            assert 'annotations' not in task and 0 < task['predictions'][0]['score'] <= 1
+            found[task['data']['text']] = {(result['value']['start'], result['value']['end'])
+                                           for result in task['predictions'][0]['result']}
+    elif kind in ('prodigy', 'doccano'):
+        for record in shown(output):
+            assert 'answer' not in record
+            found[record['text']] = {(span['start'], span['end']) if kind == 'prodigy' else tuple(span[:2])
+                                     for span in record['spans' if kind == 'prodigy' else 'label']}
+    elif kind == 'spacy':
+        found = {text: {tuple(span[:2]) for span in notes['entities']} for text, notes in shown(output)}
+    else:
+        by_tokens = {tuple(one.sentence.tokens): one.sentence.tags for one in tagged}
+        rows = ([(record['tokens'], record['tags']) for record in shown(output)] if kind == 'tokens' else
+                [list(zip(*(row.split('\t') for row in block.split('\n')))) for block in output.strip().split('\n\n')])
+        assert {tuple(tokens): list(tags) for tokens, tags in rows} == by_tokens
+        return
+    assert found == expected
+
+
+def test_files_of_a_folder_and_a_file_to_write(run, tmp_path, call):
+    (tmp_path / 'texts').mkdir()
+    (tmp_path / 'texts' / 'a.txt').write_text('Xan Yan\nto of\n')
+    (tmp_path / 'texts' / 'b.conll').write_text('Xel\nYel\n\n')
+    status, output, _ = call('--run', run, '--input', tmp_path / 'texts', '--output', tmp_path / 'out.tsv')
+    assert (status, output) == (0, '')
+    found = [' '.join(sentence.tokens) for sentence in read_corpus(tmp_path / 'out.tsv')]
+    assert sorted(found) == ['Xan Yan', 'Xel Yel', 'to of']
+
+
+def test_what_comes_through_a_pipe(run):
+    result = subprocess.run([sys.executable, '-m', 'ms_crf', 'suggest', '--run', str(run), '-n', '1'], cwd=ROOT,
+                            input='Xan Yan\n\nto\n', capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and len(shown(result.stdout)) == 1
+    assert result.stderr.startswith('ms-crf suggest: 1 sentence of 2; least-confidence from ')
+
+
+@pytest.mark.parametrize('arguments,message', [
+    ('-n 0', '--count must be from 1 to 100,000, got 0'), ('--near 1.5', '--near must be from 0 to 1, got 1.5'),
+    ('--near nan', '--near must be from 0 to 1, got nan'), ('--ngram 11', '--ngram must be from 1 to 10, got 11'),
+    ('--near 1 --ngram 3', '--ngram means nothing with --near 1, by which only equal sentences are left out; leave it '
+                           'away'),
+    ('--by doubt', "argument --by: invalid choice: 'doubt' (choose from least-confidence, mnlp, token-entropy)"),
+    ('--columns 1', '--columns means nothing without columns; leave it away'),
+    ('--splitter blanks', '--splitter means nothing without --raw or --known; leave it away'),
+    ('--raw --chars', '--chars means nothing with --raw; leave it away'),
+    ('--raw --input-format json', '--raw needs text, got json in {text}; add --input-format text if that is what it '
+                                  'is'),
+    ('--format brat', '--output must name a folder, or one of the files of a pair, for brat'),
+    ('--output {folder} --format brat', '{folder}: expected no folder there yet, or an empty one, got something; '
+                                        'choose another'),
+    ('--output {folder}/absent/x', '{folder}/absent/x: can not be written: there is no folder {folder}/absent'),
+    ('--known {folder}/absent.tsv', '{folder}/absent.tsv: no such file'),
+    ('--known {text}', "{text}:1: expected columns 0 and -1 to hold token and tag, separated by tabs or blanks, got"),
+    ('--known {all}', '{text}: expected sentences that are not like those of --known, got none'),
+    ('--run {folder}', '{folder}/config.json: no such file')])
+def test_what_can_not_be(run, text, tmp_path, call, arguments, message):
+    """Nothing is written, and one line says why."""
+    (tmp_path / 'folder').mkdir()
+    (tmp_path / 'folder' / 'x').write_text('')
+    (tmp_path / 'all.tsv').write_text('\n'.join(''.join(f'{token}\tO\n' for token in line.split()) for line in LINES))
+    names = {'text': text, 'folder': tmp_path / 'folder', 'all': tmp_path / 'all.tsv'}
+    if '{text}' in arguments:
+        text.write_text('word\n')
+    model = () if '--run' in arguments else ('--run', run)
+    status, output, errors = call(*model, '--input', text, *arguments.format(**names).split())
+    assert (status, output) == (2, '') and errors.startswith(f'ms-crf suggest: {message.format(**names)}')
+    assert len(errors.splitlines()) == 1
+
+
+def test_nothing_to_choose_from(run, tmp_path, call):
+    (tmp_path / 'empty.txt').write_text('\n \n')
+    assert call('--run', run, '--input', tmp_path / 'empty.txt') == (
+        2, '', f'ms-crf suggest: {tmp_path}/empty.txt: expected sentences, got none\n')

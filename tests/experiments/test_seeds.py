@@ -1,0 +1,127 @@
+"""`train.py --seeds`: a run for each seed, which goes on where it was stopped, and the table of all."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from ms_crf.cli import train
+from ms_crf.experiments import seeds
+from ms_crf.models.base import read_run
+
+import pytest
+
+from conftest import ROOT, SMALL, files
+
+#: The training with seed 2 interrupts the command that has started it while it saves its first epoch, and goes on
+#: when it is told to stop itself.
+HOOK = """
+import os, signal, sys
+def opened(event, arguments):
+    if event == 'open' and str(arguments[0]).endswith('seed-2/.metrics.jsonl') and not told:
+        told.append(True)
+        come, comes = os.pipe()
+        os.set_blocking(comes, False)
+        before = signal.set_wakeup_fd(comes)                     # whichever thread the signal reaches
+        os.kill(os.getppid(), signal.SIGINT)
+        os.read(come, 1)
+        signal.set_wakeup_fd(before)
+told = []
+sys.addaudithook(opened)
+"""
+
+
+def start(corpora, folder, *arguments, **environment):
+    return subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder), *arguments],
+                          cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+
+
+@pytest.mark.slow
+def test_stopped_and_started_again(corpora, undisturbed, tmp_path):
+    """The run with seed 1 is the one that a training by itself gives, to the bit."""
+    folder = tmp_path / 'runs'
+    (tmp_path / 'hook').mkdir()
+    (tmp_path / 'hook' / 'sitecustomize.py').write_text(HOOK)
+    result = start(corpora, folder, '--seeds', '2', PYTHONPATH=str(tmp_path / 'hook'))
+    assert result.returncode == 130, result.stderr
+    assert result.stderr.splitlines() == ['seed 1', 'seed 2', 'train.py: stopped; the same command goes on']
+    assert f'\nstopped and saved; go on with: python train.py --resume {folder}/seed-2\n' in result.stdout
+    weights = (folder / 'seed-1' / 'weights.ckpt').read_bytes()
+    assert weights == (undisturbed[0] / 'weights.ckpt').read_bytes()
+    assert not (folder / 'seeds.md').exists() and not (folder / 'seed-2' / 'scores.json').exists()
+
+    times = (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns
+    result = start(corpora, folder, '--seeds', '2')
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.splitlines() == ['train.py: 1 of 2 runs are there already', 'seed 2']
+    assert result.stdout.count('going on after epoch 1, ') == 1
+    assert (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns == times
+    rows = [line.strip('| ').split(' | ') for line in (folder / 'seeds.md').read_text().splitlines()]
+    assert '\n'.join((folder / 'seeds.md').read_text().splitlines()) in result.stdout
+    scores = [json.loads((folder / f'seed-{seed}' / 'scores.json').read_text()) for seed in (1, 2)]
+    assert [row[0] for row in rows[2:]] == ['1', '2', 'mean ± deviation']
+    for column, (part, rate) in enumerate([(part, rate) for part in ('dev', 'test') for rate in
+                                           ('precision', 'recall', 'f1', 'accuracy')], 2):
+        values = [100 * one[part][rate] for one in scores]
+        assert [rows[2][column], rows[3][column]] == [f'{value:.2f}' for value in values]
+        assert rows[4][column] == f'{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}'
+    kept = json.loads((folder / 'seeds.json').read_text())
+    assert [kept[seed]['test']['f1'] for seed in '12'] == [one['test']['f1'] for one in scores]
+    assert [read_run(folder / f'seed-{seed}')[1]['options']['seed'] for seed in (1, 2)] == [1, 2]
+
+    # All are there: nothing is trained, and the table is the same. Other options are refused.
+    again = start(corpora, folder, '--seeds', '2')
+    assert (again.returncode, again.stderr) == (0, 'train.py: 2 of 2 runs are there already\n')
+    assert again.stdout.lstrip('\n').startswith((folder / 'seeds.md').read_text())
+    other = start(corpora, folder, '--seeds', '2', '--clip', '1')
+    assert (other.returncode, other.stdout) == (2, '') and other.stderr == (
+        f'train.py: {folder}/seed-1: expected a run with clip 1.0, got one with 5.0; choose another --save or delete '
+        'it\n')
+
+
+def test_a_training_that_fails_ends_those_beside_it(corpora, tmp_path):
+    """The vectors are damaged, which is found before a graph is compiled, by one of the two or by both."""
+    (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
+    result = subprocess.run([sys.executable, 'train.py', *files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'),
+                             '--save', str(tmp_path / 'runs'), '--seeds', '3', '--seed', '5', '--jobs', '2'], cwd=ROOT,
+                            capture_output=True, text=True, timeout=100)
+    lines = result.stderr.splitlines()
+    assert result.returncode == 2 and lines[-1] == (
+        'train.py: a training ended with status 2, see above; what was done is kept, and the same command goes on')
+    fault = f'train.py: {tmp_path}/vectors.txt:2: expected 2 numbers'
+    failed = [seed for seed in (5, 6) if any(line.startswith(f'seed {seed}: {fault}') for line in lines)]
+    assert failed and 'seed 7' not in lines
+    for seed in failed:
+        assert any(line.startswith(f'seed {seed}: train ') for line in result.stdout.splitlines())
+    assert not (tmp_path / 'runs').exists()
+
+
+def test_the_table_of_one_seed_without_a_test_corpus():
+    rates = {'precision': 0.5, 'recall': 0.25, 'f1': 1 / 3, 'accuracy': 0.875}
+    assert list(seeds.table({7: {'best_epoch': 3, 'epochs': 4, 'dev': rates}})) == [
+        '| seed | best epoch | dev P | dev R | dev F1 | dev accuracy |', '|---|---|---|---|---|---|',
+        '| 7 | 3 | 50.00 | 25.00 | 33.33 | 87.50 |']
+
+
+@pytest.mark.parametrize('arguments,message', [
+    ('--jobs 2', '--jobs means nothing without --seeds; leave it away'),
+    ('--seeds 0', '--seeds must be from 1 to 1,000, got 0'), ('--seeds 2 --jobs 0', '--jobs must be from 1 to 1,000'),
+    ('--seeds 2 --seed 2147483647', '--seed must be at most 2147483647, got 2147483648'),
+    ('--seeds 2 --overwrite', '--overwrite can not stand beside --seeds: what is below --save is kept; choose another'),
+    ('--seeds 2 --workers 2', '--workers can not stand beside --seeds: they share the work of one run; --jobs trains'),
+    ('--seeds 2 --resume {run}', '--resume can not stand beside --seeds: the command with --seeds goes on by itself'),
+    ('--seeds 2 --model hmm', '--seeds means nothing with --model hmm, which is learned at once, without chance'),
+    ('--seeds 2 --save {run}', '{run}: expected a folder for runs, got a run; choose another --save'),
+    ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by training'),
+    ('--seeds 2 --save {file}', '{file}/seeds.md: can not be written: ')])
+def test_what_can_not_be(corpora, run, tmp_path, arguments, message, capsys):
+    (tmp_path / 'other' / 'seed-2').mkdir(parents=True)
+    (tmp_path / 'file').write_text('')
+    names = {'run': run, 'other': tmp_path / 'other', 'file': tmp_path / 'file'}
+    usual = [] if '--resume' in arguments else files(corpora)
+    usual += [] if '--save' in arguments or '--resume' in arguments else ['--save', str(tmp_path / 'runs')]
+    assert train.main([*usual, *arguments.format(**names).split()]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == '' and shown.err.startswith(f'train.py: {message.format(**names)}'), shown.err
+    assert len(shown.err.splitlines()) == 1

@@ -1,0 +1,198 @@
+"""README and docs/: their programs run, their commands are understood, what they link to and name is there."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import fields
+
+from ms_crf.cli import console
+from ms_crf.runs.options import Options, dashed
+
+import pytest
+
+from conftest import ROOT, options_of
+
+PAGES = [ROOT / name for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'configs/README.md')]
+PAGES += sorted((ROOT / 'docs').glob('*.md'))
+by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+ENTRIES = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export', 'ms_crf.compare': 'compare'}
+CONFIGS = sorted((ROOT / 'configs').glob('*.json'))
+
+
+def blocks(page, language=r'\w*'):
+    """(language, text) of the code blocks of a page, in their order."""
+    return re.findall(rf'^```({language})\n(.*?)^```$', page.read_text(encoding='utf-8'), re.M | re.S)
+
+
+def prose(page):
+    return re.sub(r'^```.*?^```$', '', page.read_text(encoding='utf-8'), flags=re.M | re.S)
+
+
+def code_in(page):
+    """What stands in backticks in prose and tables."""
+    return re.findall(r'`([^`\n]+)`', prose(page))
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r'^#+ (.*)$', prose(page), re.M)
+    return {re.sub(r'[^\w\- ]', '', heading.lower()).replace(' ', '-') for heading in headings}
+
+
+def commands(page):
+    """The commands of a page as lists of words: lines of its blocks, and what stands in backticks."""
+    lines = [line[2:] for _, text in blocks(page, 'console') for line in text.splitlines() if line.startswith('$ ')]
+    lines += [line for _, text in blocks(page, 'bash') for line in text.splitlines()]
+    lines += [code for code in code_in(page) if code.startswith(('python ', 'ms-crf ', 'pip '))]
+    parts = [part for line in lines for part in re.split(r' && | < ', line)]
+    return [shlex.split(part) for part in parts if not re.search(r'\.\.\.|…', part)]
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / 'README.md').read_text(encoding='utf-8').splitlines()) <= 150
+
+
+def test_the_readme_has_its_two_commands_where_the_checks_read_them():
+    """`.ci/run` takes the first two lines of the README's bash blocks: set-up, and tests."""
+    assert [text for _, text in blocks(ROOT / 'README.md', 'bash')] == [
+        'pip install -r requirements.txt && python train.py\n',
+        'pip install -r requirements-dev.txt && python -m pytest\n']
+
+
+@by_page
+def test_links_lead_somewhere(page):
+    for target in re.findall(r'\]\(([^)\s]+)\)', prose(page)):
+        if '://' not in target:
+            name, _, anchor = target.partition('#')
+            file = (page.parent / name).resolve() if name else page
+            assert file.exists() and ROOT in (file, *file.parents), target
+            assert not anchor or anchor in anchors(file), target
+
+
+@by_page
+def test_files_that_are_named_are_there(page):
+    """In prose a folder of the repository, or one of the package's rings, leads to a file."""
+    folders = 'ms_crf|tests|docs|examples|configs|benchmarks|data|crf|nn|text|models|training'
+    names = re.findall(rf'(?<![\w./-])(?:{folders})/[\w./]*\w', prose(page))
+    names += [word for words in commands(page) for word in words if word.endswith('.py') or 'requirements' in word]
+    assert names or page.name not in ('README.md', 'architecture.md')
+    for name in names:
+        places = (ROOT / name, ROOT / 'ms_crf' / name, ROOT / 'ms_crf' / f'{name}.py')
+        assert any(place.exists() for place in places), name
+
+
+RUN_ALL = """
+import json, runpy, sys
+for name in sys.argv[1:]:
+    print(json.dumps(name))
+    runpy.run_path(name)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('page', [page for page in PAGES if blocks(page, 'python')],
+                         ids=lambda page: str(page.relative_to(ROOT)))
+def test_programs_print_what_is_shown_below_them(page, undisturbed, tmp_path):
+    """Each in a file, because ms.jit reads it; a run on a corpus of the tests stands in for runs/sample."""
+    (tmp_path / 'runs').mkdir()
+    (tmp_path / 'runs' / 'sample').symlink_to(undisturbed[0], target_is_directory=True)
+    expected = {}
+    for language, text in blocks(page):
+        if language == 'python':
+            name = f'program{len(expected)}.py'
+            (tmp_path / name).write_text(text, encoding='utf-8')
+            expected[name] = None
+        elif language == 'text' and expected:
+            expected[name] = text
+    clean = {name: value for name, value in os.environ.items() if name not in ('GLOG_v', 'MS_DEV_HOST_BLOCKING_RUN')}
+    result = subprocess.run([sys.executable, '-c', RUN_ALL, *expected], cwd=tmp_path, capture_output=True, text=True,
+                            timeout=200, env={**clean, 'PYTHONPATH': str(ROOT)})
+    assert (result.returncode, result.stderr) == (0, '')
+    shown = re.split(r'^"(program\d+\.py)"\n', result.stdout, flags=re.M)[1:]
+    assert shown[::2] == list(expected)
+    for name, text in zip(shown[::2], shown[1::2]):
+        if expected[name] is not None:
+            assert text == expected[name]
+        else:
+            assert 'runs/sample' in (tmp_path / name).read_text(encoding='utf-8') and "'O'" in text
+
+
+UNDERSTAND = """
+import importlib, json, os, sys
+from ms_crf.cli import train
+from ms_crf.cli.parser import load_plugin
+for verb, words in json.load(sys.stdin):
+    try:
+        if verb == 'train' and '--resume' in words:
+            parsed, given = train.read_options(words)
+            assert set(given) <= set(train.ON_RESUME), 'options that --resume does not take'
+        elif verb == 'train' and '--init' in words:              # of a run that is not there
+            train.read_options(words)
+        elif verb == 'train' and ('--config' not in words or os.path.exists(words[words.index('--config') + 1])):
+            train.new_options(*train.read_options(words))
+        else:
+            load_plugin(words)
+            importlib.import_module(f'ms_crf.cli.{verb}'.replace('-', '_')).parser().parse_args(words)
+    except Exception as error:
+        print(verb, *words, ':', error)
+"""
+
+
+def test_commands_are_understood():
+    """Each by its own parser, in the folder of the repository; S stands for a seed."""
+    named = []
+    for page in PAGES:
+        for words in commands(page):
+            if words[:2] == ['python', '-m'] and words[2] in ENTRIES:
+                named.append((ENTRIES[words[2]], words[3:]))
+            elif words[0] == 'python' and words[1] in ENTRIES:
+                named.append((ENTRIES[words[1]], words[2:]))
+            elif words[0] == 'ms-crf' and len(words) > 2:
+                named.append((words[1], words[2:]))
+    assert {verb for verb, _ in named} == set(console.VERBS)
+    named = [(verb, ['1' if word == 'S' else word for word in words]) for verb, words in named if words != ['--help']]
+    result = subprocess.run([sys.executable, '-c', UNDERSTAND], cwd=ROOT, input=json.dumps(named), capture_output=True,
+                            text=True, timeout=120)
+    assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
+
+
+def test_options_that_are_named_exist():
+    texts = [path.read_text(encoding='utf-8') for folder in ('ms_crf/cli', 'benchmarks') for path in
+             (ROOT / folder).glob('*.py')]
+    known = {*re.findall(r"'(--[a-z-]+)'", '\n'.join(texts))}
+    for entry in fields(Options):
+        negated = {f'--no-{dashed(entry.name)}'} if entry.type in (bool, 'bool') else set()
+        known |= {f'--{dashed(entry.name)}'} | negated
+    known |= {'--no-confidence', '--no-chars'}
+    for page in PAGES:
+        for code in code_in(page):
+            for option in re.findall(r'(?<!\S)--[a-z][a-z-]*', code):
+                assert option in known, f'{page.name}: {option}'
+
+
+def test_every_option_of_a_training_is_explained():
+    text = (ROOT / 'docs' / 'training.md').read_text(encoding='utf-8')
+    for entry in fields(Options):
+        assert re.search(rf'^\| `--{dashed(entry.name)}[ `]', text, re.M), entry.name
+
+
+def rows_of_results():
+    """(file, options) of the tables of results that name a file and say what is in it."""
+    text = (ROOT / 'docs' / 'results.md').read_text(encoding='utf-8')
+    return re.findall(r'^\|[^|]*\| \[(\w+\.json)\]\([^)]*\) \| (?:`([^`|]*)`)? *\|', text, re.M)
+
+
+@pytest.mark.parametrize('file,options', [(file, options) for file, options in rows_of_results()])
+def test_a_file_of_options_means_what_its_row_says(file, options):
+    corpus = ['--train', 'train.tsv', '--dev', 'dev.tsv']
+    source, *others = shlex.split(options) or ['']
+    named = {'V': ['--embeddings', 'glove.txt'], 'M': ['--encoder', 'minilm'], '': []}[source]
+    assert options_of([*corpus, *named, '--config', str(ROOT / 'configs' / file)]) == options_of(
+        [*corpus, *named, *others])
+
+
+def test_every_file_of_options_has_its_row():
+    assert {file for file, _ in rows_of_results()} == {path.name for path in CONFIGS} and CONFIGS

@@ -1,0 +1,116 @@
+"""The layers of the package: the docstring of a folder names its layer, and no module imports one of an outer layer."""
+
+import ast
+import functools
+import re
+from pathlib import Path
+
+import ms_crf
+
+import pytest
+
+PACKAGE = Path(ms_crf.__file__).parent
+MODULES = {'.'.join(path.relative_to(PACKAGE.parent).with_suffix('').parts).removesuffix('.__init__'): path
+           for path in sorted(PACKAGE.rglob('*.py'))}
+FOLDERS = [name for name, path in MODULES.items() if path.name == '__init__.py' and name != 'ms_crf']
+
+
+@functools.cache
+def tree(name):
+    return ast.parse(MODULES[name].read_text(encoding='utf-8'))
+
+
+def imported(nodes):
+    """Names of modules in import statements, and of what is imported from them, which may be modules too."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            yield node.module
+            yield from (f'{node.module}.{alias.name}' for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+#: modules at the top of the package, with their layers: the functions of the commands, the door for extensions, and
+#: the ways in that earlier versions had
+TOP = {'ms_crf': 13, 'ms_crf.__main__': 13, 'ms_crf.export': 13, 'ms_crf.compare': 13,
+       'ms_crf.api': 11, 'ms_crf.environment': 0}
+
+
+@functools.cache
+def layer(name):
+    """The number in the docstring of the folder that a module lies in."""
+    folder = name if name in FOLDERS else name.rpartition('.')[0]
+    return TOP[name] if name in TOP else int(re.match(r'Layer (\d+): ', ast.get_docstring(tree(folder))).group(1))
+
+
+def for_type_checkers(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_no_module_imports_an_outer_layer(name):
+    """Imports anywhere in the text of the module count, in functions too."""
+    known = {other for other in imported(ast.walk(tree(name))) if other in MODULES}
+    outer = sorted(other for other in known if layer(other) > layer(name))
+    assert not outer, f'{name} (layer {layer(name)}) imports {", ".join(outer)}'
+
+
+def test_every_folder_says_what_lives_in_it_and_what_it_may_know():
+    assert [layer(folder) for folder in ('ms_crf.base', 'ms_crf.crf', 'ms_crf.cli')] == [0, 2, 12]
+    for folder in FOLDERS:
+        text = ast.get_docstring(tree(folder))
+        assert ' know' in text and len(re.findall(r'\.(?:\s|$)', text)) == 2, folder
+        assert len(tree(folder).body) == 1, f'{folder} imports something'
+
+
+def test_editors_see_the_public_names_where_they_are_loaded_from():
+    block = next(node for node in tree('ms_crf').body if for_type_checkers(node))
+    seen = {alias.name: node.module for node in block.body for alias in node.names}
+    assert seen == {name: f'ms_crf.{home}' for name, home in ms_crf._HOMES.items()}
+    assert sorted(seen) == ms_crf.__all__ == sorted(ms_crf.__all__)
+
+
+def at_import(name):
+    """All modules that are imported with a module, those of other packages too."""
+    seen, waiting = set(), [name]
+    while waiting:
+        for found in imported(node for node in tree(waiting.pop()).body):
+            if found not in seen:
+                seen.add(found)
+                if found in MODULES:
+                    waiting.append(found)
+    return {found.partition('.')[0] for found in seen}
+
+
+@pytest.mark.parametrize('name', [name for name in MODULES if name.startswith(('ms_crf.text', 'ms_crf.models.hmm'))])
+def test_text_and_the_hidden_markov_model_need_no_mindspore(name):
+    assert 'mindspore' not in at_import(name)
+
+
+def test_no_kind_of_model_knows_another():
+    kinds = [folder for folder in FOLDERS if folder.startswith('ms_crf.models.')]
+    assert len(kinds) == 3
+    for name in MODULES:
+        for kind in kinds:
+            if name.startswith(f'{kind}.'):
+                direct = set(imported(ast.walk(tree(name))))
+                others = [other for other in direct if any(other.startswith(f'{o}.') for o in kinds if o != kind)]
+                assert not others, f'{name} imports {others}'
+
+
+def test_messages_of_the_library_name_no_options_of_commands():
+    """What raises an error knows its arguments; commands translate. Names of values in a style sheet are no options."""
+    library = tuple(f'ms_crf.{folder}' for folder in ('base', 'crf', 'nn', 'text', 'runs', 'training', 'tagging'))
+    for name in MODULES:
+        if name.startswith(library):
+            texts = [node.value for node in ast.walk(tree(name)) if isinstance(node, ast.Constant)]
+            named = [text for text in texts if isinstance(text, str) and re.search(r'(?<![{(;])--[a-z]', text)]
+            assert not named, f'{name}: {named}'
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_modules_and_functions_can_be_read_at_once(name):
+    assert len(MODULES[name].read_text(encoding='utf-8').splitlines()) <= 350
+    long = {node.name: length for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef)
+            and (length := node.end_lineno - node.lineno + 1) > 60}
+    assert not long, f'{name} has functions of more than 60 lines: {long}'

@@ -1,0 +1,115 @@
+"""How the tests run: in two processes where pytest-xdist is installed, with a limit for each test, and with signals
+that reach the processes they start."""
+
+import contextlib
+import faulthandler
+import os
+import signal
+import threading
+
+from ms_crf.base import signals
+
+import pytest
+
+PROCESSES = 2
+LAST = 5.0                     # seconds added to twice the limit, when the process of a stuck test is ended
+AGAIN = 30.0                   # seconds after which a test is stopped again, if it hangs while it ends
+
+
+def pytest_addoption(parser):
+    parser.addini('test_seconds', 'seconds after which a test, its set-up or its teardown fails', default='600')
+
+
+@pytest.hookimpl(tryfirst=True)                                  # before pytest-xdist reads its options
+def pytest_cmdline_main(config):
+    """Distributes the tests, unless the command line or the debugger asks for something else."""
+    option = config.option
+    if not config.pluginmanager.hasplugin('xdist') or hasattr(config, 'workerinput') or option.usepdb or option.tx:
+        return
+    if option.numprocesses is None:
+        option.numprocesses = PROCESSES
+    if option.numprocesses and option.dist == 'no':
+        option.dist, option.loadscopereorder = 'loadfile', False         # conftest.py orders the files
+    if option.maxworkerrestart is None:
+        option.maxworkerrestart = '0'                            # a new process would run the test that crashed again
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(Watchdog(float(config.getini('test_seconds'))))
+
+
+def children():
+    """The processes that this thread has started, by their numbers; none where the system has no such file."""
+    try:
+        with open(f'/proc/self/task/{threading.get_native_id()}/children') as file:
+            return {int(word) for word in file.read().split()}
+    except OSError:
+        return set()
+
+
+class Watchdog:
+    """Fails a test that hangs, with its name and the line it waits in, and ends the processes that the test started.
+
+    A test that cannot be interrupted, because it hangs in compiled code, ends its process: pytest-xdist then names the
+    test, and without pytest-xdist the traces of all threads do.
+
+    Args:
+        seconds: limit for a test, for its set-up and for its teardown.
+    """
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+        self.errors = os.dup(2)                                  # which pytest redirects while a test runs
+
+    @contextlib.contextmanager
+    def limit(self, item, phase):
+        before = children()
+
+        def fail(*_):
+            for process in children() - before:                  # so that nothing waits for them when the test ends
+                with contextlib.suppress(OSError):
+                    os.kill(process, signal.SIGKILL)
+            pytest.fail(f'{item.nodeid}: {phase} takes more than {self.seconds:g} s')
+
+        faulthandler.dump_traceback_later(2 * self.seconds + LAST, exit=True, file=self.errors)
+        interruptible = hasattr(signal, 'setitimer') and threading.current_thread() is threading.main_thread()
+        if interruptible:
+            former = signal.signal(signal.SIGALRM, fail)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, AGAIN)
+        try:
+            yield
+        finally:
+            if interruptible:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, former)
+            faulthandler.cancel_dump_traceback_later()
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item):
+        with self.limit(item, 'its set-up'):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item):
+        with self.limit(item, 'the test'):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item):
+        with self.limit(item, 'its teardown'):
+            return (yield)
+
+    def pytest_enter_pdb(self):
+        """Whoever looks at a test in the debugger may take their time."""
+        if hasattr(signal, 'setitimer'):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope='session', autouse=True)
+def signals_reach_processes():
+    """Child processes inherit a signal that is ignored, as SIGINT is in a background job of a script and SIGHUP under
+    nohup. A handler that does nothing is not inherited, and the process of the tests still outlives the signal."""
+    for number in signals.SIGNALS:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)

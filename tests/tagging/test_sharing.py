@@ -1,0 +1,148 @@
+"""One tagger for several threads, several taggers in one process, and taggers for other processes."""
+
+import copy
+import os
+import pickle
+import random
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from ms_crf import Tagger
+from ms_crf.models import mindir
+
+import pytest
+
+from conftest import ROOT
+from support.runs import WORDS, make_run
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    """With a run, and graphs of it for any shape and for one shape."""
+    folder = tmp_path_factory.mktemp('shared')
+    make_run(folder / 'run', char='none')
+    mindir.export(folder / 'run', folder / 'any.mindir')
+    mindir.export(folder / 'run', folder / 'static.mindir', static=[4, 16])
+    return folder
+
+
+@pytest.fixture(scope='module')
+def texts():
+    """What each of four threads tags, call by call."""
+    rng = random.Random(0)
+    return [[[rng.choices(WORDS, k=rng.randint(1, 16)) for _ in range(rng.randint(1, 9))] for _ in range(20)]
+            for _ in range(4)]
+
+
+def tags_of(tagger, sentences):
+    return [tagged.tags for tagged in tagger.tag(sentences, False)]
+
+
+def at_once(taggers, texts):
+    """What threads find that begin together, each with its own tagger and texts."""
+    barrier = Barrier(len(taggers), timeout=60)
+
+    def work(tagger, calls):
+        barrier.wait()
+        return [tags_of(tagger, sentences) for sentences in calls]
+
+    with ThreadPoolExecutor(len(taggers)) as pool:
+        return list(pool.map(work, taggers, texts))
+
+
+@pytest.fixture(scope='module')
+def expected(folder, texts):
+    """By a tagger of its own, one call after the other."""
+    tagger = Tagger.load(folder / 'run')
+    return [[tags_of(tagger, sentences) for sentences in calls] for calls in texts]
+
+
+@pytest.mark.parametrize('name', ['run', 'any.mindir', 'static.mindir'])
+def test_four_threads_share_a_tagger(folder, texts, expected, name):
+    assert at_once([Tagger.load(folder / name)] * 4, texts) == expected
+
+
+@pytest.mark.parametrize('names', [('run', 'any.mindir'), ('any.mindir', 'static.mindir')])
+def test_two_threads_with_a_tagger_each(folder, texts, expected, names):
+    assert at_once([Tagger.load(folder / name) for name in names], texts) == expected[:2]
+
+
+def test_threads_load_their_own(folder, texts, expected, capfd):
+    with ThreadPoolExecutor(3) as pool:
+        taggers = list(pool.map(Tagger.load, [folder / 'any.mindir', folder / 'run', folder / 'static.mindir']))
+    assert at_once(taggers, texts) == expected[:3]
+    os.write(2, b'still open\n')
+    assert capfd.readouterr().err == 'still open\n'
+
+
+def test_a_stream_that_rests_keeps_nobody_waiting(folder, texts, expected):
+    tagger = Tagger.load(folder / 'run')
+    resting = tagger.stream(texts[0][0], confidence=False)
+    next(resting)
+    assert at_once([tagger], texts[1:]) == expected[1:2]
+    assert [tagged.tags for tagged in resting] == expected[0][0][1:]
+
+
+@pytest.mark.parametrize('name', ['run', 'any.mindir'])
+def test_copies(folder, texts, expected, name, monkeypatch):
+    monkeypatch.chdir(folder)
+    tagger = Tagger.load(name)
+    assert tags_of(copy.deepcopy(tagger), texts[0][0]) == expected[0][0]
+    pickled = pickle.dumps(tagger)
+    monkeypatch.chdir(ROOT)                                      # the name it was loaded by is not its place
+    assert tags_of(pickle.loads(pickled), texts[0][0]) == expected[0][0]
+    with pytest.raises(TypeError, match='made without it'):
+        pickle.dumps(Tagger(tagger._decoder, tagger.scheme, tagger.found_scheme))
+
+
+PROCESSES = '''
+import multiprocessing, os, sys
+sys.path.insert(0, {root!r})
+from ms_crf import Tagger
+
+def tag(tagger):
+    return tagger.tag([['to', 'Xan']])[0].tags
+
+if __name__ == '__main__':
+    tagger = Tagger.load({run!r})
+    with multiprocessing.get_context('fork').Pool(1) as pool:    # nothing has been tagged yet
+        before = pool.apply(tag, [tagger])
+    assert tag(tagger) == before
+    child = os.fork()
+    if not child:
+        faults = []
+        for work in (lambda: tag(tagger), lambda: Tagger.load({run!r})):
+            try:
+                work()
+            except RuntimeError as error:
+                faults.append(str(error))
+        assert len(faults) == 2 and all('start processes by spawn' in fault for fault in faults)
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    with multiprocessing.get_context('spawn').Pool(1) as pool:
+        assert pool.apply(tag, [tagger]) == before
+'''
+
+
+def test_other_processes(folder, tmp_path):
+    program = tmp_path / 'program.py'
+    program.write_text(PROCESSES.format(root=str(ROOT), run=str(folder / 'run')))
+    result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
+
+
+def test_a_hidden_markov_model_may_be_forked_at_any_time(folder, tmp_path):
+    from ms_crf.cli import train
+    (tmp_path / 'train.tsv').write_text('to O\nXan B-X\n')
+    assert train.main(['--model', 'hmm', '--train', str(tmp_path / 'train.tsv'), '--dev', str(tmp_path / 'train.tsv'),
+                       '--save', str(tmp_path / 'hmm')]) == 0
+    program = '\n'.join([
+        'import os', 'from ms_crf import Tagger',
+        f'Tagger.load({str(folder / "run")!r}).tag([["to"]])',
+        'if not os.fork():',
+        f'    assert Tagger.load({str(tmp_path / "hmm")!r}).tag([["to", "Xan"]])[0].tags == ["O", "B-X"]',
+        '    os._exit(7)', 'assert os.waitstatus_to_exitcode(os.wait()[1]) == 7'])
+    result = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, '')
