@@ -6,9 +6,7 @@
 """
 
 from ms_crf import CRF
-from ms_crf.crf.tensors import clear_padding
-from ms_crf.models.base import register
-from ms_crf.models.features import FeatureKind, FeatureNetwork
+from ms_crf.extend import FeatureKind, FeatureNetwork, clear_padding, register
 
 from mindspore import nn, ops
 

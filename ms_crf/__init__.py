@@ -4,10 +4,10 @@ The public names are loaded when they are first asked for, so that the parts whi
 start without it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ms_crf.base import environment
+from ms_crf.base.lazy import loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.crf.layer import CRF
@@ -38,14 +38,7 @@ _HOMES = {
 }
 __all__ = ['BiLSTM_CRF', 'CRF', 'HMM', 'Tagger', 'allowed_transitions', 'check_batch', 'compute_normalizer',
            'compute_score', 'post_decode', 'sequence_mask', 'span_steps', 'viterbi_decode']
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    value = getattr(importlib.import_module(f'{__name__}.{_HOMES[name]}'), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import re
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def imported(nodes):
 #: modules at the top of the package, with their layers: the functions of the commands, the door for extensions, and
 #: the ways in that earlier versions had
 TOP = {'ms_crf': 13, 'ms_crf.__main__': 13, 'ms_crf.export': 13, 'ms_crf.compare': 13,
-       'ms_crf.api': 11, 'ms_crf.environment': 0}
+       'ms_crf.api': 11, 'ms_crf.extend': 11, 'ms_crf.environment': 0}
 
 
 @functools.cache
@@ -63,11 +64,15 @@ def test_every_folder_says_what_lives_in_it_and_what_it_may_know():
         assert len(tree(folder).body) == 1, f'{folder} imports something'
 
 
-def test_editors_see_the_public_names_where_they_are_loaded_from():
-    block = next(node for node in tree('ms_crf').body if for_type_checkers(node))
+@pytest.mark.parametrize('name', ['ms_crf', 'ms_crf.api', 'ms_crf.extend'])
+def test_lazy_names_are_declared_for_editors(name):
+    module = importlib.import_module(name)
+    block = next(node for node in tree(name).body if for_type_checkers(node))
     seen = {alias.name: node.module for node in block.body for alias in node.names}
-    assert seen == {name: f'ms_crf.{home}' for name, home in ms_crf._HOMES.items()}
-    assert sorted(seen) == ms_crf.__all__ == sorted(ms_crf.__all__)
+    assert seen == {name: f'ms_crf.{home}' for name, home in module._HOMES.items()}
+    assert sorted(seen) == module.__all__ == sorted(module.__all__)
+    for public in seen:
+        assert getattr(module, public) is getattr(importlib.import_module(seen[public]), public)
 
 
 def at_import(name):

@@ -1,5 +1,6 @@
 """The package as a whole: its public names, its environment, its screens."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -85,3 +86,12 @@ def test_what_is_marked_slow_is_there():
         file, _, test = name.partition('[')[0].partition('::')
         text = (PACKAGE.parent / 'tests' / file).read_text(encoding='utf-8')
         assert not test or f'def {test}(' in text, name
+
+
+@pytest.mark.parametrize('module,name', [
+    ('ms_crf.environment', 'prepare'), ('ms_crf.models.base', 'register'), ('ms_crf.models.base', 'Kind'),
+    ('ms_crf.models.features', 'FeatureKind'), ('ms_crf.models.features', 'FeatureNetwork'),
+    ('ms_crf.models.inheritance', 'put_weights'), ('ms_crf.models.chains', 'ChainDecoder'),
+    ('ms_crf.nn.head', 'Head'), ('ms_crf.crf.tensors', 'clear_padding')])
+def test_extend_earlier_paths_lead_to_the_same(module, name):
+    assert getattr(importlib.import_module(module), name) is getattr(importlib.import_module('ms_crf.extend'), name)

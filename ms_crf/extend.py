@@ -1,0 +1,50 @@
+"""Names for programs that extend ms_crf with model types, networks and heads: `from ms_crf.extend import FeatureKind`.
+
+These names stay when the modules behind them move. A name is loaded when it is first asked for.
+"""
+
+from typing import TYPE_CHECKING
+
+from ms_crf.base.lazy import loader
+
+if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.base.environment import prepare
+    from ms_crf.crf.tensors import clear_padding
+    from ms_crf.models.base import (
+        CONFIDENCES,
+        EMISSIONS,
+        NBEST,
+        PATHS,
+        Decoder,
+        Encoded,
+        Kind,
+        Learner,
+        SentenceError,
+        StepLearner,
+        register,
+    )
+    from ms_crf.models.chains import Chain, ChainDecoder
+    from ms_crf.models.features import FeatureKind, FeatureNetwork
+    from ms_crf.models.inheritance import put_weights
+    from ms_crf.models.labels import Tags
+    from ms_crf.nn.head import Head
+
+_HOMES = {
+    **dict.fromkeys(['CONFIDENCES', 'Decoder', 'EMISSIONS', 'Encoded', 'Kind', 'Learner', 'NBEST', 'PATHS',
+                     'SentenceError', 'StepLearner', 'register'], 'models.base'),
+    **dict.fromkeys(['Chain', 'ChainDecoder'], 'models.chains'),
+    **dict.fromkeys(['FeatureKind', 'FeatureNetwork'], 'models.features'),
+    'Head': 'nn.head',
+    'Tags': 'models.labels',
+    'clear_padding': 'crf.tensors',
+    'prepare': 'base.environment',
+    'put_weights': 'models.inheritance',
+}
+__all__ = ['CONFIDENCES', 'Chain', 'ChainDecoder', 'Decoder', 'EMISSIONS', 'Encoded', 'FeatureKind', 'FeatureNetwork',
+           'Head', 'Kind', 'Learner', 'NBEST', 'PATHS', 'SentenceError', 'StepLearner', 'Tags', 'clear_padding',
+           'prepare', 'put_weights', 'register']
+__getattr__ = loader(__name__, globals(), _HOMES)
+
+
+def __dir__() -> list[str]:
+    return __all__
