@@ -6,17 +6,21 @@ import math
 import os
 import stat
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ms_crf.base import files
-from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.errors import CorpusError, argument, brief
 from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
+from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
+from ms_crf.models.registry import kind_of_graph
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
+from ms_crf.text.partial import MARK
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 from ms_crf.text.splitting import splitter_fault
 
@@ -128,6 +132,63 @@ def _write(path: Any, record: dict) -> None:
 
 # Reading
 
+class Graph:
+    """An exported graph and the record next to it, which is read when it is first asked for.
+
+    Args:
+        path: of the graph; its name ends in .mindir.
+    """
+
+    kind_name, uses_mindspore = 'exported graph', True
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Any], 'GraphInput']:
+        return read_record(self.path)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the record holds."""
+        return self._read[0]
+
+    @property
+    def graph_input(self) -> 'GraphInput':
+        """What makes its inputs of sentences."""
+        return self._read[1]
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the training."""
+        return self.record['scheme']
+
+    @property
+    def found_scheme(self) -> str:
+        """The scheme of the files of the training."""
+        return self.record['found_scheme']
+
+    @property
+    def written_scheme(self) -> str | None:
+        """The scheme of the tags that come out; None in earlier records, for the scheme of the training."""
+        return self.record.get('written_scheme')
+
+    @property
+    def splitter(self) -> str | None:
+        """The name of the splitter of raw text; None in earlier records."""
+        return self.record.get('splitter')
+
+    @property
+    def unknown_tag(self) -> str:
+        """What stands in place of a tag that nobody has judged: '?', or '' if that is one of its tags."""
+        return '' if MARK in self.graph_input.vocabulary.tags else MARK
+
+    @property
+    def version(self) -> str:
+        """Its name, and the beginning of its checksum, such as 'mine.mindir@0123456789ab'."""
+        return f'{os.path.basename(os.path.abspath(self.path))}@{self.record["sha256"][:12]}'
+
+
 def read_record(path: Any) -> tuple[dict, 'GraphInput']:
     """The record of a graph, and what makes its inputs of sentences; raises CorpusError if anything of it is wrong."""
     name = record_of(path)
@@ -200,7 +261,8 @@ def _check(name: Path, record: dict) -> 'GraphInput':
         kind = kind_of_graph(record)
         if kind is None:
             raise wrong('model', 'a kind of model that is known here', brief(record['model']),
-                        'if it is one of your own, load the program that registers it as a plugin (--plugin)')
+                        'if it is one of your own, load the program that registers it as a plugin '
+                        f'({argument("plugin")})')
         graph_input = kind.graph_input(record)
         static = f'"static" {loaded.static}' if loaded.static else 'one row'
         check_room(graph_input, loaded.static, f'a batch of {static}')

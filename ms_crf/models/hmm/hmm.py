@@ -3,7 +3,7 @@
 Everything is computed in logarithms, on many sequences at a time. Shapes: L length, B sequences of a batch, S states.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -295,13 +295,13 @@ class HMM:
                                  f'{position}')
         return np.array([indices[state] for state in states], np.int64)
 
-    def columns_of(self, sequences: list) -> np.ndarray:
+    def columns_of(self, sequences: Sequence[Any]) -> np.ndarray:
         """The column of each observation in the table of emissions, of all sequences one after the other."""
         if self.words is not None:
             return self.words.columns(chain.from_iterable(sequences))
         return join_symbols(sequences, self.log_emission.shape[1])
 
-    def batches(self, sequences: list, mask: np.ndarray | None = None
+    def batches(self, sequences: Sequence[Any], mask: np.ndarray | None = None
                 ) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
         """Indices of sequences of similar lengths, a batch of them, and the columns of what is observed there.
 
