@@ -12,7 +12,6 @@ from ms_crf.cli.terminal import Terminal
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
 from ms_crf.models.graph_record import check_target, record_of
 from ms_crf.runs.records import newest
-from ms_crf.runs.run import Run
 
 
 def parser() -> Parser:
@@ -49,6 +48,6 @@ def _export(arguments: Sequence[str]) -> int:
     run = parsed.run or newest('runs')
     choose_device(parsed.device, Terminal(console.program('export')))
     from ms_crf.models import mindir  # here, because it starts MindSpore
-    mindir.export(Run.open(run), path, parsed.what, parsed.static)
+    mindir.export(run, path, parsed.what, parsed.static)
     console.show(f'{run} is in {path} and {record_of(path)}')
     return 0

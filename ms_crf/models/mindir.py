@@ -35,11 +35,11 @@ def _placeholders(inputs: dict[str, tuple]) -> list[ms.Tensor]:
             for shape in inputs.values()]
 
 
-def export(run: Run, path: PathLike, output: str = PATHS, static: Static = None) -> None:
+def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Static = None) -> None:
     """Writes the graph of a run, and a record of the same name that ends in .json.
 
     Args:
-        run: to export.
+        run: to export, or its directory.
         path: of the graph; ends in .mindir.
         output: 'paths', 'confidences' or 'emissions': what the graph gives.
         static: (batch, length) for a graph of these alone, or None for any.
@@ -48,6 +48,7 @@ def export(run: Run, path: PathLike, output: str = PATHS, static: Static = None)
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
     check_target(path)
+    run = run if isinstance(run, Run) else Run.open(run)
     graph_input, cell = kind_of_run(run).exported(run, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
