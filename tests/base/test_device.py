@@ -8,7 +8,7 @@ from ms_crf.base import environment
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 # A program whose machine shows a GPU: any file that is there stands for its device.
 SHOWN = ('import os, sys\n'
@@ -80,6 +80,7 @@ def test_auto_tries_a_device_in_a_process_of_its_own():
         assert line.startswith(f'train.py: GPU found, but {reason}')
 
 
+@pytest.mark.slow
 def test_tagging_goes_on_without_the_device(undisturbed):
     program = 'from ms_crf.cli.infer import main\nsys.exit(main(sys.argv[1:]))'
     arguments = ('--run', str(undisturbed[0]), '--text', 'to Xan Yel', '--format', 'json')

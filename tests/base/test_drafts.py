@@ -11,8 +11,8 @@ from ms_crf.base import drafts, files
 import psutil
 import pytest
 
-from conftest import ROOT
-from conftest import files as named
+from support.paths import ROOT
+from support.trainings import files as named
 
 needs_report = pytest.mark.skipif(importlib.util.find_spec('matplotlib') is None, reason='needs the extra report')
 needs_ray = pytest.mark.skipif(importlib.util.find_spec('ray') is None, reason='needs the extra bulk')

@@ -13,7 +13,8 @@ from ms_crf.runs.options import Options
 
 import pytest
 
-from conftest import ROOT, SMALL, files
+from support.paths import ROOT
+from support.trainings import SMALL, files
 
 
 def test_memory_that_is_there():
@@ -95,6 +96,7 @@ def test_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arg
     assert ' GB of memory, and ' in error and not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
     if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak

@@ -13,7 +13,8 @@ from ms_crf.native import library
 import psutil
 import pytest
 
-from conftest import ROOT, SMALL, files
+from support.paths import ROOT
+from support.trainings import SMALL, files
 
 PACKAGES = ('google', 'jinja2', 'mindspore', 'ms_crf', 'numpy', 'psutil', 'pyarrow', 'ray', 'safetensors', 'scipy',
             'starlette', 'tokenizers', 'tqdm', 'uvicorn', 'ziglang')

@@ -13,8 +13,8 @@ from ms_crf.render.tagged import SHOWN, Alternative, Span, Tagged, TaggedList, W
 
 import pytest
 
-from conftest import ROOT
 from support.pages import check_page, opened
+from support.paths import ROOT
 
 #: The characters of an element as numbers: what stands for a character that HTML can't hold counts as that one, and
 #: labels and figures, which are not of the text, are left out.
@@ -84,6 +84,7 @@ def names(tmp_path_factory):
                       items, tagged, '<i>news</i> & "more".txt')
 
 
+@pytest.mark.slow
 def test_the_page_of_names_is_sound(browser, names):
     check_page(browser, names)
 
@@ -215,6 +216,7 @@ def test_words_of_chinese_are_set_apart(browser, tmp_path):
         assert page.locator('.note, .legend, input, details').count() == 0
 
 
+@pytest.mark.slow
 def test_forty_types_are_readable(browser, tmp_path):
     types = [f'TYPE{number:03}' for number in range(40)]
     item = item_of_text(1, ' '.join(types), False)

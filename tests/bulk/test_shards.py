@@ -16,7 +16,7 @@ from ms_crf.models.opening import open_model
 
 import pytest
 
-from conftest import files
+from support.trainings import files
 
 TEXTS = ['to Xan Yan of in', '', 'on  Xel Yel\tby', 'Xor Yor', '\u05e9\u05dc\u05d5\u05dd Xan \U0001f600 e\u0301',
          'at <b> Xan "Yan" \\ \u2028 Zoe']

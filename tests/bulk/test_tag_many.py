@@ -18,8 +18,9 @@ from ms_crf.cli import tag_many, train
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
 from support.runs import make_run
+from support.trainings import files
 
 psutil = pytest.importorskip('psutil')
 if importlib.util.find_spec('ray') is None:                      # it is not imported here, which would change sys.path

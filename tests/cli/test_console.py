@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from conftest import ROOT, SMALL, files
+from support.paths import ROOT
+from support.trainings import SMALL, files
 
 COMMANDS = (['train.py'], ['infer.py'], ['-m', 'ms_crf.export'], ['-m', 'ms_crf.compare'],
             *(['-m', 'ms_crf', verb] for verb in ('evaluate', 'report', 'convert', 'serve', 'suggest')))
@@ -87,6 +88,7 @@ def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signal
     assert not list(folder.glob('rank_*')) and not [file for file in (folder / 'run').iterdir() if file.name[0] == '.']
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
     process = start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     assert process.stdout.readline().startswith('train ')
@@ -97,6 +99,7 @@ def test_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
     assert (tmp_path / 'run' / 'scores.json').exists()
 
 
+@pytest.mark.slow
 def test_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp_path):
     with open('/dev/full', 'w') as full:
         processes = [

@@ -15,7 +15,7 @@ from ms_crf.runs import records
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 LINES = ['of Xan  Yel', '', 'to\tof Xor Yan', 'of']
 PIECES = re.compile(r'\[(.*?) PER\]')
@@ -75,6 +75,7 @@ def test_text_a_line_in_is_a_line_out(infer_py, run, tagger, tmp_path):
     assert status == 0 and re.search(r'\[.* PER [01]\.\d\d\]', out)
 
 
+@pytest.mark.slow
 def test_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
     path = write(tmp_path, '\n'.join(LINES) + '\n', 'in.txt')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json', '--nbest', 2)
@@ -148,6 +149,7 @@ def undisturbed_scores(run):
     return ROOT / run / records.SCORES
 
 
+@pytest.mark.slow
 def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, capsys):
     graph = tmp_path / 'model.mindir'
     assert export.main(['--run', run, '--output', str(graph), '--confidence']) == 0
@@ -157,6 +159,7 @@ def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, c
     assert both[0][0] == 0 and both[0] == both[1]
 
 
+@pytest.mark.slow
 def test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option(infer_py, run, tmp_path, capsys):
     graph = tmp_path / 'model.mindir'
     assert export.main(['--run', run, '--output', str(graph), '--static', '2', '4']) == 0
@@ -174,6 +177,7 @@ def test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option(i
     assert infer_py('--mindir', graph, '--text', 'a a a a a') == (2, '', f'infer.py: --text: {reason} length\n')
 
 
+@pytest.mark.slow
 def test_characters(infer_py, tmp_path):
     from support.runs import TAGS, make_run
     folder = make_run(tmp_path / 'words', 'BMES', char='none')
@@ -191,6 +195,7 @@ def test_characters(infer_py, tmp_path):
     assert json.loads(out.splitlines()[0])['tokens'] == ['中文', '分词']
 
 
+@pytest.mark.slow
 def test_plain_tags(infer_py, tmp_path):
     from support.runs import make_run
     folder = make_run(tmp_path / 'plain', 'plain')
@@ -210,6 +215,7 @@ def test_bytes_that_are_not_utf8(infer_py, run, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ['in.txt']    # nothing half-written
 
 
+@pytest.mark.slow
 def test_a_pipe_is_answered_as_it_speaks_and_may_break(run):
     with process('--run', run) as tagging:
         for line in LINES:
@@ -222,6 +228,7 @@ def test_a_pipe_is_answered_as_it_speaks_and_may_break(run):
         assert tagging.wait(60) == 0 and tagging.stderr.read() == ''
 
 
+@pytest.mark.slow
 def test_a_conversation(run, tmp_path):
     """On a terminal, in a folder whose newest run is taken."""
     (tmp_path / 'runs').mkdir()
@@ -300,6 +307,7 @@ def test_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, cap
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_sentence_of_ten_thousand_words(infer_py, run, tagger, tmp_path):
     words = ['to', 'of', 'Xan', 'Yel'] * 2500
     path = write(tmp_path, ' '.join(words), 'in.txt')

@@ -9,7 +9,7 @@ from ms_crf.cli import infer
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 ALTERNATIVE = re.compile(r'^<li>([\d.]+)<p class="text other" dir="auto">(.*)</p></li>$', re.M)
 MARK = re.compile(r'<mark [^>]*>(.*?)<bdi class="note">(.*?)</bdi>(?:<bdi.*?</bdi>)?</mark>')

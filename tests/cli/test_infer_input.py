@@ -18,7 +18,7 @@ from ms_crf.runs.run import Run
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 WORDS = 'on\tO\nXan\tB{0}\nYan\tI{0}\nof\tO\n\nof\tO\nXel\tB{0}\n\n' * 3
 SPACES = 'on\u00a0Xan Yan\u3000of\t\u2028x \x0b\n'               # of Unicode; tabs and blanks alone separate

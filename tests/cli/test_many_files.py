@@ -10,7 +10,7 @@ from ms_crf.cli import infer
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 TEXTS = {'a.txt': 'to Xan Yan\nof\n', 'b/c.txt': 'of Xel Yel\n', 'b/d.tsv': 'to\nXor\nYor\n\nof\n\n',
          'e.jsonl': '{"text": "of Xan Yor"}\n'}

@@ -14,8 +14,9 @@ from ms_crf.runs.run import Run
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
 from support.runs import make_run
+from support.trainings import files
 
 # Line ends of three systems, a mark of byte order, blanks that can't be seen, emoji, letters written from the right.
 TEXT = ('\ufeff  to Xan Yan of. in on Xel\u00a0Yel!\r\nby by\tXor Yor (to) \U0001f600e\u0301\r\n\r\n\r\n'

@@ -14,8 +14,9 @@ from ms_crf.models.opening import open_model
 import numpy as np
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
 from support.runs import SENTENCES, TAGS, make_run, rows_of
+from support.trainings import files
 
 LINES = ['Xan Yan', 'of Xel Yor in at on', 'of of of of', 'in Zoe Zed', 'Xan Yan', 'of Xel Yor in at by', 'to', '',
          'Yel']
@@ -95,6 +96,7 @@ def test_entropy_of_a_network_beside_all_paths(tmp_path, call):
     assert f'token-entropy from {entropies[order[0]][0]:.4f} to {entropies[order[-1]][0]:.4f};' in errors
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_exported_graphs(tmp_path, call):
     run, path = make_run(tmp_path / 'run', char='none'), tmp_path / 'in.jsonl'

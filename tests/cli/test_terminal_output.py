@@ -14,7 +14,8 @@ from ms_crf.cli import compare, console, convert, evaluate, export, infer, repor
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
+from support.trainings import files
 
 # C0, DEL, C1, bidirectional controls and a line separator; half of a surrogate pair is what a byte that is not UTF-8
 # becomes in the name of a file.

@@ -10,7 +10,7 @@ from ms_crf.native import library
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 VERBS = ['train', 'infer', 'export', 'compare', 'evaluate', 'report', 'convert', 'suggest', 'serve', 'tag-many']
 

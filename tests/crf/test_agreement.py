@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from mindspore import ops
 
-from conftest import close, float_tensor, int_tensor
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 LENGTH, BATCH, TAGS = 4, 4, 3

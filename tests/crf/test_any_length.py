@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from conftest import close, float_tensor, int_tensor, make_crf
+from support.chains import check_paths_and_posteriors, make_crf, posterior_after
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
+
+pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 BIO = (BIO.transitions, BIO.start, BIO.end)
@@ -60,30 +63,6 @@ def exported(cell, path):
     return graph
 
 
-def posterior_after(row, tag_before, position):
-    """Posterior (K,) of each tag at a position of an `oracle.Row` given the tag before it."""
-    weights = np.exp(row.scores - row.log_normalizer())
-    if position:
-        weights = weights * (row.paths[:, position - 1] == tag_before)
-    sums = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
-    return sums / weights.sum()
-
-
-def check(case, actual):
-    paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in actual)
-    expected = case.by_position(lambda _, row: row.marginals())
-    close(marginals, expected)
-    close(normalizer, [row.log_normalizer() if row.length else 0.0 for row in case.rows])
-    for b, row in enumerate(case.rows):
-        best = row.best() if row.length else []
-        assert paths[b].tolist() == best + [0] * (len(paths[b]) - row.length)
-        close(scores[b], row.scores.max() if row.length else 0.0)
-        close(chosen[b, :row.length], expected[np.arange(row.length), b, best])
-        for t in range(row.length):
-            close(conditional[b, t], posterior_after(row, best[t - 1], t))
-        assert not chosen[b, row.length:].any() and not conditional[b, row.length:].any()
-
-
 CASES = {'free': Case(0, 4, 2, 3),
          'forbidding': Case(0, 4, 2, 3, constraints=BIO).forbid(transitions=[(0, 1)], end=[0])}
 
@@ -112,7 +91,7 @@ def test_one_graph_serves_all_shapes(name, graph_of):
         for forbidden in [()] if name == 'free' else [(), [(0, 0, 0), (length - 1, 0, 2)]]:
             case.forbid(emissions=forbidden)
             *actual, score, steps = graph(float_tensor(case.emissions), int_tensor(case.lengths))
-            check(case, actual)
+            check_paths_and_posteriors(case, actual)
             assert steps.shape == (length - 1, batch, 3)
             best = [row.best() if row.length else [] for row in case.rows]
             assert post_decode(score, steps, int_tensor(case.lengths)) == best
@@ -179,7 +158,8 @@ def test_softmax_is_a_chain_without_transitions(compiled, graph_of):
     for paths, scores, *others, zeros in runs:
         # Its scores are log probabilities.
         assert not zeros.asnumpy().any()
-        check(case, (paths, float_tensor(scores.asnumpy() + normalizer), *others, float_tensor(normalizer)))
+        scores = float_tensor(scores.asnumpy() + normalizer)
+        check_paths_and_posteriors(case, (paths, scores, *others, float_tensor(normalizer)))
 
 
 def test_a_head_that_is_compiled_for_any_length_checks_what_it_can():

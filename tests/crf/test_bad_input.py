@@ -15,7 +15,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import float_tensor, int_tensor
+from support.tensors import float_tensor, int_tensor
 
 EMISSIONS = float_tensor(np.zeros((4, 7, 3)))
 TAGS = int_tensor(np.zeros((4, 7)))

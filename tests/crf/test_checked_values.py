@@ -5,9 +5,8 @@ from ms_crf import CRF, BiLSTM_CRF, compute_normalizer, compute_score, sequence_
 import mindspore as ms
 import numpy as np
 import pytest
-from test_values import is_nan
 
-from conftest import close, float_tensor, int_tensor
+from support.tensors import close, float_tensor, int_tensor, is_nan
 
 NAN, INF = float('nan'), float('inf')
 MASKS = {
@@ -37,6 +36,7 @@ def test_a_mask_with_holes_is_refused(name, dtype):
         tutorial(ms.Tensor(np.array([[1, 1], [1, 0], [1, 1], [1, 0]]) > 0))[name]()
 
 
+@pytest.mark.slow
 def test_a_mask_with_holes_gives_nan_in_a_graph():
     rng = np.random.default_rng(0)
     emissions, tags = float_tensor(rng.normal(size=(4, 2, 3))), int_tensor(np.ones((4, 2)))

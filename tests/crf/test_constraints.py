@@ -8,8 +8,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import close, float_tensor, int_tensor, make_crf
+from support.chains import make_crf
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 # What may stand next to each other, sentence begin and end as ^ and $; written out by hand.
 ALLOWED = {

@@ -7,10 +7,10 @@ from ms_crf import allowed_transitions, post_decode
 import mindspore as ms
 import numpy as np
 import pytest
-from test_any_length import check as check_what_is_known
 
-from conftest import AllCalls, assign, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import AllCalls, assign, check_all_calls, make_crf, parameters
 from support.oracle import Case, Row
+from support.tensors import close, float_tensor, int_tensor
 
 BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 
@@ -25,42 +25,15 @@ SHAPES = {
     'wide batch, constrained': WIDE,
     'wide batch, constrained, unknown tags': {**WIDE, 'unknown': 0.5},
 }
+QUICK = ('plain', 'unknown tags', 'large scores')             # one shape, so that one graph serves all three
 
 
-def check(case, layer):
-    """All calls of a layer with the case's scores, an `AllCalls`, beside all paths."""
-    actual = layer(float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths))
-    check_what_is_known(case, (*actual['decode'], *actual['path_posteriors'], actual['marginals'],
-                               actual['normalizer']))
-    close(actual['loss'], case.losses().sum())
-    for gradient, expected in zip(actual['gradients'], case.gradients()):
-        close(gradient, expected)
-    close(actual['log_prob'], -case.losses())
-    best = [row.best() for row in case.rows]
-    assert actual['decode'][0].dtype == ms.int32
-    assert post_decode(*actual['viterbi'], int_tensor(case.lengths)) == best
-
-    paths, scores = (result.asnumpy() for result in actual['nbest'])
-    for b, row in enumerate(case.rows):
-        count = min(len(row.scores), scores.shape[1])
-        close(scores[b, :count], row.ranked()[:count])
-        assert (scores[b, count:] < row.scores.min()).all()
-        several = [tuple(path[:row.length].tolist()) for path in paths[b, :count]]
-        assert len(set(several)) == count
-        by_path = dict(zip(map(tuple, row.paths.tolist()), row.scores))
-        close([by_path[path] for path in several], scores[b, :count])
-        assert several[0] == tuple(best[b])
-        posteriors = np.exp(scores[b] - row.log_normalizer())
-        rounding = max(1e-5, 1e-7 * np.abs(row.scores).max())    # of the scores, in float32
-        close(posteriors[:count], np.exp(row.ranked()[:count] - row.log_normalizer()), rounding)
-        assert not posteriors[count:].any()
-
-
-@pytest.mark.parametrize('name', SHAPES)
+@pytest.mark.parametrize('name', [*(pytest.param(name, marks=pytest.mark.quick) for name in QUICK),
+                                  *(name for name in SHAPES if name not in QUICK)])
 def test_agrees_with_all_paths(name, compiled):
     for seed in range(6 if compiled is ms.jit else 2):
         case = Case(seed, **SHAPES[name])
-        check(case, AllCalls.of(case, compiled))
+        check_all_calls(case, AllCalls.of(case, compiled))
 
 
 @pytest.mark.parametrize('shape', list(itertools.product([1, 2, 7], [1, 3], [1, 2, 4])))
@@ -74,7 +47,7 @@ def test_agrees_in_many_shapes(shape, constrained):
         constraints = (allowed, np.arange(shape[2]) < 2, np.arange(shape[2]) > shape[2] - 3)
         constraints[2][0] = True
     case = Case(shape[0], *shape, constraints=constraints, unknown=0.3)
-    check(case, AllCalls(case, lambda function: function, n=3))
+    check_all_calls(case, AllCalls(case, lambda function: function, n=3))
 
 
 def test_equal_paths_give_the_lowest_tag(compiled):
@@ -136,6 +109,7 @@ def test_filler_rows_change_nothing(reduction):
     assert float(nothing.asnumpy()) == 0.0
 
 
+@pytest.mark.slow
 def test_cells_run_in_graph_mode():
     case = Case(1, 5, 4, 3)
     crf = make_crf(case)
@@ -149,6 +123,7 @@ def test_cells_run_in_graph_mode():
         ms.set_context(mode=ms.PYNATIVE_MODE)
 
 
+@pytest.mark.slow
 def test_methods_compile_one_by_one():
     """ms.jit(crf.decode) and the like, in any order, with the cell itself after them."""
     case = Case(1, 5, 4, 3)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import MODES, assign, make_crf, parameters
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 BIO = tuple(allowed_transitions('BIO', ['O', 'B', 'I']))
 SHAPE = {'length': 4, 'batch': 3, 'num_tags': 3}
@@ -204,6 +205,7 @@ def test_samples_are_drawn_from_the_distribution(compiled):
     assert (again.asnumpy() == drawn[2]).all()
 
 
+@pytest.mark.slow
 def test_samples_are_the_same_in_both_modes_and_independent_of_each_other():
     """Equal rows are drawn one independently of the other, and so are samples of one row: pairs of two first tags."""
     case = Case(3, 2, 1, 2)
@@ -274,6 +276,7 @@ class Everything(nn.Cell):
                 self.crf.sample(emissions, 5, lengths, seed))
 
 
+@pytest.mark.slow
 def test_one_exported_graph_serves_all_shapes(tmp_path):
     cases = [Case(length, length, batch, 3) for length, batch in ((5, 4), (1, 2), (9, 1))]
     crf, other = make_crf(cases[0]), make_crf(Case(7, 5, 4, 3))
@@ -322,6 +325,7 @@ def test_layers_that_cannot_be_compared_are_named(other, expected):
         CRF(3).kl(other, float_tensor(np.zeros((2, 1, 3))))
 
 
+@pytest.mark.slow
 def test_one_graph_learns_at_all_shapes():
     """Gradients of loss and entropy together, compiled once for any length and batch."""
     cases = [Case(length, length, batch, 3).with_pairs(length) for length, batch in ((4, 3), (7, 2), (5, 1), (3, 4))]

@@ -7,10 +7,12 @@ from ms_crf.nn.softmax import Softmax
 import mindspore as ms
 import numpy as np
 import pytest
-from test_crf import check
 
-from conftest import AllCalls, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import AllCalls, check_all_calls, make_crf, parameters
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
+
+pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 BREAK = 1e4   # what a forbidden tag or step of the gold path costs
@@ -48,7 +50,7 @@ def test_agrees_with_the_paths_that_remain(length, options, compiled):
             padded(case, length, -np.inf, 2)
         elif 'unknown' in options:
             continue                                             # PyNative mode takes half a second for each
-        check(case, AllCalls.of(case, compiled))
+        check_all_calls(case, AllCalls.of(case, compiled))
 
 
 def test_huge_negative_scores_forbid_as_well(compiled):
@@ -58,13 +60,13 @@ def test_huge_negative_scores_forbid_as_well(compiled):
         case.emissions[case.emissions == -np.inf] = low
         for scores in case.scores.values():
             scores[scores == -np.inf] = low
-        check(case, AllCalls.of(case, compiled))
+        check_all_calls(case, AllCalls.of(case, compiled))
 
 
 def test_large_scores_beside_minus_infinity(compiled):
     """Both kinds of falling back on the log domain at once."""
     case = Case(2, 5, 4, 3, scale=60.0).forbid(**FORBIDDEN['of all kinds'])
-    check(case, AllCalls.of(case, compiled))
+    check_all_calls(case, AllCalls.of(case, compiled))
 
 
 @pytest.mark.parametrize('length,compiled', [(70, 'native graph'), (300, 'native graph'), (300, 'pynative')],

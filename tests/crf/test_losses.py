@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from mindspore.graph.api import ms_compile_cache
 
-from conftest import MODES, NAMES, assign, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import MODES, NAMES, assign, make_crf, parameters
 from support.oracle import Case, Row
+from support.tensors import close, float_tensor, int_tensor
 
 NUM_TAGS, LENGTH, BATCH = 3, 4, 5
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -368,6 +369,7 @@ def combined(crf, emissions, tags, lengths):
             crf.path_cross_entropy(emissions, paths, ms.ops.ones((emissions.shape[1], 1), ms.float32), lengths))
 
 
+@pytest.mark.slow
 def test_compiled_once_for_all_lengths():
     """The same as in PyNative mode, which is tested against enumeration."""
     first = Case(3, 3, 4, 3)

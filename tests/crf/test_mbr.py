@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from conftest import assign, close, float_tensor, int_tensor, make_crf
+from support.chains import assign, make_crf
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 # Each tag is followed by itself or by the next one.
 IN_TURN = (np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]], bool), np.array([1, 1, 0], bool), np.array([1, 0, 1], bool))
@@ -77,6 +78,7 @@ def test_with_scores_of_pairs(compiled):
     check(case, *compiled(run)(float_tensor(case.emissions), float_tensor(case.pairs), int_tensor(case.lengths)))
 
 
+@pytest.mark.slow
 def test_one_exported_graph_for_all_shapes(tmp_path):
     first = Case(0, 5, 8, 3, constraints=IN_TURN)
     ms.export(Both(make_crf(first)), *ANY, file_name=str(tmp_path / 'both'), file_format='MINDIR')

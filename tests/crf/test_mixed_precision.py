@@ -12,8 +12,12 @@ import numpy as np
 import pytest
 from mindspore import nn, ops
 
-from conftest import MODES, ROOT, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import MODES, make_crf, parameters
 from support.oracle import Case
+from support.paths import ROOT
+from support.tensors import close, float_tensor, int_tensor
+
+pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 LEVELS = {

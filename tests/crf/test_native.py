@@ -10,8 +10,10 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import make_crf, parameters
 from support.oracle import Case
+from support.paths import ROOT
+from support.tensors import close, float_tensor, int_tensor
 
 sys.path.insert(0, str(ROOT / 'benchmarks'))
 from fuzz_chain import Chain, check, check_chain  # noqa: E402

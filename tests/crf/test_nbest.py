@@ -8,8 +8,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import assign, close, float_tensor, int_tensor, make_crf
+from support.chains import assign, make_crf
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 

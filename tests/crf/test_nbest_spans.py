@@ -10,8 +10,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf
+from support.chains import MODES, assign, make_crf
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 TAGS = ['O', 'B-X', 'I-X', 'I-Y']
 

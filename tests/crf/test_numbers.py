@@ -14,8 +14,11 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import assign, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import assign, make_crf, parameters
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
+
+pytestmark = pytest.mark.slow
 
 
 def log_domain(emissions, scores, lengths):

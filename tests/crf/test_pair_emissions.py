@@ -6,10 +6,10 @@ import mindspore as ms
 import numpy as np
 import pytest
 from mindspore import nn
-from test_any_length import check as check_what_is_known
 
-from conftest import MODES, assign, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import MODES, assign, check_paths_and_posteriors, make_crf, parameters
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 BIO = tuple(allowed_transitions('BIO', ['O', 'B', 'I']))
 SHAPE = {'length': 5, 'batch': 4, 'num_tags': 3}
@@ -65,7 +65,7 @@ def by_step(case, of_row):
 
 def check(case, actual):
     loss, (*gradients, by_pairs), log_prob, known, viterbi, (paths, scores), edges = actual
-    check_what_is_known(case, known)
+    check_paths_and_posteriors(case, known)
     close(loss, case.losses().sum())
     close(log_prob, -case.losses())
     for gradient, expected in zip(gradients, case.gradients()):
@@ -232,6 +232,7 @@ class Everything(nn.Cell):
                 self.crf.edge_marginals(emissions, lengths, pairs), score, history)
 
 
+@pytest.mark.slow
 def test_one_exported_graph_serves_all_shapes(tmp_path):
     shapes = [(5, 4), (2, 1), (9, 3)]
     cases = [Case(length, length, batch, 2).with_pairs(length) for length, batch in shapes]
@@ -245,7 +246,7 @@ def test_one_exported_graph_serves_all_shapes(tmp_path):
         case.rescore()
         *known, edges, score, history = graph(float_tensor(case.emissions), int_tensor(case.lengths),
                                               float_tensor(case.pairs))
-        check_what_is_known(case, known)
+        check_paths_and_posteriors(case, known)
         close(edges, by_step(case, lambda _, row: row.pair_marginals()))
         assert post_decode(score, history, int_tensor(case.lengths)) == [
             row.best() if row.length else [] for row in case.rows]

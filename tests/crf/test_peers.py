@@ -7,7 +7,8 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import NAMES, close, float_tensor, int_tensor, parameters
+from support.chains import NAMES, parameters
+from support.tensors import close, float_tensor, int_tensor
 
 torch = pytest.importorskip('torch', exc_type=ImportError)
 torchcrf = pytest.importorskip('torchcrf')

@@ -4,9 +4,13 @@ from ms_crf import CRF, allowed_transitions, compute_normalizer
 
 import mindspore as ms
 import numpy as np
+import pytest
 
-from conftest import assign, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import assign, make_crf, parameters
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
+
+pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 NAMES = ('transitions', 'start', 'end')

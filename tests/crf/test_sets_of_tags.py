@@ -7,8 +7,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import make_crf, parameters
 from support.oracle import Case, Row
+from support.tensors import close, float_tensor, int_tensor
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 SHAPE = 5, 4, 3

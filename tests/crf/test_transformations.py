@@ -10,8 +10,12 @@ import pytest
 from mindspore import nn
 from mindspore.graph.api import ms_compile_cache
 
-from conftest import ROOT, close, float_tensor, int_tensor, make_crf, parameters
+from support.chains import make_crf, parameters
 from support.oracle import Case
+from support.paths import ROOT
+from support.tensors import close, float_tensor, int_tensor
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

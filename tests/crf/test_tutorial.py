@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from conftest import close, float_tensor, int_tensor
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor
 
 # Places of -inf in a case of 5 positions, 4 rows (the first full) and 3 tags: none, of all kinds, and a column.
 FORBIDDEN = ({}, {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (0, 2)], 'start': [2], 'end': [2]},
@@ -99,6 +99,7 @@ def test_bilstm_does_not_see_padding(compiled):
     np.testing.assert_allclose(together[:3, 1, 4:], backwards[:, 0], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [{}, {'reduction': 'token_mean'}])
 def test_cell_runs_in_graph_mode(options):
     ms.set_seed(1)
@@ -114,6 +115,7 @@ def test_cell_runs_in_graph_mode(options):
         close(actual, expected.asnumpy())
 
 
+@pytest.mark.slow
 def test_two_sentences():
     """500 steps of SGD find both sentences' tags, the loop compiled as one step."""
     training_data = [

@@ -10,17 +10,16 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import close, float_tensor, int_tensor, parameters
+from support.chains import parameters
 from support.oracle import Case
+from support.tensors import close, float_tensor, int_tensor, is_nan
+
+pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
 IMPOSSIBLE_TAGS = {ms.int64: (2 ** 32 + 1, 2 ** 62), ms.uint32: (2 ** 32 - 1, 2 ** 31),
                    ms.uint64: (2 ** 32 + 1, 2 ** 63 + 1, 2 ** 64 - 1), ms.uint8: (255,), ms.int32: (3,)}
 IMPOSSIBLE_LENGTHS = {ms.int64: (2 ** 32 + 2, -2 ** 32 + 2), ms.uint8: (200,), ms.uint64: (2 ** 64 - 1,)}
-
-
-def is_nan(actual):
-    return np.isnan(actual.asnumpy()).tolist()
 
 
 def of_all_types(impossible):

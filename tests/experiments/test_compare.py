@@ -14,9 +14,11 @@ from ms_crf.text.splitting import splitter_named
 
 import pytest
 
-from conftest import ROOT, SMALL, files
+from support.paths import ROOT
+from support.trainings import SMALL, files
 
 
+@pytest.mark.slow
 def test_a_comparison(corpora, tmp_path):
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     config = tmp_path / 'options.json'
@@ -176,6 +178,7 @@ def table_of_the_first_model(output, record):
     return list(figures) == ['hmm'] and lines[-1].split(' | ')[4] == f'{100 * figures["hmm"][0]["f1"]:.2f}'
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path):
     """The vectors are damaged, which the hidden Markov model does not read."""
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
@@ -193,6 +196,7 @@ def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path):
     assert not list(rest.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('number,until,keep', [
     ('SIGTERM', 'train ', False), ('SIGHUP', 'compiled', False), ('SIGINT', 'epoch   1', True)])
 def test_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp_path, number, until, keep):
@@ -212,6 +216,7 @@ def test_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp
     assert not keep or (kept / 'crf-1' / 'state.ckpt').exists()
 
 
+@pytest.mark.slow
 def test_a_signal_while_a_run_is_measured(corpora, tmp_path):
     """It comes when the comparison itself opens the weights of the second model; its training has ended by then."""
     hook = ('import os, signal, sys\n'

@@ -12,7 +12,8 @@ from ms_crf.runs.run import Run
 
 import pytest
 
-from conftest import ROOT, SMALL, files
+from support.paths import ROOT
+from support.trainings import SMALL, files
 
 #: The training with seed 2 interrupts the command that has started it while it saves its first epoch, and goes on
 #: when it is told to stop itself.
@@ -37,6 +38,7 @@ def start(corpora, folder, *arguments, **environment):
                           cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_stopped_and_started_again(corpora, undisturbed, tmp_path):
     """The run with seed 1 is the one that a training by itself gives, to the bit."""

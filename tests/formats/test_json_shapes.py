@@ -12,7 +12,7 @@ from ms_crf.formats.readers import read_corpus
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 TEXT = 'Ada saw Lisbon.'
 PAIR = [(TEXT, [(0, 3, 'PER'), (8, 14, 'LOC')])]

@@ -40,6 +40,7 @@ def test_what_is_no_sentence(tagger, sentences, message):
     assert message in str(raised.value) and '\n' not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_sentence_too_long_for_a_graph_is_named(run, tmp_path):
     mindir.export(run, tmp_path / 'a.mindir', static=[2, 4])
     sentences = [['to'], [], ['in'] * 4] * CHUNK + [[], ['to'] * 5, ['to'] * 9]

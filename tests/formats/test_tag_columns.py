@@ -9,7 +9,7 @@ from ms_crf.formats.tag_columns import check_tag_column
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 CORPORA, SAMPLE = ROOT.parent / 'shared' / 'data', ROOT / 'data'
 LETTERS = 'etaoinshrdlcumwfgypbvkjxqz'

@@ -13,8 +13,8 @@ from ms_crf.runs.run import Run
 import numpy as np
 import pytest
 
-from conftest import files
 from support.oracle import StatePaths
+from support.trainings import files
 
 
 def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):

@@ -8,8 +8,8 @@ from ms_crf.models.hmm.symbols import WordCounts
 import numpy as np
 import pytest
 
-from conftest import files
 from support.oracle import StatePaths
+from support.trainings import files
 
 SENTENCES = ['the dog runs'.split(), 'a dog'.split(), 'the cat runs fast'.split(), 'dog'.split()]
 TAGS = ['D N V'.split(), 'D N'.split(), 'D N V N'.split(), 'N'.split()]

@@ -19,8 +19,9 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import ROOT, close, float_tensor, int_tensor
 from support.encoders import CONFIG, LETTERS, PIECES, make_folder, peer_of, tensors
+from support.paths import ROOT
+from support.tensors import close, float_tensor, int_tensor
 
 DATA = ROOT.parent / 'shared' / 'data'
 
@@ -60,6 +61,7 @@ def check_beside_peer(path, sentences, modes, tolerance=2e-5):
     return encoded
 
 
+@pytest.mark.slow
 def test_minilm_is_that_of_transformers(minilm):
     """200 sentences in padded batches, one piece to the 510 that fit with the special ones."""
     sentences = real_sentences()

@@ -9,8 +9,8 @@ from ms_crf.cli import train
 import numpy as np
 import pytest
 
-from conftest import options_of
 from support.encoders import CONFIG, PIECES, arguments, make_folder, tensors
+from support.trainings import options_of
 
 
 def without(name):

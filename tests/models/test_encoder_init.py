@@ -13,8 +13,8 @@ from ms_crf.training import begin
 import numpy as np
 import pytest
 
-from conftest import files, options_of
 from support.encoders import arguments, make_folder, tensors
+from support.trainings import files, options_of
 
 pytestmark = pytest.mark.slow
 STEPS = ['--batch-size', '4', '--epochs', '1', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']

@@ -21,9 +21,12 @@ from ms_crf.training import begin
 import numpy as np
 import pytest
 
-from conftest import ROOT, options_of
 from support.encoders import CONFIG, arguments, make_folder, peer_of, tensors
 from support.oracle import Row
+from support.paths import ROOT
+from support.trainings import options_of
+
+pytestmark = pytest.mark.slow
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor'], ['of', '\u200d']]
 

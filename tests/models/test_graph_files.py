@@ -17,7 +17,7 @@ from ms_crf.models.graph_record import check_target, read_record, record_of, rep
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 from support.runs import make_run
 
 
@@ -187,6 +187,7 @@ def test_a_crash_between_both_files_leaves_a_pair(exported, tmp_path, monkeypatc
     assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir'] and 'next' not in read_record(path)[0]
 
 
+@pytest.mark.slow
 def test_a_graph_may_have_the_name_of_its_draft(run, tmp_path):
     """That of the file that MindSpore writes first ends in graph.mindir."""
     mindir.export(run, tmp_path / 'graph.mindir')
@@ -221,6 +222,7 @@ def test_names_that_are_no_files(tmp_path, ending, kind, message):
     assert os.listdir(tmp_path) == [path.name]
 
 
+@pytest.mark.slow
 def test_links_and_modes_are_kept(run, pair, tmp_path):
     path = pair(checked=True)
     for file in (path, record_of(path)):
@@ -243,6 +245,7 @@ def command(arguments, **options):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
 
 
+@pytest.mark.slow
 def test_a_full_disk(run, pair, tmp_path):
     """Files of at most 20,000 bytes, which the graph is not: what was there before stays."""
     path = pair(checked=True)
@@ -255,6 +258,7 @@ def test_a_full_disk(run, pair, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
 def test_interrupted_while_the_graph_is_compiled(run, tmp_path, name):
     """The signal comes while MindSpore parses the first function, in an empty folder where it would leave traces."""

@@ -10,8 +10,8 @@ from ms_crf.models.hmm.symbols import Words, shape_of
 import numpy as np
 import pytest
 
-from conftest import ROOT
 from support.oracle import StatePaths
+from support.paths import ROOT
 
 BOXES = ([.2, .4, .4], [[.5, .2, .3], [.3, .5, .2], [.2, .3, .5]], [[.5, .5], [.4, .6], [.7, .3]])
 RED, WHITE = 0, 1

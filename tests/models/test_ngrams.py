@@ -15,8 +15,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import write_tensors
-from support.runs import make_run
+from support.runs import make_run, write_tensors
 
 
 def test_ngrams_of_a_word():

@@ -9,7 +9,10 @@ from ms_crf.models.base import Kind, register
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
+from support.trainings import files
+
+pytestmark = pytest.mark.slow
 
 PLUGIN = ['--plugin', 'examples/own_model.py']
 SMALL = ['--model', 'mine', '--word-dim', '6', '--hidden', '8', '--batch-size', '4', '--learning-rate', '0.05',

@@ -6,7 +6,8 @@ from ms_crf.models.uncertainty import gives_entropy, of_confidence, token_entrop
 
 import numpy as np
 import pytest
-from test_temperature import TAGS, Given
+
+from support.scored_chain import TAGS, Given
 
 
 @pytest.mark.parametrize('allowed', ['BIO', None])

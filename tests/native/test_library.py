@@ -12,7 +12,8 @@ from ms_crf.native import library
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
+from support.trainings import files
 
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 SECONDS = 300                  # that a process gets at most

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from mindspore import Parameter, nn, ops
 
-from conftest import close, float_tensor, int_tensor
+from support.tensors import close, float_tensor, int_tensor
 
 RNG = np.random.default_rng(0)
 EMISSIONS, TAGS = float_tensor(RNG.normal(size=(4, 4, 3))), int_tensor(RNG.integers(0, 3, (4, 4)))

@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import close, float_tensor, int_tensor
+from support.tensors import close, float_tensor, int_tensor
 
 LENGTH, BATCH, WIDTH, HIDDEN = 5, 4, 3, 6
 
@@ -22,7 +22,7 @@ def pytorchs(torch, lstm):
     return peer, names
 
 
-@pytest.mark.parametrize('training', [False, True])
+@pytest.mark.parametrize('training', [pytest.param(False, marks=pytest.mark.quick), True])
 def test_outputs_and_gradients_are_pytorchs(compiled, training):
     """At real positions, whatever stands on padding; one compiled function serves all lengths, 0 and 1 among them."""
     torch = pytest.importorskip('torch')

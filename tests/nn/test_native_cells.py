@@ -9,7 +9,8 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import ROOT, close, float_tensor, int_tensor
+from support.paths import ROOT
+from support.tensors import close, float_tensor, int_tensor
 
 sys.path.insert(0, str(ROOT / 'benchmarks'))
 from fuzz_native import Operators, WrongInputs  # noqa: E402

@@ -10,7 +10,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import close, float_tensor, int_tensor
+from support.tensors import close, float_tensor, int_tensor
 
 
 @pytest.fixture

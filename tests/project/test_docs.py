@@ -13,7 +13,8 @@ from ms_crf.runs.options import Options, dashed
 
 import pytest
 
-from conftest import ROOT, options_of
+from support.paths import ROOT
+from support.trainings import options_of
 
 PAGES = [ROOT / name for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'configs/README.md')]
 PAGES += sorted((ROOT / 'docs').glob('*.md'))

@@ -15,8 +15,10 @@ from ms_crf.runs.run import Run
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 from support.runs import WORDS, make_run
+
+pytestmark = pytest.mark.slow
 
 
 def run(name, *arguments):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 sys.path.insert(0, str(ROOT / 'benchmarks'))
 import fuzz_material  # noqa: E402

@@ -11,8 +11,6 @@ import ms_crf
 
 import pytest
 
-from conftest import SLOW
-
 PACKAGE = Path(ms_crf.__file__).parent
 
 
@@ -79,13 +77,6 @@ def test_each_python_that_is_claimed_is_checked():
     assert re.findall(r'Python :: (3\.\d+)', project) == re.findall(r'"(3\.\d+)"', workflow) == claimed
     assert f'target-version = "py3{least}"' in project and f'python_version = "3.{least}"' in project
     assert 'run: bash .ci/run\n' in workflow and 'python3 -m venv' in (root / '.ci' / 'run').read_text()
-
-
-def test_what_is_marked_slow_is_there():
-    for name in SLOW:
-        file, _, test = name.partition('[')[0].partition('::')
-        text = (PACKAGE.parent / 'tests' / file).read_text(encoding='utf-8')
-        assert not test or f'def {test}(' in text, name
 
 
 @pytest.mark.parametrize('module,name', [

@@ -1,5 +1,6 @@
-"""The suite itself: in how many processes it runs, what becomes of a test that hangs, signals that were ignored."""
+"""The suite itself: what test files import, the number of processes, tests that hang, signals that were ignored."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -9,7 +10,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, 'setitimer'), reason='this system has no interval timer')
 distributed = pytest.mark.skipif(importlib.util.find_spec('xdist') is None, reason='pytest-xdist is not installed')
@@ -28,7 +29,7 @@ def test_of_the_other_kind():
 
 def pytest_of(tmp_path, statement, *options, name='something', fixture='', ignored=(), seconds=5):
     """Runs a test in a suite of its own, in a process that ignores some signals."""
-    (tmp_path / 'conftest.py').write_text("pytest_plugins = ['suite']\n")
+    (tmp_path / 'conftest.py').write_text("pytest_plugins = ['support.suite']\n")
     (tmp_path / 'test_own.py').write_text(TESTS.format(statement=statement, name=name, fixture=fixture))
     (tmp_path / 'pytest.ini').write_text(f'[pytest]\naddopts = -p no:cacheprovider -rA\ntest_seconds = {seconds}\n')
     environment = {name: value for name, value in os.environ.items() if not name.startswith('PYTEST')}
@@ -40,6 +41,19 @@ def pytest_of(tmp_path, statement, *options, name='something', fixture='', ignor
 
     return subprocess.run([sys.executable, '-m', 'pytest', *options], cwd=tmp_path, env=environment, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, preexec_fn=ignore)
+
+
+def test_files_of_tests_import_no_other_file_of_tests():
+    """Code that several test files use lies in tests/support, and its modules import no test file either."""
+    folder = ROOT / 'tests'
+    files = sorted(folder.rglob('*.py'))
+    closed = {file.stem for file in files if file.name.startswith('test_')} | {'conftest'}
+    for file in files:
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding='utf-8'))))
+        modules = {node.module or '' for node in nodes if isinstance(node, ast.ImportFrom)}
+        modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        used = sorted(name for name in modules if name.rpartition('.')[2] in closed)
+        assert not used, f'{file.relative_to(folder)} imports {", ".join(used)}'
 
 
 PROCESSES_OF_TESTS = 'print("processes:", getattr(request.config, "workerinput", {"workercount": 0})["workercount"])'

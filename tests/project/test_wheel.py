@@ -18,7 +18,8 @@ from ms_crf.native import library
 
 import pytest
 
-from conftest import ROOT, SMALL, files
+from support.paths import ROOT
+from support.trainings import SMALL, files
 
 pytestmark = pytest.mark.slow
 MODULES = ('export', 'compare')         # commands that are modules, too

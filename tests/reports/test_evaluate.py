@@ -10,7 +10,8 @@ from ms_crf.reports.evaluation import Evaluation
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
+from support.trainings import files
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from ms_crf.text.schemes import allowed_transitions
 import numpy as np
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 if importlib.util.find_spec('matplotlib') is None:               # it takes long to import
     pytest.skip('matplotlib is missing: pip install -r requirements-report.txt', allow_module_level=True)

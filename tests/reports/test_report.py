@@ -22,7 +22,10 @@ from ms_crf.text.schemes import allowed_transitions
 import numpy as np
 import pytest
 
-from conftest import ROOT, SMALL, files, write_corpus, write_tensors
+from support.corpora import write_corpus
+from support.paths import ROOT
+from support.runs import write_tensors
+from support.trainings import SMALL, files
 
 if importlib.util.find_spec('jinja2') is None or importlib.util.find_spec('matplotlib') is None:
     pytest.skip('Jinja or matplotlib is missing: pip install -r requirements-report.txt', allow_module_level=True)

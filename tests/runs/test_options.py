@@ -14,7 +14,8 @@ from ms_crf.runs.options import Options, dashed
 
 import pytest
 
-from conftest import ROOT, options_of
+from support.paths import ROOT
+from support.trainings import options_of
 
 
 def refused(arguments):

@@ -13,7 +13,7 @@ from ms_crf.tagging import run as tagging
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 from support.runs import make_run
 
 RECORDS = ('config.json', 'vocab.json', 'checksums.json')

@@ -19,7 +19,8 @@ from ms_crf.runs.saving import saving
 
 import pytest
 
-from conftest import ROOT, files
+from support.paths import ROOT
+from support.trainings import files
 
 
 def contents(folder):

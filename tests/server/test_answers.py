@@ -9,8 +9,8 @@ from ms_crf.cli import train
 
 import pytest
 
-from conftest import files
 from support.servers import Server, rest_of, serving, start
+from support.trainings import files
 
 SENTENCES = [['to', 'Xan', 'Yan', 'of'], [], ['Xel'], ['by', 'in', 'Xor', 'Yel', '<b>', '\U0001f600', 'a b']]
 TEXT = 'to Xan Yan of.\r\n\r\nby <Xor> Yel \U0001f600 of Xan Yor.'

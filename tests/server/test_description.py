@@ -7,8 +7,8 @@ from ms_crf.cli import train
 
 import pytest
 
-from conftest import files
 from support.servers import serving
+from support.trainings import files
 
 schemathesis = pytest.importorskip('schemathesis', reason='schemathesis is missing: pip install schemathesis')
 from hypothesis import HealthCheck, given, settings  # noqa: E402

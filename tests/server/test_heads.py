@@ -10,8 +10,8 @@ from ms_crf.server.limits import Limits
 
 import pytest
 
-from conftest import files
 from support.servers import rest_of, serving
+from support.trainings import files
 
 # isort: split
 # `servers` skips this file if the server's libraries are missing.

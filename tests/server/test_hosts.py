@@ -8,8 +8,8 @@ from ms_crf.server.hosts import is_loopback
 
 import pytest
 
-from conftest import files
 from support.servers import serving, start
+from support.trainings import files
 
 LOOPBACK = ['localhost', 'LocalHost:80', 'localhost.', 'localhost.:8000', 'localhost:', '127.0.0.1', '127.0.0.1:8000',
             '127.255.3.4', '127.0.0.1.', '[::1]', '[::1]:8000', '[0:0:0:0:0:0:0:1]']

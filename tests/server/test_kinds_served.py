@@ -12,10 +12,13 @@ from ms_crf.models import mindir
 
 import pytest
 
-from conftest import ROOT, files
 from support.encoders import arguments
+from support.paths import ROOT
 from support.runs import make_run
 from support.servers import SECONDS, check_answer, said_by, serving, start
+from support.trainings import files
+
+pytestmark = pytest.mark.slow
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor', '<b>'],
              ['to', 'in', 'at', 'on', 'by', 'of', 'the'] * 3 + ['Xan', 'abracadabra']]

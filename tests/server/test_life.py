@@ -13,8 +13,8 @@ from ms_crf.cli import train
 
 import pytest
 
-from conftest import files
 from support.servers import SECONDS, Server, Watched, serving, start
+from support.trainings import files
 
 TOKENS = ['to', 'Xan', 'Yan']
 QUICK = ('--splitter', 'blanks')       # without the library of another splitter it starts sooner

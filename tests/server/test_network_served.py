@@ -5,7 +5,11 @@ import threading
 
 from ms_crf import Tagger
 
+import pytest
+
 from support.servers import SECONDS, check_answer, said_by
+
+pytestmark = pytest.mark.slow
 
 WORDS = 'to in at on by Xan Yel abracadabra Zoe unknown'.split()
 

@@ -8,9 +8,11 @@ from ms_crf.cli import train
 
 import pytest
 
-from conftest import files
 from support.pages import SCHEMES, WIDTHS, check_view, opened, unfold
 from support.servers import serving
+from support.trainings import files
+
+pytestmark = pytest.mark.slow
 
 TEXT = 'to Xan Yel in\nby <b>abracadabra</b> & Zoe \u05e9\u05dc\u05d5\u05dd'
 

@@ -13,8 +13,8 @@ from ms_crf.text.splitting import splitter_named
 
 import pytest
 
-from conftest import files
 from support.servers import SECONDS, Server, Watched, rest_of, serving
+from support.trainings import files
 
 LONG = 'to Xan\n' + ' ' * 150_000 + 'in'       # its body arrives in parts
 PLAIN = ('--splitter', 'blanks')

@@ -6,18 +6,24 @@ from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
+from ms_crf.runs.saving import saving
 from ms_crf.text.schemes import allowed_transitions
 
 import mindspore as ms
 import numpy as np
 
-from conftest import write_tensors
 from support.oracle import Row
 
 TAGS = {'BIO': ['O', 'B-X', 'I-X', 'B-Y', 'I-Y'], 'BIOES': ['O', 'B-X', 'I-X', 'E-X', 'S-X'],
         'BMES': ['B', 'M', 'E', 'S'], 'plain': ['NOUN', 'VERB', 'ADJ']}
 WORDS = 'to in at on by Xan Yel abracadabra'.split()
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['in', 'Abracadabra', 'at', 'on', 'Zoe'], ['by', 'to']]
+
+
+def write_tensors(path, arrays):
+    """Replaces a file of a run by a dict of arrays, as a training writes it."""
+    with saving(path.parent) as new:
+        new.tensors(path.name, arrays)
 
 
 def make_run(folder, scheme='BIO', **options):

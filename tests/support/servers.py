@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
 

@@ -14,8 +14,10 @@ from ms_crf.models import mindir
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 from support.runs import WORDS, make_run
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope='module')

@@ -50,6 +50,7 @@ def check_beside_enumeration(tagged, row, names):
         assert span.confidence == pytest.approx(weights[inside].sum(), rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scheme,options', [
     ('BIO', {}), ('BIOES', {'char': 'none', 'bigrams': True}), ('BMES', {}), ('plain', {'char': 'lstm'}),
     ('BIO', {'ngrams': True}), ('BIO', {'ngrams': True, 'bigrams': True, 'char': 'none'})])
@@ -96,6 +97,7 @@ def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, tmp_path):
         check(found, expected)
 
 
+@pytest.mark.slow
 def test_no_more_taggings_than_there_are(run_of):
     run, n = run_of(char='none'), np.int64(1000)
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=n), rows_of(run, 'BIO')):
@@ -151,6 +153,7 @@ def test_faults_of_nbest(run_of, n):
         Tagger.load(run_of(char='none')).tag(SENTENCES, nbest=n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [{}, {'char': 'none'}])
 def test_confidences_of_a_graph(run_of, options):
     run = run_of(**options)
@@ -188,6 +191,7 @@ def many():
     return [rng.choices(words, k=length) for length in rng.sample(lengths, len(lengths))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [{}, {'ngrams': True}, {'ngrams': True, 'bigrams': True, 'char': 'none'}])
 def test_run_and_graphs_give_the_same_tags(run_of, many, tmp_path, options):
     run = run_of(**options)
@@ -211,6 +215,7 @@ def test_run_and_graphs_give_the_same_tags(run_of, many, tmp_path, options):
         static.tag(many)
 
 
+@pytest.mark.slow
 def test_a_graph_run_by_hand_from_its_record(run_of, tmp_path):
     """As a server would: nothing but the two files, MindSpore, and ids looked up in the record's lists."""
     run = run_of()
@@ -269,6 +274,7 @@ def graph(exported, tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_a_graph_does_not_give(run_of, graph):
     tagger = Tagger.load(graph / 'a.mindir')
     assert tagger.tag([['to']])[0].confidence is None

@@ -12,7 +12,7 @@ from ms_crf.text.splitting import splitter_named, suited
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 from support.properties import example, given, settings
 from support.properties import strategies as st
 

@@ -16,9 +16,9 @@ from ms_crf.training.balance import best_shift
 
 import numpy as np
 import pytest
-from test_train import StopAt
 
-from conftest import ROOT, SMALL, options_of
+from support.paths import ROOT
+from support.trainings import SMALL, StopAt, options_of
 
 SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
 

@@ -14,7 +14,10 @@ from ms_crf.training.schedules import Best, Course, course_of
 import numpy as np
 import pytest
 
-from conftest import SMALL, close, files, options_of, write_corpus, write_tensors
+from support.corpora import write_corpus
+from support.runs import write_tensors
+from support.tensors import close
+from support.trainings import SMALL, files, options_of
 
 OF_40 = Course(epochs=40, patience=12, warmup=0.5, decay=0.03, average_every=8)
 
@@ -103,6 +106,7 @@ class Recorder(train.Watcher):
         self.weights.append(records.as_arrays(self.run.network.trainable_params()))
 
 
+@pytest.mark.slow
 def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
     """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
     given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
@@ -120,6 +124,7 @@ def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
         close(array, expected[name.removeprefix('average.')])
 
 
+@pytest.mark.slow
 def test_what_a_training_on_few_sentences_says(tmp_path, capsys):
     """Tags that train lacks are counted and missed; a model that tags everything 'O' is named."""
     for part, count in (('train', 9), ('dev', 4), ('test', 4)):
@@ -146,6 +151,7 @@ def test_what_a_training_on_few_sentences_says(tmp_path, capsys):
     assert (options.epochs, options.patience, options.warmup) == (9, None, None)
 
 
+@pytest.mark.slow
 def test_why_a_training_ended(undisturbed, tmp_path, capsys):
     """Also of a state that an earlier version has written."""
     folder = tmp_path / 'run'

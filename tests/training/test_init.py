@@ -12,11 +12,9 @@ from ms_crf.training import begin
 from ms_crf.training.begin import Stopped
 
 import pytest
-from test_train import StopAt
-from test_workers import close_to, train_py
 
-from conftest import files, options_of
 from support.runs import make_run
+from support.trainings import StopAt, close_to, files, options_of, train_py
 
 slow = pytest.mark.slow
 STEPS = ['--batch-size', '4', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']

@@ -16,7 +16,8 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from conftest import SMALL, close, files, float_tensor, int_tensor, options_of
+from support.tensors import close, float_tensor, int_tensor
+from support.trainings import SMALL, files, options_of
 
 WORDS, PIECES = 'words', 'pieces'
 
@@ -136,6 +137,7 @@ class Steps(train.Watcher):
         return self.left == 0
 
 
+@pytest.mark.slow
 def test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(corpora, tmp_path):
     options = options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
                                         str(tmp_path / 'run')])

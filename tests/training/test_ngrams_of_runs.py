@@ -15,9 +15,9 @@ from ms_crf.training import begin
 
 import numpy as np
 import pytest
-from test_train import StopAt
 
-from conftest import ROOT, SMALL, files, options_of
+from support.paths import ROOT
+from support.trainings import SMALL, StopAt, files, options_of
 
 
 @pytest.fixture(scope='module')

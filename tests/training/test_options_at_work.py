@@ -11,9 +11,10 @@ from ms_crf.training.begin import Stopped
 
 import numpy as np
 import pytest
-from test_train import StopAt
 
-from conftest import ROOT, SMALL, close, files, options_of
+from support.paths import ROOT
+from support.tensors import close
+from support.trainings import SMALL, StopAt, files, options_of
 
 OPTIONS = ['--scheme', 'BIOES', '--no-constraints', '--char-length', '4', '--dropout-embedding', '0.25',
            '--dropout-between', '0.75', '--dropout-kind', 'free', '--unknown', '1e9', '--optimizer', 'sgd',
@@ -41,6 +42,7 @@ def stopped(corpora, tmp_path_factory):
     return run, before, given
 
 
+@pytest.mark.slow
 def test_rates_fall_and_weights_decay(stopped):
     """Gradients are cut down to nothing, so that matrices shrink by the rate times the decay at each step."""
     run, before, given = stopped
@@ -53,6 +55,7 @@ def test_rates_fall_and_weights_decay(stopped):
     assert after['word_table'].tobytes() == before['word_table'].tobytes()
 
 
+@pytest.mark.slow
 def test_each_place_loses_its_own_share(stopped):
     for *_, at_input, between in stopped[2]:
         for factors, rate in ((at_input, 0.25), (between, 0.75)):
@@ -63,6 +66,7 @@ def test_each_place_loses_its_own_share(stopped):
         assert dropped == pytest.approx(rate, abs=0.1)
 
 
+@pytest.mark.slow
 def test_words_become_unknown_and_spellings_are_cut(stopped):
     run, _, given = stopped
     for _, words, _, long_spellings, *_ in given:
@@ -70,6 +74,7 @@ def test_words_become_unknown_and_spellings_are_cut(stopped):
         assert long_spellings.shape[1] == 4
 
 
+@pytest.mark.slow
 def test_tags_are_those_of_the_scheme_without_constraints(stopped):
     run, _, _ = stopped
     assert sorted(run.learner.vocabulary.tags) == ['B-PER', 'E-PER', 'I-PER', 'O', 'S-PER']

@@ -11,9 +11,8 @@ from ms_crf.training.begin import Stopped
 
 import numpy as np
 import pytest
-from test_train import StopAt, assert_same_bits
 
-from conftest import SMALL, files, options_of
+from support.trainings import SMALL, StopAt, assert_same_bits, files, options_of
 
 
 def in_part(path, target):

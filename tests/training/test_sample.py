@@ -9,7 +9,7 @@ from ms_crf.text.schemes import spans_of
 
 import pytest
 
-from conftest import ROOT
+from support.paths import ROOT
 
 DATA = ROOT / 'data'
 PARTS = ('train', 'dev', 'test')

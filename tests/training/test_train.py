@@ -21,21 +21,9 @@ from ms_crf.training.begin import Stopped
 import numpy as np
 import pytest
 
-from conftest import ROOT, SMALL, files, options_of, write_tensors
-
-
-def tensors(folder):
-    return {name: records.read_tensors(folder / name) for name in (records.STATE, records.WEIGHTS)}
-
-
-def assert_same_bits(folder, other):
-    found, expected = tensors(folder), tensors(other)
-    for name, arrays in expected.items():
-        assert found[name].keys() == arrays.keys()
-        for key, array in arrays.items():
-            assert found[name][key].tobytes() == array.tobytes(), f'{key} of {name}'
-    scores = [json.loads((place / records.SCORES).read_text()) for place in (folder, other)]
-    assert scores[0] == scores[1]
+from support.paths import ROOT
+from support.runs import write_tensors
+from support.trainings import SMALL, StopAt, assert_same_bits, files, options_of
 
 
 def test_what_a_run_prints_and_leaves(undisturbed):
@@ -88,21 +76,7 @@ def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_o
     assert {'O', 'B-PER'} <= tags <= {'O', 'B-PER', 'I-PER'}
 
 
-class StopAt(train.Watcher):
-    """Says stop after a step."""
-
-    def __init__(self, step):
-        super().__init__(io.StringIO())
-        self.steps_left = step
-
-    def step(self, sentences, loss):
-        super().step(sentences, loss)
-        self.steps_left -= 1
-
-    def stopping(self):
-        return self.steps_left == 0
-
-
+@pytest.mark.slow
 def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     """In the midst of an epoch, at its end, and before anything was saved."""
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
@@ -120,6 +94,7 @@ def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_pa
     assert_same_bits(tmp_path / 'run', undisturbed[0])
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     folder = tmp_path / 'run'
     command = [sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)]
@@ -135,6 +110,7 @@ def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_pat
     assert_same_bits(folder, undisturbed[0])
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full(corpora, undisturbed, tmp_path):
     """Files may not grow as large as the state is: the first epoch can't be saved."""
     resource = pytest.importorskip('resource')
@@ -158,6 +134,7 @@ def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
     assert capsys.readouterr().err.startswith(f'train.py: {folder}/metrics.jsonl: expected JSON as training writes it:')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number):
     """Ctrl-C, or a terminal that is closed. Nobody else trains there before, who tags is not disturbed."""
@@ -183,6 +160,7 @@ def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number)
     assert begin.resume(folder, options, StopAt(1)).epoch == epoch
 
 
+@pytest.mark.slow
 def test_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
@@ -197,6 +175,7 @@ def test_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeyp
     assert config == before
 
 
+@pytest.mark.slow
 def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undisturbed, tmp_path, monkeypatch):
     """A training that is stopped before is kept beside it, and takes its place when it goes on."""
     folder = tmp_path / 'run'
@@ -224,6 +203,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
     assert json.loads((folder / records.CONFIG).read_text())['options']['seed'] == 2
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
     real = trainer.make_step

@@ -1,0 +1,133 @@
+"""The CRF layer with given scores, all its calls, and their comparison with all paths."""
+
+from ms_crf import CRF, post_decode
+from ms_crf.native import custom
+
+import mindspore as ms
+import numpy as np
+
+from support.tensors import close, float_tensor, int_tensor
+
+#: the two ways in which MindSpore runs a function
+MODES = ['graph', 'pynative']
+NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
+
+
+def make_crf(case, **options):
+    """A CRF with the scores and constraints of an `oracle.Case`."""
+    crf = CRF(case.num_tags, constraints=case.constraints, **options)
+    for name, parameter in NAMES.items():
+        getattr(crf, parameter).set_data(float_tensor(case.scores[name]))
+    return crf
+
+
+def parameters(crf):
+    return [getattr(crf, name) for name in NAMES.values()]
+
+
+def assign(crf, scores):
+    """Gives a layer the scores of an `oracle.Case`; a graph does not see set_data once it is compiled."""
+    for name, parameter in NAMES.items():
+        ms.ops.assign(getattr(crf, parameter), float_tensor(scores[name]))
+
+
+class AllCalls:
+    """A layer, and one function of all its calls that is compiled once for each shape, whatever scores it has.
+
+    Args:
+        case: an `oracle.Case` with its number of tags and its constraints.
+        compiled: what the fixture of this name gives.
+        n: of the n best paths.
+    """
+
+    RESULTS = ('loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'decode', 'path_posteriors', 'viterbi',
+               'nbest')
+    _made: dict = {}
+
+    def __init__(self, case, compiled, n):
+        crf = self.crf = make_crf(case)
+
+        def loss(emissions, tags, lengths):
+            return crf(emissions, tags, lengths)
+
+        derivative = ms.value_and_grad(loss, 0, parameters(crf))
+
+        def everything(emissions, tags, lengths):
+            value, (by_emissions, by_scores) = derivative(emissions, tags, lengths)
+            best = crf.decode(emissions, lengths)
+            return (value, (by_emissions, *by_scores), crf.log_prob(emissions, tags, lengths),
+                    crf.normalizer(emissions, lengths), crf.marginals(emissions, lengths),
+                    best, crf.path_posteriors(emissions, best[0], lengths), crf(emissions, seq_length=lengths),
+                    crf.nbest(emissions, n, lengths))
+
+        self.run = compiled(everything)
+
+    def __call__(self, emissions, tags, lengths):
+        """What all calls give, by `RESULTS`; gradients by emissions, transitions, start and end; path posteriors of
+        the best paths."""
+        return dict(zip(self.RESULTS, self.run(emissions, tags, lengths)))
+
+    @classmethod
+    def of(cls, case, compiled, n=4):
+        """That of this process for such cases, with the scores of this one."""
+        constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
+                                                                     for part in case.constraints)
+        key = compiled is ms.jit, custom.in_use(), case.num_tags, constraints, n
+        if key not in cls._made:
+            cls._made[key] = cls(case, compiled, n)
+        assign(cls._made[key].crf, case.scores)
+        return cls._made[key]
+
+
+def posterior_after(row, tag_before, position):
+    """Posterior (K,) of each tag at a position of an `oracle.Row` given the tag before it."""
+    weights = np.exp(row.scores - row.log_normalizer())
+    if position:
+        weights = weights * (row.paths[:, position - 1] == tag_before)
+    sums = np.array([(weights * (row.paths[:, position] == tag)).sum() for tag in range(row.num_tags)])
+    return sums / weights.sum()
+
+
+def check_paths_and_posteriors(case, actual):
+    """Best paths with their scores and posteriors, all posteriors and the normalizer, compared with all paths."""
+    paths, scores, chosen, conditional, marginals, normalizer = (tensor.asnumpy() for tensor in actual)
+    expected = case.by_position(lambda _, row: row.marginals())
+    close(marginals, expected)
+    close(normalizer, [row.log_normalizer() if row.length else 0.0 for row in case.rows])
+    for b, row in enumerate(case.rows):
+        best = row.best() if row.length else []
+        assert paths[b].tolist() == best + [0] * (len(paths[b]) - row.length)
+        close(scores[b], row.scores.max() if row.length else 0.0)
+        close(chosen[b, :row.length], expected[np.arange(row.length), b, best])
+        for t in range(row.length):
+            close(conditional[b, t], posterior_after(row, best[t - 1], t))
+        assert not chosen[b, row.length:].any() and not conditional[b, row.length:].any()
+
+
+def check_all_calls(case, layer):
+    """All calls of a layer with the case's scores, an `AllCalls`, compared with all paths."""
+    actual = layer(float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths))
+    check_paths_and_posteriors(case, (*actual['decode'], *actual['path_posteriors'], actual['marginals'],
+                                      actual['normalizer']))
+    close(actual['loss'], case.losses().sum())
+    for gradient, expected in zip(actual['gradients'], case.gradients()):
+        close(gradient, expected)
+    close(actual['log_prob'], -case.losses())
+    best = [row.best() for row in case.rows]
+    assert actual['decode'][0].dtype == ms.int32
+    assert post_decode(*actual['viterbi'], int_tensor(case.lengths)) == best
+
+    paths, scores = (result.asnumpy() for result in actual['nbest'])
+    for b, row in enumerate(case.rows):
+        count = min(len(row.scores), scores.shape[1])
+        close(scores[b, :count], row.ranked()[:count])
+        assert (scores[b, count:] < row.scores.min()).all()
+        several = [tuple(path[:row.length].tolist()) for path in paths[b, :count]]
+        assert len(set(several)) == count
+        by_path = dict(zip(map(tuple, row.paths.tolist()), row.scores))
+        close([by_path[path] for path in several], scores[b, :count])
+        assert several[0] == tuple(best[b])
+        posteriors = np.exp(scores[b] - row.log_normalizer())
+        rounding = max(1e-5, 1e-7 * np.abs(row.scores).max())    # of the scores, in float32
+        close(posteriors[:count], np.exp(row.ranked()[:count] - row.log_normalizer()), rounding)
+        assert not posteriors[count:].any()

@@ -1,0 +1,47 @@
+"""A chain without a model: its sentences are rows of a table of scores."""
+
+from types import SimpleNamespace
+
+from ms_crf.models.chains import SCORES, Chain
+from ms_crf.models.labels import Tags
+from ms_crf.text.schemes import allowed_transitions
+
+import numpy as np
+
+from support.oracle import Row
+
+TAGS = ['O', 'B-X', 'I-X']
+ALLOWED = allowed_transitions('BIO', TAGS)
+
+
+class Given:
+    """A chain whose sentences are their own scores: a token is the name of a row of a table."""
+
+    runs_graphs = False
+    tasks = frozenset()
+
+    def __init__(self, seed, allowed=ALLOWED):
+        rng = np.random.default_rng(seed)
+        self.vocabulary, self.table = Tags(TAGS, False), 2 * rng.normal(size=(30, 3))
+        self.scores = {'transitions': rng.normal(size=(3, 3)), 'start': rng.normal(size=3), 'end': rng.normal(size=3)}
+        self.allowed = allowed
+
+    def run(self, encoded, task, count=1):
+        raise NotImplementedError
+
+    def chain(self):
+        return Chain(*(self.scores[name] for name in ('transitions', 'start', 'end')), self.allowed, SCORES)
+
+    def encode(self, sentences):
+        return SimpleNamespace(rows=[[int(token) for token in tokens] for tokens in sentences],
+                               lengths=np.array(list(map(len, sentences))))
+
+    def emissions(self, encoded):
+        """In two batches, the last sentence first."""
+        order = np.arange(len(encoded.rows))[::-1]
+        for part in (order[:2], order[2:]):
+            yield part, [self.table[encoded.rows[index]] for index in part]
+
+    def row(self, tokens, temperature):
+        scores = {name: values / temperature for name, values in self.scores.items()}
+        return Row(self.table[list(map(int, tokens))] / temperature, scores, self.allowed)

@@ -1,0 +1,25 @@
+"""Tensors of given values, and how results are compared."""
+
+import mindspore as ms
+import numpy as np
+
+
+def float_tensor(values):
+    return ms.Tensor(np.asarray(values, np.float32))
+
+
+def int_tensor(values):
+    return ms.Tensor(np.asarray(values, np.int32))
+
+
+def close(found, expected, tolerance=1e-5):
+    """Equal within a relative error, of the largest value where single ones are small."""
+    found = found.asnumpy() if hasattr(found, 'asnumpy') else np.asarray(found)
+    expected = np.asarray(expected)
+    assert found.shape == expected.shape
+    scale = max(1.0, np.abs(expected).max(initial=0.0))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def is_nan(actual):
+    return np.isnan(actual.asnumpy()).tolist()
