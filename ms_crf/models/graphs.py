@@ -33,40 +33,47 @@ FEW = 8                    # best paths of each sentence for which a batch has t
 Static = tuple[int, int] | None
 
 
+def answer(head, task, count, emissions, lengths):
+    """What is asked of a head, in a graph: for 'emissions' what `post_decode` takes, for others what a decoder yields.
+
+    Args:
+        head: a `Head`.
+        task: 'paths', 'confidences', 'nbest' or 'emissions'.
+        count: how many best paths.
+        emissions: scores of tags (length, batch, tags).
+        lengths: (batch,).
+    """
+    if task == EMISSIONS:
+        return head(emissions, None, lengths)
+    if task == NBEST:
+        paths, scores = head.nbest(emissions, count, lengths)
+        chosen, given_before = head.path_posteriors(emissions, paths[:, 0], lengths)
+        return paths, scores, chosen, given_before, head.normalizer(emissions, lengths)
+    paths, scores = head.decode(emissions, lengths)
+    if task == PATHS:
+        return paths, scores
+    chosen, given_before = head.path_posteriors(emissions, paths, lengths)
+    return paths, scores, chosen, given_before
+
+
 def _tagging(head: Head, scores_of: Callable, task: str, count: int, temperature: float) -> Callable:
     """The compiled function of a task, from lengths (B,) and what `scores_of` takes to what a decoder yields.
 
     Args:
-        head: a `Head`.
+        head: of the network.
         scores_of: gives scores of tags (L, B, K).
         task: 'paths', 'confidences' or 'nbest'.
         count: how many best paths.
         temperature: what these scores are divided by.
     """
-    emissions_of = scores_of
-    if temperature != 1:
-        def emissions_of(*inputs):
-            return scores_of(*inputs) / temperature
-
     @ms.jit
-    def paths(lengths, *inputs):
-        return head.decode(emissions_of(*inputs), lengths)
+    def tagged(lengths, *inputs):
+        emissions = scores_of(*inputs)
+        if temperature != 1:
+            emissions = emissions / temperature
+        return answer(head, task, count, emissions, lengths)
 
-    @ms.jit
-    def confidences(lengths, *inputs):
-        emissions = emissions_of(*inputs)
-        best, scores = head.decode(emissions, lengths)
-        chosen, given_before = head.path_posteriors(emissions, best, lengths)
-        return best, scores, chosen, given_before
-
-    @ms.jit
-    def nbest(lengths, *inputs):
-        emissions = emissions_of(*inputs)
-        best, scores = head.nbest(emissions, count, lengths)
-        chosen, given_before = head.path_posteriors(emissions, best[:, 0], lengths)
-        return best, scores, chosen, given_before, head.normalizer(emissions, lengths)
-
-    return {PATHS: paths, CONFIDENCES: confidences, NBEST: nbest}[task]
+    return tagged
 
 
 class GraphDecoder(Generic[E]):
@@ -271,11 +278,4 @@ class Served(CompilableMethods, nn.Cell):
 
     def tag(self, emissions, lengths):
         """What `construct` returns, from emissions (length, batch, tags)."""
-        head = self.network.head
-        if self.output == EMISSIONS:
-            return head(emissions, None, lengths)
-        paths, scores = head.decode(emissions, lengths)
-        if self.output == PATHS:
-            return paths, scores
-        chosen, given_before = head.path_posteriors(emissions, paths, lengths)
-        return paths, scores, chosen, given_before
+        return answer(self.network.head, self.output, 1, emissions, lengths)

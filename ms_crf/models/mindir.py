@@ -9,18 +9,10 @@ from ms_crf.base.environment import graph_call, quiet
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike, draft_of, faults_named, temporary
 from ms_crf.crf.post_decode import post_decode
+from ms_crf.models import graph_record
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, E, SentenceError
 from ms_crf.models.graph_operators import LARGEST, check_operators
-from ms_crf.models.graph_record import (
-    FORMAT,
-    Graph,
-    check_against,
-    check_room,
-    check_target,
-    record_of,
-    replace_pair,
-    tensors_of,
-)
+from ms_crf.models.graph_record import Graph
 from ms_crf.models.graphs import GraphInput, Static
 from ms_crf.models.registry import kind_of_run
 from ms_crf.runs.run import Run
@@ -47,7 +39,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
     Raises:
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
-    check_target(path)
+    graph_record.check_target(path)
     run = run if isinstance(run, Run) else Run.open(run)
     graph_input, cell = kind_of_run(run).exported(run, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
@@ -57,12 +49,12 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
                                           'itself')
     if static:
         try:
-            check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
+            graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
         except ValueError as error:
             raise OptionError(str(error)) from None
     record = {
-        'format': FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output, 'static': static,
-        'set_inputs': static is None, **tensors_of(graph_input, output, static),
+        'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
+        'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
         'scheme': run.scheme, 'found_scheme': run.found_scheme, 'written_scheme': run.written_scheme or run.scheme,
         'splitter': run.splitter, **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
@@ -73,7 +65,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
             except RuntimeError as error:                        # what MindSpore makes of a full disk
                 raise CorpusError(path, None, f'can not be written: {_first_line(error)}') from None
         check_operators(path, draft)
-        replace_pair(path, draft, record)
+        graph_record.replace_pair(path, draft, record)
 
 
 def _first_line(error: Exception) -> str:
@@ -109,7 +101,7 @@ class MindIRDecoder(Generic[E]):
             raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '
                                           f'{_first_line(error)}') from None
         shapes = {name: parameter.shape for name, parameter in cell.parameters_dict().items()}
-        check_against(record_of(path), graph_input, shapes, record['scheme'])
+        graph_record.check_against(graph_record.record_of(path), graph_input, shapes, record['scheme'])
         if record['static'] is None:
             cell.set_inputs(*_placeholders(graph_input.inputs()))
         return cls(cell, graph_input, record['output'], record['static'])

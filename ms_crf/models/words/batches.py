@@ -4,6 +4,7 @@ A form is a word with its spelling, and with its bigrams if the vocabulary has a
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -31,29 +32,25 @@ class Shape(NamedTuple):
         return self.long_forms + self.short_forms
 
 
+@dataclass(eq=False)
 class EncodedWords:
-    """A corpus as ids; `EncodedWords.of` makes one.
+    """A corpus as ids; `EncodedWords.of` makes one."""
 
-    Args:
-        tokens: for each sentence the forms of its tokens.
-        lengths: (sentences,) tokens of each.
-        word_of: (forms,), ids of words.
-        spelling_of: (forms, characters), ids of characters.
-        bigrams_of: (forms, 2), ids of bigrams; None without.
-        composed: (some,), the forms of unknown words that have known n-grams.
-        ngrams_of: (some, MOST), ids of these n-grams.
-        is_long: (forms,), whether a form has more than `half` characters.
-        half: half as many characters as are read at most.
-        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
-    """
+    tokens: list[np.ndarray]             # for each sentence the forms of its tokens
+    lengths: np.ndarray                  # (sentences,), tokens of each
+    word_of: np.ndarray                  # (forms,), ids of words
+    spelling_of: np.ndarray              # (forms, characters), ids of characters
+    bigrams_of: np.ndarray | None        # (forms, 2), ids of bigrams
+    composed: np.ndarray                 # (some,), the forms of unknown words that have known n-grams
+    ngrams_of: np.ndarray                # (some, MOST), ids of these n-grams
+    is_long: np.ndarray                  # by code, see `codes`: whether a form has more than `half` characters
+    half: int                            # half as many characters as are read at most
+    tags: list[np.ndarray] | None        # for each sentence what `Tags.gold` returned
 
-    def __init__(self, tokens: list[np.ndarray], lengths: np.ndarray, word_of: np.ndarray, spelling_of: np.ndarray,
-                 bigrams_of: np.ndarray | None, composed: np.ndarray, ngrams_of: np.ndarray, is_long: np.ndarray,
-                 half: int, tags: list[np.ndarray] | None) -> None:
-        self.tokens, self.lengths, self.tags, self.num_forms = tokens, lengths, tags, len(word_of)
-        self.word_of, self.spelling_of, self.bigrams_of = word_of, spelling_of, bigrams_of
-        self.composed, self.ngrams_of = composed, ngrams_of
-        self.is_long, self.half = np.concatenate((is_long, is_long)), half      # by code, see `codes`
+    @property
+    def num_forms(self) -> int:
+        """How many distinct forms there are."""
+        return len(self.word_of)
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
@@ -86,7 +83,7 @@ class EncodedWords:
             composed, ngrams = unknown[found], ids[found]
         half = (vocabulary.char_length + 1) // 2
         return cls(np.split(codes, np.cumsum(lengths[:-1])), lengths, word_of, vocabulary.spellings(words), bigram_ids,
-                   composed, ngrams, np.array([len(word) > half for word in words], bool), half,
+                   composed, ngrams, np.array([len(word) > half for word in words] * 2, bool), half,
                    None if tags is None else vocabulary.gold(tags))
 
     def word_counts(self) -> np.ndarray:

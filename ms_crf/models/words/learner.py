@@ -13,16 +13,9 @@ from ms_crf.models.base import Compiled, Watcher
 from ms_crf.models.bucketing import plan
 from ms_crf.models.learning import NetworkLearner, digests_of, texts_of
 from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
+from ms_crf.models.words import batches
 from ms_crf.models.words.base import Base
-from ms_crf.models.words.batches import (
-    EncodedWords,
-    Shape,
-    cut_by_forms,
-    replaced,
-    step_arrays,
-    word_batch,
-    word_shapes,
-)
+from ms_crf.models.words.batches import EncodedWords, Shape
 from ms_crf.models.words.decoder import WordDecoder
 from ms_crf.models.words.network import TaggerNetwork, build_network
 from ms_crf.models.words.ngrams import FITTED, learn
@@ -115,7 +108,7 @@ class WordLearner(NetworkLearner[EncodedWords]):
         tags = [sentence.tags for sentence in corpora.parts['train']]
         encoded = {part: EncodedWords.of(sentences, vocabulary, tags if part == 'train' else None)
                    for part, sentences in texts.items()}
-        shapes = word_shapes(encoded['train'], options.batch_size)
+        shapes = batches.word_shapes(encoded['train'], options.batch_size)
         check_words(options, vocabulary, found.width, shapes)
         if base is not None and base.weights is not None:
             rows = base.rows(vocabulary, found.vectors, found.table)
@@ -161,10 +154,10 @@ class WordLearner(NetworkLearner[EncodedWords]):
         some stand for the unknown word."""
         encoded, unknown = self.encoded['train'], None
         if self.options.unknown > 0:
-            unknown = replaced(generator, encoded.tokens, self._counts, self.options.unknown)
+            unknown = batches.replaced(generator, encoded.tokens, self._counts, self.options.unknown)
         codes = encoded.codes(unknown)
-        batches = plan(self.shapes, self.taught, partial(cut_by_forms, encoded, codes), generator)
-        return [(shape, indices, codes) for shape, indices in batches]
+        planned = plan(self.shapes, self.taught, partial(batches.cut_by_forms, encoded, codes), generator)
+        return [(shape, indices, codes) for shape, indices in planned]
 
     def batch(self, shape: Shape, indices: np.ndarray, codes: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The arrays of a step, from what `plan` returned of it."""
@@ -174,7 +167,8 @@ class WordLearner(NetworkLearner[EncodedWords]):
               codes: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The arrays of some rows of a batch, with the words of all its rows."""
         encoded = self.encoded['train']
-        return step_arrays(encoded, shape, word_batch(encoded, (shape.length, shape.rows), indices, codes), rows)
+        batch = batches.word_batch(encoded, (shape.length, shape.rows), indices, codes)
+        return batches.step_arrays(encoded, shape, batch, rows)
 
 
 def _digest_of_vectors(vectors: dict[str, np.ndarray]) -> str:
