@@ -2,7 +2,7 @@
 
 Above 1 it makes posteriors less sure, below 1 surer; the best tags stay the best. It is fitted on sentences that the
 model was not trained on, by the likelihood of their gold tags. As a function of 1 / T the log likelihood is concave, so
-that a search by golden section finds the best one.
+that a bounded search finds the best one.
 """
 
 import math
@@ -16,10 +16,10 @@ from ms_crf.models.chains import Chain, ChainDecoder
 from ms_crf.models.recursions import SequenceBatch, batches
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 LOWEST, HIGHEST = 0.05, 20.0
-_CLOSE = 1e-3                  # to the best, as a share of it
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_CLOSE = 1e-4                  # to the best, as a share of it
 
 
 class FittedTemperature(NamedTuple):
@@ -80,7 +80,9 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
         normalizer = sum(float(part.at(chain, temperature).forward_likelihood().sum()) for part in parts)
         return (normalizer - score / temperature) / tokens
 
-    temperature = _lowest(loss)
+    found = minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), method='bounded',
+                            bounds=(math.log(LOWEST), math.log(HIGHEST)), options={'xatol': _CLOSE})
+    temperature = math.exp(found.x)
     return FittedTemperature(temperature, loss(1.0), loss(temperature), len(kept), sum(map(bool, tags)) - len(kept))
 
 
@@ -101,23 +103,6 @@ def _score(chain: Chain, part: _Batch, gold: Sequence[np.ndarray]) -> float:
     score = float(part.emissions[np.arange(len(places)), places].sum())
     return score + float(sum(start[path[0]] + transitions[path[:-1], path[1:]].sum() + end[path[-1]]
                              for path in paths))
-
-
-def _lowest(loss: Any) -> float:
-    """Where a function that falls and then rises is lowest, between LOWEST and HIGHEST."""
-    low, high = math.log(LOWEST), math.log(HIGHEST)
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = loss(math.exp(left)), loss(math.exp(right))
-    while high - low > _CLOSE:
-        if at_left < at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = loss(math.exp(left))
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = loss(math.exp(right))
-    return math.exp((low + high) / 2)
 
 
 def tempered(decoder: Decoder, temperature: float) -> Decoder:
