@@ -81,7 +81,7 @@ class _Encoded(NamedTuple):
     tags: list[np.ndarray] | None        # of each sentence what `Tags.gold` gave
 
 
-class _Learner(NetworkLearner[_Encoded]):
+class _Learner(NetworkLearner[_Encoded, RowShape]):
     """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
 
     kind: type['FeatureKind']

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.files import PathLike
 
 LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
 _MOST = LARGEST + (64 << 20)   # bytes of a graph, operators included
@@ -24,7 +25,7 @@ ALLOWED = frozenset(name for line in LIST.read_text(encoding='utf-8').splitlines
                     for name in line.split())
 
 
-def check_operators(path: Any, draft: Any = None) -> None:
+def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
     """Raises CorpusError unless a file is a MindIR graph, all of it in this file, of operators that only compute.
 
     Args:

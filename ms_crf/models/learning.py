@@ -7,7 +7,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ms_crf.formats.dataset import Corpora, digest_of
 from ms_crf.models.base import Decoder, Encoded
-from ms_crf.models.bucketing import cut_rows, plan, teaching
+from ms_crf.models.bucketing import S, cut_rows, plan, teaching
 from ms_crf.models.labels import Tags
 from ms_crf.runs.options import Options
 
@@ -25,7 +25,7 @@ class Corpus(Encoded, Protocol):
 C = TypeVar('C', bound=Corpus)
 
 
-class NetworkLearner(Generic[C]):
+class NetworkLearner(Generic[C, S]):
     """Corpora as ids, for a network; to be inherited by what makes the network, the decoder and the arrays of a step.
 
     Args:
@@ -41,7 +41,7 @@ class NetworkLearner(Generic[C]):
     vocabulary: Tags
 
     def __init__(self, options: Options, scheme: str, vocabulary: Tags, encoded: Mapping[str, C],
-                 record: dict[str, Any], shapes: Sequence[Any], sizes: np.ndarray) -> None:
+                 record: dict[str, Any], shapes: Sequence[S], sizes: np.ndarray) -> None:
         self.options, self.scheme, self.vocabulary, self.encoded = options, scheme, vocabulary, encoded
         self.shapes, self.sizes, self._record = shapes, sizes, record
 

@@ -7,11 +7,11 @@ that a bounded search finds the best one.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ms_crf.base.environment import graph_load
 from ms_crf.base.errors import OptionError
-from ms_crf.models.base import CONFIDENCES, PATHS, Decoder
+from ms_crf.models.base import CONFIDENCES, PATHS, Decoder, Encoded
 from ms_crf.models.chains import Chain, ChainDecoder
 from ms_crf.models.recursions import SequenceBatch, batches
 
@@ -42,8 +42,8 @@ class _Batch(NamedTuple):
         return SequenceBatch(start, transitions, end, self.emissions / temperature, self.lengths, self.indices)
 
 
-def host_batches(decoder: ChainDecoder, encoded: Any) -> Iterator[_Batch]:
-    found: list[Any] = [None] * len(encoded.lengths)
+def host_batches(decoder: ChainDecoder, encoded: Encoded) -> Iterator[_Batch]:
+    found: list[np.ndarray] = [np.zeros(0)] * len(encoded.lengths)
     for indices, arrays in decoder.emissions(encoded):
         for index, array in zip(indices.tolist(), arrays):
             found[index] = array.astype(np.float64)
@@ -147,7 +147,8 @@ class TemperedDecoder:
         self.decoder, self.temperature, self._chain = decoder, temperature, chain
         self.vocabulary, self.encode, self.runs_graphs = decoder.vocabulary, decoder.encode, decoder.runs_graphs
 
-    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
+    def run(self, encoded: Encoded, task: str = PATHS,
+            count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """As `Decoder.run`, of 'paths' and 'confidences'."""
         for part in host_batches(self.decoder, encoded):
             batch = part.at(self._chain, self.temperature)

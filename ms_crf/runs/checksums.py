@@ -58,7 +58,7 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
     return digest_of_config(files.read_json(path, 'training', NO_RUN))
 
 
-def digest_of_config(record: Any) -> str:
+def digest_of_config(record: object) -> str:
     """The digest of the contents of config.json."""
     if isinstance(record, dict):
         record = dict(record)
@@ -68,7 +68,7 @@ def digest_of_config(record: Any) -> str:
     return digest(record)
 
 
-def digest(record: Any) -> str:
+def digest(record: object) -> str:
     """SHA-256 of what JSON can say."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
 

@@ -11,7 +11,6 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, faults_named, keep, temporary
@@ -146,7 +145,7 @@ class RunDirectory:
     def _lock(self, folder: Path) -> None:
         self._locks[folder] = Lock(folder)
 
-    def create(self, config: Any, vocabulary: Any, fill: Callable[[Path], object] | None = None) -> Path:
+    def create(self, config: object, vocabulary: object, fill: Callable[[Path], object] | None = None) -> Path:
         """Makes the folder, whole or not at all, with both records in it.
 
         Args:

@@ -19,7 +19,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, NoRun
@@ -38,7 +38,7 @@ CHECKSUMS, ENCODER = RECORD, 'encoder'
 FORMAT = 1
 
 
-def create(path: PathLike, config: Any, vocabulary: Any) -> None:
+def create(path: PathLike, config: object, vocabulary: object) -> None:
     """Makes the folder, unless it is there, with both records in it."""
     Path(path).mkdir(parents=True, exist_ok=True)
     with saving(path) as new:
@@ -46,7 +46,7 @@ def create(path: PathLike, config: Any, vocabulary: Any) -> None:
         new.json(VOCABULARY, vocabulary)
 
 
-def write_json(path: PathLike, record: Any) -> None:
+def write_json(path: PathLike, record: object) -> None:
     """Replaces one file of a run."""
     with saving(Path(path).parent) as new:
         new.json(Path(path).name, record)

@@ -41,7 +41,7 @@ class Base(NamedTuple):
     encoder: dict[str, np.ndarray] | None
 
 
-class EncoderLearner(NetworkLearner[Subwords]):
+class EncoderLearner(NetworkLearner[Subwords, RowShape]):
     """The corpora of a run as subwords; `from_corpora` makes one.
 
     Args:

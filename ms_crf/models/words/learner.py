@@ -70,7 +70,7 @@ class Pretrained(NamedTuple):
         return cls(vectors, width, *(ngrams or ([], None)))
 
 
-class WordLearner(NetworkLearner[EncodedWords]):
+class WordLearner(NetworkLearner[EncodedWords, Shape]):
     """The corpora of a run as ids, and the vocabulary and vectors that follow from them; `from_corpora` makes one.
 
     Args:
@@ -126,7 +126,7 @@ class WordLearner(NetworkLearner[EncodedWords]):
 
     def fill(self, folder: Path) -> None:
         """Puts the vectors of n-grams into a new run directory."""
-        if self.vocabulary.ngrams:
+        if self._ngram_table is not None and self.vocabulary.ngrams:
             with saving(folder) as new:
                 new.tensors(records.NGRAMS, {'ngram_table': self._ngram_table})
 

@@ -4,7 +4,6 @@ It works on the distinct words of a batch and on where they stand, so that a wor
 and only the vectors of words in the batch are touched.
 """
 
-from typing import Any
 
 from ms_crf.crf.constraints import Constraints
 from ms_crf.models.graphs import constraints_of
@@ -47,7 +46,7 @@ class TaggerNetwork(Layers):
                                     name='word_table')
         self.with_characters = char != 'none'
         if self.with_characters:
-            reader: Any = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
+            reader = CharacterCNN if char == 'cnn' else CharacterLSTM
             self.characters = reader(num_characters, char_dim, char_width)
         self.columns, self.word_dim, self.with_ngrams = columns, word_dim, num_ngrams > 0
         if self.with_ngrams:
