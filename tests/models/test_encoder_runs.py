@@ -149,20 +149,20 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     assert {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()} == kept
     # The run names the folder, and notices that it is another.
     assert not (tmp_path / 'run' / 'encoder').exists()
-    record = Run.open(tmp_path / 'run').config
-    assert record['encoder']['folder'] == str(encoder)
+    opened = Run.open(tmp_path / 'run')
+    assert opened.config['encoder']['folder'] == str(encoder)
     copy = tmp_path / 'copy'
     shutil.copytree(encoder, copy)
-    record['encoder']['folder'] = str(copy)
-    assert read_encoder(tmp_path / 'run', record).path == copy
+    opened.config['encoder']['folder'] = str(copy)
+    assert read_encoder(opened).path == copy
     other = bytearray((copy / 'model.safetensors').read_bytes())
     other[-1] ^= 1
     (copy / 'model.safetensors').write_bytes(other)
     with pytest.raises(CorpusError, match='copy: expected the encoder that .* was trained with, got another or a dam'):
-        read_encoder(tmp_path / 'run', record)
+        read_encoder(opened)
     shutil.rmtree(copy)
     with pytest.raises(CorpusError, match='copy: no such folder; .*/config.json names it as the encoder of the run'):
-        read_encoder(tmp_path / 'run', record)
+        read_encoder(opened)
     shutil.copytree(folder.parent / 'kept', tmp_path / 'kept')
     for file in (tmp_path / 'kept').iterdir():
         file.write_bytes(file.read_bytes()[:-8])
