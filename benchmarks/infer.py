@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.formats.readers import read_corpus  # noqa: E402
+from ms_crf.runs.run import Run  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
@@ -40,15 +41,15 @@ def ours(path, sentences, confidence):
 def peer(run, sentences, plain):
     from ms_crf.models.words.batches import EncodedWords
     from ms_crf.models.words.vocabulary import Vocabulary
-    from ms_crf.runs import records
 
     import peer_tagger
 
-    vocabulary = records.read_vocabulary(run, Vocabulary)
+    vocabulary = Run.open(run).vocabulary(Vocabulary)
     model = peer_tagger.from_run(run, 'packed' if plain else 'padded')
     if plain:
-        return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags, 32, by_length=False)
-    return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags)
+        return lambda: peer_tagger.tag(model, EncodedWords.of(sentences, vocabulary), vocabulary.tags, 32,
+                                       by_length=False)
+    return lambda: peer_tagger.tag(model, EncodedWords.of(sentences, vocabulary), vocabulary.tags)
 
 
 def contestant(name, arguments):

@@ -172,16 +172,15 @@ FORMS = {'padded': Padded, 'packed': Packed}
 def from_run(run, form='padded'):
     """A peer with the weights of a run directory of one layer, a CNN over characters, and no n-grams of characters."""
     from ms_crf.models.words.vocabulary import Vocabulary
-    from ms_crf.runs import records
+    from ms_crf.runs.run import Run
     from ms_crf.text.schemes import allowed_transitions
 
-    config = records.read_config(run)
-    options, vocabulary = records.read_options(run, config), records.read_vocabulary(run, Vocabulary)
+    opened = Run.open(run)
+    options, vocabulary = opened.options, opened.vocabulary(Vocabulary)
     if vocabulary.ngrams:
         sys.exit(f'{run}: expected a run without n-grams, which these taggers do not read; train it with --no-ngrams')
-    weights = {name: torch.tensor(array)
-               for name, array in records.read_tensors(f'{run}/{records.WEIGHTS}').items()}
-    model = FORMS[form](vocabulary.num_words, config['word_dim'], len(vocabulary.tags), options.hidden,
+    weights = {name: torch.tensor(array) for name, array in opened.tensors().items()}
+    model = FORMS[form](vocabulary.num_words, opened.config['word_dim'], len(vocabulary.tags), options.hidden,
                         vocabulary.num_characters, options.char_dim, options.char_width)
     model.words.weight.data = weights['word_table']
     model.characters.weight.data = weights['characters.table.weight']
@@ -200,7 +199,7 @@ def from_run(run, form='padded'):
     model.projection.bias.data = weights['projection.bias']
     forbidden = {}
     if options.constraints:
-        allowed = allowed_transitions(config['scheme'], vocabulary.tags)
+        allowed = allowed_transitions(opened.scheme, vocabulary.tags)
         forbidden = {'transitions': ~allowed.transitions, 'start_transitions': ~allowed.start,
                      'end_transitions': ~allowed.end}
     for name in ('transitions', 'start_transitions', 'end_transitions'):

@@ -27,9 +27,10 @@ WARM_UP, REPEATS, LARGE = 20, 100, 1024
 def middle_batch(learner):
     """Arrays of a batch, its shape, indices of its sentences, and how many tokens it has."""
     planned = learner.plan(np.random.default_rng(0))
-    lengths = sorted({shape.length for shape, _ in planned})
-    shape, indices = next(one for one in planned if one[0].length == lengths[len(lengths) // 2])
-    return learner.batch(shape, indices), shape, indices, int(learner.encoded['train'].lengths[indices].sum())
+    lengths = sorted({shape.length for shape, *_ in planned})
+    batch = next(one for one in planned if one[0].length == lengths[len(lengths) // 2])
+    shape, indices, *_ = batch
+    return learner.batch(*batch), shape, indices, int(learner.encoded['train'].lengths[indices].sum())
 
 
 def summed(cell, position, *inputs):

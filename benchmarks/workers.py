@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.cli import train  # noqa: E402
-from ms_crf.runs import records  # noqa: E402
+from ms_crf.runs.run import Run  # noqa: E402
 from ms_crf.training.begin import start  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -57,7 +57,7 @@ def numbers_of_a_step(arguments):
     table = getattr(network, 'row_table', None)
     count = sum(weight.size for weight in network.trainable_params() if weight is not table)
     if table is not None:
-        count += round(np.mean([shape.forms for shape, _ in batches])) * table.shape[1]
+        count += round(np.mean([shape.forms for shape, *_ in batches])) * table.shape[1]
     return len(batches), count
 
 
@@ -66,7 +66,7 @@ def seconds_of_epochs(arguments, workers, folder):
     run = f'{folder}/{workers}-{time.monotonic_ns()}'
     subprocess.run([sys.executable, str(ROOT / 'train.py'), *arguments, '--save', run, '--workers', str(workers)],
                    check=True, stdout=subprocess.DEVNULL)
-    return [record['seconds'] for record in records.read_metrics(run)][1:]
+    return [record['seconds'] for record in Run.open(run).metrics][1:]
 
 
 def seconds_of_sum(count, workers, folder):

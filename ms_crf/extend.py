@@ -25,9 +25,10 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     )
     from ms_crf.models.chains import Chain, ChainDecoder
     from ms_crf.models.features import FeatureKind, FeatureNetwork
-    from ms_crf.models.inheritance import put_weights
+    from ms_crf.models.inheritance import put_weights, read_base
     from ms_crf.models.labels import Tags
     from ms_crf.nn.head import Head
+    from ms_crf.runs.run import Run
 
 _HOMES = {
     **dict.fromkeys(['CONFIDENCES', 'Decoder', 'EMISSIONS', 'Encoded', 'Kind', 'Learner', 'NBEST', 'PATHS',
@@ -35,14 +36,15 @@ _HOMES = {
     **dict.fromkeys(['Chain', 'ChainDecoder'], 'models.chains'),
     **dict.fromkeys(['FeatureKind', 'FeatureNetwork'], 'models.features'),
     'Head': 'nn.head',
+    'Run': 'runs.run',
     'Tags': 'models.labels',
     'clear_padding': 'crf.tensors',
     'prepare': 'base.environment',
-    'put_weights': 'models.inheritance',
+    **dict.fromkeys(['put_weights', 'read_base'], 'models.inheritance'),
 }
 __all__ = ['CONFIDENCES', 'Chain', 'ChainDecoder', 'Decoder', 'EMISSIONS', 'Encoded', 'FeatureKind', 'FeatureNetwork',
-           'Head', 'Kind', 'Learner', 'NBEST', 'PATHS', 'SentenceError', 'StepLearner', 'Tags', 'clear_padding',
-           'prepare', 'put_weights', 'register']
+           'Head', 'Kind', 'Learner', 'NBEST', 'PATHS', 'Run', 'SentenceError', 'StepLearner', 'Tags',
+           'clear_padding', 'prepare', 'put_weights', 'read_base', 'register']
 __getattr__ = loader(__name__, globals(), _HOMES)
 
 

@@ -60,8 +60,27 @@ def _initials(form: str) -> str:
     return ''.join(part[:1] for part in form.split('-'))
 
 
+_ARGUMENT = re.compile('\ue000([a-z_]+)\ue001')        # characters that no text shows: `visible` escapes them in data
+
+
+def argument(name: str) -> str:
+    """The name of an argument in the message of an `OptionError`; commands show the option that is called so."""
+    return f'\ue000{name}\ue001'
+
+
+def named(message: str, shown: Callable[[str], str]) -> str:
+    """A message as one line, with the names of arguments as a function shows them."""
+    parts = _ARGUMENT.split(message)                             # text and names of arguments alternate
+    return one_line(''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts)))
+
+
 class CorpusError(ValueError):
     """A fault in a file: where it is, what was expected and what is there, in one line.
+
+    Args:
+        path: of the file.
+        line: of the fault; None for the whole file.
+        message: the line, in which `argument` marks the names of arguments.
 
     Attributes:
         path: of the file.
@@ -69,19 +88,16 @@ class CorpusError(ValueError):
 
     def __init__(self, path: object, line: int | None, message: str) -> None:
         self.path = path
-        super().__init__(one_line(f'{path}:{line}: ' if line else f'{path}: ') + one_line(message))
+        self._place, self._message = one_line(f'{path}:{line}: ' if line else f'{path}: '), message
+        super().__init__(self.with_options(str))
+
+    def with_options(self, shown: Callable[[str], str]) -> str:
+        """The message with the names of arguments as a function shows them."""
+        return self._place + named(self._message, shown)
 
 
 class NoRun(CorpusError):
     """There is no run yet in the folder of runs."""
-
-
-_ARGUMENT = re.compile('\ue000([a-z_]+)\ue001')        # characters that no text shows: `visible` escapes them in data
-
-
-def argument(name: str) -> str:
-    """The name of an argument in the message of an `OptionError`; commands show the option that is called so."""
-    return f'\ue000{name}\ue001'
 
 
 class OptionError(ValueError):
@@ -96,12 +112,11 @@ class OptionError(ValueError):
 
     def __init__(self, message: str) -> None:
         self.message = message
-        super().__init__(self.with_options(lambda name: name))
+        super().__init__(self.with_options(str))
 
     def with_options(self, shown: Callable[[str], str]) -> str:
         """The message with the names of arguments as a function shows them."""
-        parts = _ARGUMENT.split(self.message)                    # text and names of arguments take turns
-        return one_line(''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts)))
+        return named(self.message, shown)
 
 
 def not_installed(what: str, library: str, extra: str, otherwise: str = '') -> OptionError:

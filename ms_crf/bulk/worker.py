@@ -14,9 +14,10 @@ from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
 from ms_crf.formats.stream import JSON
 from ms_crf.models import plugins
-from ms_crf.models.base import SentenceError, device_for
+from ms_crf.models.base import SentenceError
+from ms_crf.models.opening import device_for
 from ms_crf.render.tagged import Writer
-from ms_crf.runs.records import model_digest
+from ms_crf.runs.run import Run
 from ms_crf.tagging.tagger import Tagger, chunks
 from ms_crf.text.splitting import splitter_named
 
@@ -72,12 +73,13 @@ class Worker:
         try:
             if order.plugin:
                 plugins.load(order.plugin)
-            device_for(order.device, order.run)
-            self.tagger = Tagger.load(order.run)
+            run = Run.open(order.run)
+            device_for(order.device, run)
+            self.tagger = Tagger.load(run)
             self.tagger.check(order.confidence, 0)
             self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None
             self.writer = Writer(JSON, self.tagger.scheme, self.tagger.tags)
-            return Began(None, VERSION, model_digest(order.run))
+            return Began(None, VERSION, run.digest)
         except (CorpusError, OptionError) as error:
             return Began(str(error), VERSION, '')
 

@@ -25,9 +25,10 @@ from ms_crf.experiments.folds import Fold, as_json
 from ms_crf.experiments.side_by_side import Training, arguments_of, check_jobs, mean_and_deviation, run_all
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
-from ms_crf.models.base import kind_of
+from ms_crf.models.registry import kind_of
 from ms_crf.native import library
-from ms_crf.runs.options import MODELS, Options, dashed
+from ms_crf.runs import model_types
+from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.records import check_output
 from ms_crf.text.metrics import as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
@@ -307,7 +308,7 @@ def _chosen_by(model: str) -> dict[str, Any]:
 
 
 def _models(text: str) -> list[str]:
-    models, known = text.split(','), [model for model in (*MODELS, *_HEADS) if model != Options().model]
+    models, known = text.split(','), [model for model in (*model_types.MODELS, *_HEADS) if model != Options().model]
     for model in models:
         if model not in known:
             raise OptionError(f'--models must be some of {", ".join(known)}, got {model!r}{meant(model, known, "")}')

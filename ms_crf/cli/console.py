@@ -167,12 +167,10 @@ def run(program: str, action: Callable[[], int]) -> int:
             status = asked.code if isinstance(asked.code, int) else 0
         sys.stdout.flush()
         return status
-    except OptionError as error:
-        say(f'{program}: {error.with_options(option_name)}')
     except NoRun as error:
         say(f'{program}: {error}; make one with: {call("train")}')
-    except CorpusError as error:
-        say(f'{program}: {error}')
+    except (CorpusError, OptionError) as error:
+        say(f'{program}: {error.with_options(option_name)}')
     except KeyboardInterrupt:
         say(f'{program}: stopped')
         return INTERRUPTED

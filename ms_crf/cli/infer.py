@@ -31,9 +31,10 @@ from ms_crf.formats.stream import (
     open_lines,
     read,
 )
-from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
+from ms_crf.models.base import SentenceError
+from ms_crf.models.opening import device_for, open_model
 from ms_crf.render.tagged import Tagged, Writer, for_columns
-from ms_crf.runs.records import model_version, newest
+from ms_crf.runs.records import newest
 from ms_crf.tagging.tagger import Tagger, chunks
 from ms_crf.text.partial import opened
 from ms_crf.text.splitting import BLANKS, Deferred
@@ -71,10 +72,11 @@ class _Command:
 
     def load(self) -> None:
         path = self.parsed.mindir or self.parsed.run or newest(RUNS)
-        device_for(self.parsed.device, path, watcher=Terminal(console.program('infer')))
+        model = open_model(path)
+        device_for(self.parsed.device, model, watcher=Terminal(console.program('infer')))
         if sys.stderr.isatty():
             console.say(f'loading {path}')
-        self.tagger = Tagger.load(path, temperature=self.parsed.temperature)
+        self.tagger = Tagger.load(model, temperature=self.parsed.temperature)
         self.characters = self.tagger.of_characters if self.parsed.chars is None else self.parsed.chars
         self.splitter = Deferred(self.parsed.splitter or self.tagger.splitter)
         if self.parsed.raw:
@@ -84,8 +86,8 @@ class _Command:
             self.confidence = self.format in (JSON, HTML) and self.tagger.gives_confidences
         self.mark = self.parsed.unknown_tag
         if self.mark is None:
-            self.mark = unknown_tag_of(path, self.tagger.tags)
-        self.model = model_version(path) if self.format == JSON else ''
+            self.mark = model.unknown_tag
+        self.model = model.version if self.format == JSON else ''
         self._check_model()
 
     def _writer(self, tag_column: int | None) -> Writer:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
 from ms_crf.base.environment import DEVICES
-from ms_crf.base.errors import OptionError, brief, meant
+from ms_crf.base.errors import OptionError, brief, meant, named
 from ms_crf.base.files import JSONFault, PathLike, json_of
 from ms_crf.cli import console
 from ms_crf.models import plugins
@@ -140,8 +140,9 @@ def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: C
         if about['group'] not in groups:
             groups[about['group']] = made.add_argument_group(about['group'])
         names = about.get('names', (f'--{entry.name.replace("_", "-")}',))
-        text = about['text'].replace('%', '%%') if shown is None or entry.name in shown else argparse.SUPPRESS
-        options: dict[str, Any] = {'default': entry.default, 'help': text}
+        text = named(about['text'], console.option_name).replace('%', '%%')
+        options: dict[str, Any] = {'default': entry.default,
+                                   'help': text if shown is None or entry.name in shown else argparse.SUPPRESS}
         if about.get('positional'):
             names, options['nargs'] = (entry.name,), '*' if about.get('several') else '?'
         else:

@@ -20,8 +20,9 @@ from ms_crf.formats.json_fields import Names, Prediction, text_of
 from ms_crf.formats.raw import items as raw_items
 from ms_crf.formats.readers import check_readable, read_corpus
 from ms_crf.formats.stream import CONLL, TEXT, Item, format_of, numbered, open_lines, read
-from ms_crf.models.base import SentenceError, device_for
+from ms_crf.models.base import SentenceError
 from ms_crf.models.chains import ChainDecoder
+from ms_crf.models.opening import device_for, open_model
 from ms_crf.models.uncertainty import (
     LEAST_CONFIDENCE,
     MEASURES,
@@ -33,7 +34,7 @@ from ms_crf.models.uncertainty import (
 )
 from ms_crf.render.tagged import for_columns
 from ms_crf.runs.options import dashed
-from ms_crf.runs.records import model_version, newest
+from ms_crf.runs.records import newest
 from ms_crf.tagging.suggestions import Alike, Candidate, Pool
 from ms_crf.tagging.tagger import Tagger, chunks
 from ms_crf.text.schemes import PLAIN
@@ -149,12 +150,12 @@ class _Command:
 
     def __init__(self, request: _Request) -> None:
         self.request, self.parsed = request, request.parsed
-        path = self.parsed.mindir or self.parsed.run or newest(RUNS)
-        device_for(self.parsed.device, path, watcher=Terminal(console.program('suggest')))
-        self.tagger, self.model = Tagger.load(path), model_version(path)
+        model = open_model(self.parsed.mindir or self.parsed.run or newest(RUNS))
+        device_for(self.parsed.device, model, watcher=Terminal(console.program('suggest')))
+        self.tagger, self.model = Tagger.load(model), model.version
         if not self.tagger.gives_confidences:
-            raise OptionError(f'{path}: this graph gives no confidences; export one with --confidence, or use the run '
-                              'itself')
+            raise OptionError(f'{model.path}: this graph gives no confidences; export one with --confidence, or use '
+                              'the run itself')
         if self.parsed.by == TOKEN_ENTROPY and not gives_entropy(self.tagger.decoder):
             raise OptionError(f'--by {TOKEN_ENTROPY} needs the posterior of every tag, which exported graphs and heads '
                               f'of one\'s own do not give; use the run itself, or --by {LEAST_CONFIDENCE}')

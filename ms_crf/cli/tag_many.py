@@ -17,8 +17,8 @@ from ms_crf.bulk.shards import JSONL, PARQUET, Shard, shards_of
 from ms_crf.bulk.worker import Done, Order
 from ms_crf.cli import console
 from ms_crf.cli.parser import Parser, add_common, parse
-from ms_crf.models.base import read_run
-from ms_crf.runs.records import check_output, model_digest, newest
+from ms_crf.runs.records import check_output, newest
+from ms_crf.runs.run import Run
 from ms_crf.text.splitting import CHOICES, check_name
 
 from tqdm import tqdm
@@ -94,8 +94,7 @@ class _Command:
         if parsed.json:
             files.check_writable(parsed.json, *(path for shard in self.shards for path in (shard.source, shard.target)))
         self.run = os.path.abspath(parsed.run or newest('runs'))
-        read_run(self.run)
-        self.model = model_digest(self.run)
+        self.model = Run.open(self.run).digest
         self.fields = Fields(parsed.id_field, parsed.text_field, parsed.tokens_field)
         if any(shard.needs_arrow for shard in self.shards):
             arrow('Parquet and .zst')

@@ -20,10 +20,12 @@ from ms_crf.experiments import seeds
 from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.readers import is_json
 from ms_crf.formats.tag_columns import UnlikelyTags
-from ms_crf.models.base import Kind, kind_of, read_run
+from ms_crf.models.base import Kind
 from ms_crf.models.inheritance import with_base
+from ms_crf.models.registry import kind_of
 from ms_crf.native import library
 from ms_crf.runs.options import Options, dashed
+from ms_crf.runs.run import Run
 from ms_crf.training.begin import NotFinite, Stopped
 from ms_crf.training.launcher import check_count, said_to_launcher, started_by_msrun
 from ms_crf.training.launcher import run as run_workers
@@ -168,16 +170,15 @@ def new_options(parsed: argparse.Namespace, of_command_line: Mapping[str, Any]) 
 
 
 def _resumed_options(parsed: argparse.Namespace, named: Mapping[str, Any]) -> Options:
-    from ms_crf.runs import records
     if parsed.config is not None or parsed.overwrite or set(named) - set(ON_RESUME):
         allowed = ', '.join(f'--{dashed(name)}' for name in ON_RESUME)
         raise OptionError(f'--resume takes --device, {allowed} and nothing else: the run has its own options')
-    _, config = read_run(parsed.resume)
-    before = records.read_options(parsed.resume, config)
+    run = Run.open(parsed.resume)
+    before = run.options
     if 'encoder_lr' in named and (named['encoder_lr'] > 0) != (before.encoder_lr > 0):
         raise OptionError(f'--encoder-lr can not be 0 before --resume and more after it, or the other way round; the '
                           f'run has {before.encoder_lr:g}')
-    options = records.read_options(parsed.resume, config, **named)
+    options = run.options_with(**named)
     options.check_given(named)
     return options
 

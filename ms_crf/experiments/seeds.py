@@ -13,10 +13,11 @@ from ms_crf.base.errors import CorpusError, OptionError, brief
 from ms_crf.base.watchers import Lines
 from ms_crf.cli import console
 from ms_crf.experiments.side_by_side import Training, arguments_of, check_jobs, mean_and_deviation, run_all
-from ms_crf.models.base import kind_of, read_run
+from ms_crf.models.registry import kind_of
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.options import Options, dashed
+from ms_crf.runs.run import Run
 from ms_crf.runs.sources import PARTS
 from ms_crf.training.launcher import started_by_msrun
 
@@ -68,8 +69,7 @@ class _Run:
 
     def _check(self) -> None:
         """Raises CorpusError unless what is there is a run of the same options."""
-        _, config = read_run(self.folder)
-        found = records.read_options(self.folder, config)
+        found = Run.open(self.folder).options
         before, wanted = found.to_json(), self.options.settled_as(found).to_json()
         for name in wanted:
             if name != 'save' and before[name] != wanted[name]:
@@ -79,8 +79,10 @@ class _Run:
 
     def scores(self) -> dict[str, Any] | None:
         """What scores.json holds, or None as long as the training is not at its end."""
-        scores = records.read_scores(self.folder)
-        done = len(records.read_metrics(self.folder))            # more, if it was resumed later and stopped
+        if not os.path.lexists(self.folder):
+            return None
+        run = Run.open(self.folder)
+        scores, done = run.scores, len(run.metrics)              # more, if it was resumed later and stopped
         return scores if scores and scores['epochs'] == done else None
 
 

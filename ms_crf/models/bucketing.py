@@ -5,14 +5,31 @@ No sentence is cut or left out.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+
+if TYPE_CHECKING:                # which imports this module
+    from ms_crf.models.learning import Corpus
+
+S = TypeVar('S', bound='Shape')
 
 BUCKET_COST = 8000         # padded tokens an epoch that a bucket must save to be worth its compilation
 TAGGING_COST = 200_000     # the same for tagging, in all text so far: 0.8 s to compile, 3 to 4 µs a padded token
 ROOM = 512                 # buckets for longer sentences have fewer rows, so that memory stays bounded
 TAGGING_ROOM = 128         # the same for tagging, where a batch has more rows
+
+
+class Shape(Protocol):
+    """The shape of batches."""
+
+    @property
+    def length(self) -> int:
+        """Of the longest sentence that fits."""
+
+    @property
+    def rows(self) -> int:
+        """How many sentences fit."""
 
 
 class RowShape(NamedTuple):
@@ -28,7 +45,7 @@ def row_shapes(sizes: np.ndarray, batch_size: int) -> list[RowShape]:
             for length in bucket_lengths(sizes)]
 
 
-def cut_rows(shape: RowShape, indices: np.ndarray) -> list[tuple[RowShape, np.ndarray]]:
+def cut_rows(shape: S, indices: np.ndarray) -> list[tuple[S, np.ndarray]]:
     """Batches (shape, indices of sentences) of as many sentences as there are rows."""
     return [(shape, indices[first:first + shape.rows]) for first in range(0, len(indices), shape.rows)]
 
@@ -85,8 +102,8 @@ def teaching(lengths: np.ndarray, tags: Sequence[np.ndarray]) -> np.ndarray:
     return np.where(judged, lengths, 0)
 
 
-def plan(shapes: Sequence[Any], lengths: np.ndarray, cut: Callable[[Any, np.ndarray], list],
-         generator: np.random.Generator | None = None) -> list:
+def plan(shapes: Sequence[S], lengths: np.ndarray, cut: Callable[[S, np.ndarray], list[tuple[S, np.ndarray]]],
+         generator: np.random.Generator | None = None) -> list[tuple[S, np.ndarray]]:
     """(shape, indices of sentences) of every batch: in random order, or the shortest sentences first.
 
     Args:
@@ -95,7 +112,7 @@ def plan(shapes: Sequence[Any], lengths: np.ndarray, cut: Callable[[Any, np.ndar
         cut: a function of a shape and the sentences that fit into it, to their batches (shape, indices).
         generator: of the random order; None for the shortest first.
     """
-    batches: list = []
+    batches: list[tuple[S, np.ndarray]] = []
     shorter = 0
     for shape in shapes:
         inside = np.flatnonzero((lengths > shorter) & (lengths <= shape.length))
@@ -118,7 +135,7 @@ class TokenBatch(NamedTuple):
     tags: np.ndarray           # (length, rows) int32 ids, 0 where there are none; or (length, rows, tags) bool
 
 
-def token_batch(encoded: Any, values: Sequence[np.ndarray], shape: tuple[int, int], indices: np.ndarray,
+def token_batch(encoded: 'Corpus', values: Sequence[np.ndarray], shape: tuple[int, int], indices: np.ndarray,
                 filler: int = 0) -> TokenBatch:
     """The batch of some sentences.
 

@@ -1,10 +1,10 @@
 """A model as a chain on the host: what it adds to the scores of tags, and these scores of sentences."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ms_crf.crf.constraints import Constraints
-from ms_crf.models.base import Decoder
+from ms_crf.models.base import Decoder, E
 
 import numpy as np
 
@@ -37,13 +37,13 @@ class Chain(NamedTuple):
 
 
 @runtime_checkable
-class ChainDecoder(Decoder, Protocol):
+class ChainDecoder(Decoder[E], Protocol[E]):
     """A decoder that may be a chain."""
 
     def chain(self) -> Chain | None:
         """What its paths get beside the scores of tags; None if it is no chain."""
 
-    def emissions(self, encoded: Any) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    def emissions(self, encoded: E) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Scores of each tag at each position.
 
         Args:

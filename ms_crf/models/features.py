@@ -4,19 +4,20 @@
 training, tagging, confidences and export are here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.base.errors import OptionError, brief
-from ms_crf.formats.dataset import Corpora, digest_of
-from ms_crf.models.base import Kind, Watcher, check_head, constraints_of
-from ms_crf.models.bucketing import RowShape, TokenBatch, cut_rows, plan, row_shapes, teaching, token_batch
-from ms_crf.models.graphs import GraphDecoder, Served, Static, load_weights
+from ms_crf.crf.constraints import Constraints
+from ms_crf.formats.dataset import Corpora
+from ms_crf.models.base import Compiled, Kind, StepLearner, Watcher
+from ms_crf.models.bucketing import RowShape, TokenBatch, row_shapes, token_batch
+from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, check_head, constraints_of, load_weights
 from ms_crf.models.labels import Tags, TagsRecord
-from ms_crf.runs import records
+from ms_crf.models.learning import NetworkLearner, digests_of, texts_of
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 from ms_crf.text.splitting import mostly_characters
 
 import numpy as np
@@ -76,59 +77,55 @@ class _Encoded(NamedTuple):
     """A corpus as features."""
 
     lengths: np.ndarray          # (sentences,) tokens of each
-    features: list               # of each sentence (tokens, count) int32
-    tags: list | None            # of each sentence what `Tags.gold` gave
+    features: list[np.ndarray]   # of each sentence (tokens, count) int32
+    tags: list[np.ndarray] | None        # of each sentence what `Tags.gold` gave
 
 
-class _Learner:
+class _Learner(NetworkLearner[_Encoded, RowShape]):
     """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
 
-    def __init__(self, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> None:
-        self.kind, self.options, self.scheme = kind, options, corpora.scheme
-        texts = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
+    kind: type['FeatureKind']
+    vocabulary: FeatureTags
+
+    @classmethod
+    def from_corpora(cls, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> '_Learner':
+        """Makes the features of the sentences, and what they are made with."""
+        texts = texts_of(corpora)
         of_characters = mostly_characters({token for tokens in texts['train'] for token in tokens})
-        self.vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(texts['train'], options))
-        self.encoded = {part: kind.encode(sentences, self.vocabulary.known) for part, sentences in texts.items()}
-        gold = self.vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
-        self.encoded['train'] = self.encoded['train']._replace(tags=gold)
-        self._shapes = row_shapes(self.encoded['train'].lengths, options.batch_size)
-        self._teaching = teaching(self.encoded['train'].lengths, gold)
-        self._digests = {f'{name}_sha256': digest_of(corpora.parts[part])
-                         for name, part in (('text', 'train'), ('dev', 'dev'))}
-
-    def record(self) -> dict:
-        """Checksums of the sentences, for config.json."""
-        return self._digests
-
-    def fill(self, folder: Path) -> None:
-        """A new run directory needs nothing further."""
+        vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(texts['train'], options))
+        encoded = {part: kind.encode(sentences, vocabulary.known) for part, sentences in texts.items()}
+        gold = vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
+        encoded['train'] = encoded['train']._replace(tags=gold)
+        lengths = encoded['train'].lengths
+        made = cls(options, corpora.scheme, vocabulary, encoded, digests_of(corpora),
+                   row_shapes(lengths, options.batch_size), lengths)
+        made.kind = kind
+        return made
 
     def network(self) -> FeatureNetwork:
         """A new network with its first weights."""
         return self.kind.build(self.options, self.vocabulary, self.scheme)
 
-    def decoder(self, network: FeatureNetwork, compiled: Any) -> '_Decoder':
+    def decoder(self, network: FeatureNetwork, compiled: Compiled | None) -> '_Decoder':
         """What tags with the network."""
         return _Decoder(self.kind, network, self.vocabulary, compiled)
-
-    def plan(self, generator: np.random.Generator) -> list:
-        """(shape, indices of sentences) of the batches of an epoch."""
-        return plan(self._shapes, self._teaching, cut_rows, generator)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> TokenBatch:
         """The arrays of a step: features (length, rows, count), lengths (rows,) and tags (length, rows)."""
         return token_batch(self.encoded['train'], self.encoded['train'].features, shape, indices)
 
 
-class _Decoder(GraphDecoder):
+class _Decoder(GraphDecoder[_Encoded]):
     """Tags with the network of a `FeatureKind`."""
 
+    vocabulary: FeatureTags
+
     def __init__(self, kind: type['FeatureKind'], network: FeatureNetwork, vocabulary: FeatureTags,
-                 compiled: Any = None) -> None:
+                 compiled: Compiled | None = None) -> None:
         super().__init__(network, vocabulary, compiled)
         self.kind = kind
 
-    def encode(self, sentences: list) -> _Encoded:
+    def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
         """The features of lists of tokens."""
         return self.kind.encode(sentences, self.vocabulary.known)
 
@@ -147,40 +144,27 @@ class _Served(Served):
         return self.tag(self.network.emissions_of(ops.transpose(features, (1, 0, 2)), lengths), lengths)
 
 
-class _GraphInput:
-    """What an exported graph is given: the features of a batch, and the lengths of its sentences."""
+class _GraphInput(GraphInput[_Encoded]):
+    """What makes the inputs of an exported graph: the features of a batch, and the lengths of its sentences."""
 
-    rows, tokens = 512, 16384
-    unit = 'tokens'
+    vocabulary: FeatureTags
 
     def __init__(self, kind: type['FeatureKind'], vocabulary: FeatureTags) -> None:
-        self.kind, self.vocabulary = kind, vocabulary
+        super().__init__(vocabulary)
+        self.kind = kind
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
         """Names and shapes of the graph's inputs, of (batch, length) or, where that is None, of any size."""
         batch, length = static or (None, None)
         return {'features': (batch, length, self.kind.count), 'lengths': (batch,)}
 
-    def tables(self) -> list:
-        """No parameter of the graph is known by its size."""
-        return []
-
-    def to_json(self) -> dict:
-        """The tags, and what features are made with."""
-        return self.vocabulary.to_json()
-
-    def encode(self, sentences: list) -> _Encoded:
+    def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
         """The features of lists of tokens."""
         return self.kind.encode(sentences, self.vocabulary.known)
 
-    def sizes(self, encoded: _Encoded) -> np.ndarray:
-        """(sentences,): the length that each needs in a batch."""
-        return encoded.lengths
-
     def arrays(self, encoded: _Encoded, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name, of the sentences of these indices."""
-        rows, length = static or (len(indices), int(encoded.lengths[indices].max()))
-        batch = token_batch(encoded, encoded.features, (length, rows), indices)
+        batch = token_batch(encoded, encoded.features, self.shape(encoded, indices, static), indices)
         return {'features': np.ascontiguousarray(batch.values.transpose(1, 0, 2)), 'lengths': batch.lengths}
 
 
@@ -220,12 +204,12 @@ class FeatureKind(Kind):
         raise NotImplementedError
 
     @classmethod
-    def network(cls, known: Any, num_tags: int, options: Options, constraints: Any) -> FeatureNetwork:
+    def network(cls, known: Any, num_tags: int, options: Options, constraints: Constraints | None) -> FeatureNetwork:
         """A new network; constraints are what `CRF` takes, or None."""
         raise NotImplementedError
 
     @classmethod
-    def encode(cls, sentences: list, known: Any) -> _Encoded:
+    def encode(cls, sentences: Sequence[list[str]], known: Any) -> _Encoded:
         """Lists of tokens as a decoder reads them.
 
         Raises:
@@ -258,33 +242,32 @@ class FeatureKind(Kind):
         return cls.network(vocabulary.known, len(tags), options, constraints_of(options, scheme, tags))
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> _Learner:
-        """What a training begins with, or goes on with."""
-        return _Learner(cls, options, corpora)
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> StepLearner:
+        """What a training begins or resumes with."""
+        return _Learner.from_corpora(cls, options, corpora)
 
     @classmethod
-    def load_network(cls, folder: Any, config: dict) -> tuple[FeatureTags, FeatureNetwork]:
+    def load_network(cls, run: Run) -> tuple[FeatureTags, FeatureNetwork]:
         """The tags of a run, and its network with the weights of the best epoch."""
-        vocabulary = records.read_vocabulary(folder, FeatureTags)
-        options = replace(records.read_options(folder, config), precision='float32')
-        network = cls.build(options, vocabulary, config['scheme'])
-        load_weights(folder, network)
+        vocabulary = run.vocabulary(FeatureTags)
+        network = cls.build(replace(run.options, precision='float32'), vocabulary, run.scheme)
+        load_weights(run, network)
         return vocabulary, network
 
     @classmethod
-    def load(cls, folder: Any, config: dict, compiled: Any = None) -> _Decoder:
-        """What tags, from a run directory and what its config.json holds."""
-        vocabulary, network = cls.load_network(folder, config)
+    def load(cls, run: Run, compiled: Compiled | None = None) -> _Decoder:
+        """What tags with the model of a run."""
+        vocabulary, network = cls.load_network(run)
         return _Decoder(cls, network, vocabulary, compiled)
 
     @classmethod
-    def exported(cls, folder: Any, config: dict, output: str) -> tuple[_GraphInput, _Served]:
-        """What the graph of a run is given, and the cell to export."""
-        check_head(output, records.read_options(folder, config))
-        vocabulary, network = cls.load_network(folder, config)
+    def exported(cls, run: Run, output: str) -> tuple[_GraphInput, _Served]:
+        """What makes the inputs of the graph of a run, and the cell to export."""
+        check_head(run, output)
+        vocabulary, network = cls.load_network(run)
         return _GraphInput(cls, vocabulary), _Served(network, output)
 
     @classmethod
-    def graph_input(cls, record: dict) -> _GraphInput:
-        """What a graph is given, from the record beside it; raises ValueError if it is not of this kind."""
+    def graph_input(cls, record: dict[str, Any]) -> _GraphInput:
+        """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
         return _GraphInput(cls, FeatureTags.from_json(record, closed=False))

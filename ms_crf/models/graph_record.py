@@ -6,33 +6,37 @@ import math
 import os
 import stat
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ms_crf.base import files
-from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.errors import CorpusError, argument, brief
 from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
+from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
+from ms_crf.models.registry import kind_of_graph
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
+from ms_crf.text.partial import MARK
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
 from ms_crf.text.splitting import splitter_fault
 
 if TYPE_CHECKING:                                # at run time it would start MindSpore
-    from ms_crf.models.graphs import GraphInput
+    from ms_crf.models.graphs import GraphInput, Static
 
 FORMAT = 1
 _OWN, _NEXT = 'record_sha256', 'next'            # of what is in the record; the record of the graph that comes next
 
 
-def record_of(path: Any) -> Path:
+def record_of(path: PathLike) -> Path:
     """Name of the record beside a graph."""
     return Path(path).with_suffix('.json')
 
 
-def outputs_of(output: str, num_tags: int, static: Any = None) -> dict[str, tuple[str, tuple]]:
+def outputs_of(output: str, num_tags: int, static: 'Static' = None) -> dict[str, tuple[str, tuple]]:
     """Names, types and shapes of the graph's outputs."""
     batch, length = static or (None, None)
     before = None if length is None else length - 1
@@ -46,7 +50,7 @@ def outputs_of(output: str, num_tags: int, static: Any = None) -> dict[str, tupl
     }[output]
 
 
-def tensors_of(graph_input: 'GraphInput', output: str, static: Any) -> dict[str, list[dict]]:
+def tensors_of(graph_input: 'GraphInput', output: str, static: 'Static') -> dict[str, list[dict]]:
     """The "inputs" and "outputs" of a record."""
     inputs = {name: ('int32', shape) for name, shape in graph_input.inputs(static).items()}
     outputs = outputs_of(output, len(graph_input.vocabulary.tags), static)
@@ -62,7 +66,7 @@ def digest_of(record: dict) -> str:
 
 # Writing
 
-def check_target(path: Any) -> None:
+def check_target(path: PathLike) -> None:
     """Raises CorpusError unless a graph of this name and its record could be written, over others of theirs at most."""
     for target in (Path(path), record_of(path)):
         files.check_writable(target)
@@ -89,7 +93,7 @@ def _any_record(path: Path) -> dict | None:
     return record if isinstance(record, dict) and all(key in record for key in keys) else None
 
 
-def replace_pair(path: Any, draft: Any, record: dict) -> None:
+def replace_pair(path: PathLike, draft: PathLike, record: dict) -> None:
     """Gives a new graph and its record their names, so that after a crash at any moment the two belong together.
 
     Where there is a pair already, its record first gets the new one into it, under "next"; whichever graph is found
@@ -122,13 +126,70 @@ def _belonging(record: dict, digest: str) -> dict | None:
     return None
 
 
-def _write(path: Any, record: dict) -> None:
+def _write(path: PathLike, record: dict) -> None:
     files.write_json(path, record)
 
 
 # Reading
 
-def read_record(path: Any) -> tuple[dict, 'GraphInput']:
+class Graph:
+    """An exported graph and the record next to it, which is read when it is first asked for.
+
+    Args:
+        path: of the graph; its name ends in .mindir.
+    """
+
+    kind_name, uses_mindspore = 'exported graph', True
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+
+    @cached_property
+    def _read(self) -> tuple[dict[str, Any], 'GraphInput']:
+        return read_record(self.path)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What the record holds."""
+        return self._read[0]
+
+    @property
+    def graph_input(self) -> 'GraphInput':
+        """What makes its inputs of sentences."""
+        return self._read[1]
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the training."""
+        return self.record['scheme']
+
+    @property
+    def found_scheme(self) -> str:
+        """The scheme of the files of the training."""
+        return self.record['found_scheme']
+
+    @property
+    def written_scheme(self) -> str | None:
+        """The scheme of the tags that come out; None in earlier records, for the scheme of the training."""
+        return self.record.get('written_scheme')
+
+    @property
+    def splitter(self) -> str | None:
+        """The name of the splitter of raw text; None in earlier records."""
+        return self.record.get('splitter')
+
+    @property
+    def unknown_tag(self) -> str:
+        """What stands in place of a tag that nobody has judged: '?', or '' if that is one of its tags."""
+        return '' if MARK in self.graph_input.vocabulary.tags else MARK
+
+    @property
+    def version(self) -> str:
+        """Its name, and the beginning of its checksum, such as 'mine.mindir@0123456789ab'."""
+        return f'{os.path.basename(os.path.abspath(self.path))}@{self.record["sha256"][:12]}'
+
+
+def read_record(path: PathLike) -> tuple[dict, 'GraphInput']:
     """The record of a graph, and what makes its inputs of sentences; raises CorpusError if anything of it is wrong."""
     name = record_of(path)
     record = _read(name, Path(path).name)
@@ -144,7 +205,7 @@ def read_record(path: Any) -> tuple[dict, 'GraphInput']:
     return own, graph_input
 
 
-def _kind_of(path: Any) -> str | None:
+def _kind_of(path: PathLike) -> str | None:
     """'a file', 'a folder' or 'no file'; None if there is nothing."""
     try:
         mode = os.stat(path).st_mode
@@ -172,7 +233,7 @@ def _read(name: Path, graph: str) -> dict:
     return record
 
 
-def _static(value: Any) -> Fault | None:
+def _static(value: object) -> Fault | None:
     right = value is None or (isinstance(value, list) and len(value) == 2
                               and all(type(size) is int and size > 0 for size in value))
     return None if right else ('batch and length or null', brief(value))
@@ -200,7 +261,8 @@ def _check(name: Path, record: dict) -> 'GraphInput':
         kind = kind_of_graph(record)
         if kind is None:
             raise wrong('model', 'a kind of model that is known here', brief(record['model']),
-                        'if it is one of your own, load the program that registers it as a plugin (--plugin)')
+                        'if it is one of your own, load the program that registers it as a plugin '
+                        f'({argument("plugin")})')
         graph_input = kind.graph_input(record)
         static = f'"static" {loaded.static}' if loaded.static else 'one row'
         check_room(graph_input, loaded.static, f'a batch of {static}')
@@ -213,7 +275,7 @@ def _check(name: Path, record: dict) -> 'GraphInput':
     return graph_input
 
 
-def check_room(graph_input: 'GraphInput', static: Any, what: str) -> None:
+def check_room(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
     """Raises ValueError if a batch has no place in memory.
 
     Args:

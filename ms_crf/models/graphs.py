@@ -1,25 +1,29 @@
 """Tagging with a network in graphs: compiled here for batches of fixed shapes, or exported for other programs."""
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Generic
 
 from ms_crf.base.environment import graph_call
 from ms_crf.base.errors import OptionError
+from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Encoded
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Compiled, E
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.chains import NOTHING, SCORES, Chain
 from ms_crf.models.labels import Tags
 from ms_crf.native import custom
+from ms_crf.nn.head import Head
 from ms_crf.nn.softmax import Softmax
 from ms_crf.runs import records
+from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
+from ms_crf.text.schemes import PLAIN, allowed_transitions
 
 import mindspore as ms
 import numpy as np
-from mindspore import nn
+from mindspore import Parameter, nn
 
 ROWS = 256                 # sentences of a batch,
 PLAIN_ROWS = 64            # or of plain operators on CPU; with more, what LSTMs work on leaves the processor's cache
@@ -29,43 +33,50 @@ FEW = 8                    # best paths of each sentence for which a batch has t
 Static = tuple[int, int] | None
 
 
-def _tagging(head: Any, scores_of: Callable, task: str, count: int, temperature: float) -> Callable:
-    """The compiled function of a task, from lengths (B,) and what `scores_of` takes to what a decoder yields.
+def answer(head, task, count, emissions, lengths):
+    """What is asked of a head, in a graph: for 'emissions' what `post_decode` takes, for others what a decoder yields.
 
     Args:
         head: a `Head`.
+        task: 'paths', 'confidences', 'nbest' or 'emissions'.
+        count: how many best paths.
+        emissions: scores of tags (length, batch, tags).
+        lengths: (batch,).
+    """
+    if task == EMISSIONS:
+        return head(emissions, None, lengths)
+    if task == NBEST:
+        paths, scores = head.nbest(emissions, count, lengths)
+        chosen, given_before = head.path_posteriors(emissions, paths[:, 0], lengths)
+        return paths, scores, chosen, given_before, head.normalizer(emissions, lengths)
+    paths, scores = head.decode(emissions, lengths)
+    if task == PATHS:
+        return paths, scores
+    chosen, given_before = head.path_posteriors(emissions, paths, lengths)
+    return paths, scores, chosen, given_before
+
+
+def _tagging(head: Head, scores_of: Callable, task: str, count: int, temperature: float) -> Callable:
+    """The compiled function of a task, from lengths (B,) and what `scores_of` takes to what a decoder yields.
+
+    Args:
+        head: of the network.
         scores_of: gives scores of tags (L, B, K).
         task: 'paths', 'confidences' or 'nbest'.
         count: how many best paths.
         temperature: what these scores are divided by.
     """
-    emissions_of = scores_of
-    if temperature != 1:
-        def emissions_of(*inputs):
-            return scores_of(*inputs) / temperature
-
     @ms.jit
-    def paths(lengths, *inputs):
-        return head.decode(emissions_of(*inputs), lengths)
+    def tagged(lengths, *inputs):
+        emissions = scores_of(*inputs)
+        if temperature != 1:
+            emissions = emissions / temperature
+        return answer(head, task, count, emissions, lengths)
 
-    @ms.jit
-    def confidences(lengths, *inputs):
-        emissions = emissions_of(*inputs)
-        best, scores = head.decode(emissions, lengths)
-        chosen, given_before = head.path_posteriors(emissions, best, lengths)
-        return best, scores, chosen, given_before
-
-    @ms.jit
-    def nbest(lengths, *inputs):
-        emissions = emissions_of(*inputs)
-        best, scores = head.nbest(emissions, count, lengths)
-        chosen, given_before = head.path_posteriors(emissions, best[:, 0], lengths)
-        return best, scores, chosen, given_before, head.normalizer(emissions, lengths)
-
-    return {PATHS: paths, CONFIDENCES: confidences, NBEST: nbest}[task]
+    return tagged
 
 
-class GraphDecoder:
+class GraphDecoder(Generic[E]):
     """Tags with a network in compiled graphs; to be inherited by what writes `encode` and `inputs`.
 
     Args:
@@ -76,25 +87,24 @@ class GraphDecoder:
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
     runs_graphs = True
-    vocabulary: Any
+    vocabulary: Tags
 
-    def __init__(self, network: Any, vocabulary: Tags,
-                 compiled: Callable[[int, int, float], None] | None = None) -> None:
+    def __init__(self, network: nn.Cell, vocabulary: Tags, compiled: Compiled | None = None) -> None:
         self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
         self._functions: dict[tuple[Callable, str, int], Callable] = {}
         self._seen: set[tuple[Callable, str, int, int]] = set()
         self._shapes: dict[int, TaggingShapes] = {}
         self.temperature = 1.0
 
-    def encode(self, sentences: list) -> Any:
+    def encode(self, sentences: Sequence[list[str]]) -> E:
         """Lists of tokens, none of them empty, as `inputs` and `run` take them."""
         raise NotImplementedError
 
-    def method(self, encoded: Any) -> Callable:
+    def method(self, encoded: E) -> Callable:
         """What makes scores of tags (L, B, K) of these sentences, from what `inputs` gives."""
         return self.network.emissions_of
 
-    def inputs(self, encoded: Any, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
+    def inputs(self, encoded: E, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """The batches of sentences, each of at most so many.
 
         Yields:
@@ -103,20 +113,8 @@ class GraphDecoder:
         """
         raise NotImplementedError
 
-    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
-        """Tags sentences, batch by batch.
-
-        Args:
-            encoded: sentences as `encode` gives them.
-            task: 'paths', 'confidences' or 'nbest'.
-            count: how many best paths; fewer come where the longest sentence of a batch has fewer.
-
-        Yields:
-            indices of the sentences of a batch, and arrays, whose first rows are these sentences: of 'paths' the
-            best paths (B, L) and their scores (B,); of 'confidences' also the posterior of each tag of the paths
-            (B, L), and that of every tag given the path's tag before it (B, L, K); of 'nbest' paths (B, n, L) and
-            scores (B, n), these two of the first path, and the normaliser (B,).
-        """
+    def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Tags sentences, batch by batch; see `Decoder.run`."""
         rows = PLAIN_ROWS if ms.get_context('device_target') == 'CPU' and not custom.in_use() else ROWS
         method = self.method(encoded)
         at_most = max(1, min(rows, rows * FEW // count))          # the more paths, the fewer sentences at a time
@@ -159,7 +157,7 @@ class GraphDecoder:
         return Chain(head.transitions.asnumpy(), head.start_transitions.asnumpy(), head.end_transitions.asnumpy(),
                      head.constraints, SCORES)
 
-    def emissions(self, encoded: Any) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    def emissions(self, encoded: E) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Scores of each tag at each position, computed without compiling; see `ChainDecoder`."""
         method = self.method(encoded)
         for _, indices, inputs in self.inputs(encoded, PLAIN_ROWS):
@@ -173,43 +171,55 @@ class GraphDecoder:
         return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
 
 
-def read_weights(folder: Any, parameters: dict[str, Any]) -> list[tuple[Any, ms.Tensor]]:
-    """The weights of a run's best epoch, each beside its parameter; raises as `load_weights`.
+def check_head(run: Run, output: str) -> None:
+    """Raises OptionError if a run does not have what an export is to give."""
+    if output == EMISSIONS and run.options.head != 'crf':
+        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
+                          'trace back')
+
+
+def constraints_of(options: Options, scheme: str, tags: Sequence[str]) -> Constraints | None:
+    """What the `CRF` of a training takes as constraints: what the scheme allows, or None for everything."""
+    if options.head == 'crf' and options.constraints and scheme != PLAIN:
+        return allowed_transitions(scheme, tags)
+    return None
+
+
+def read_weights(run: Run, parameters: Mapping[str, Parameter]) -> list[tuple[Parameter, ms.Tensor]]:
+    """The weights of the best epoch, each with its parameter; raises as `load_weights`.
 
     Args:
-        folder: the run directory.
+        run: of the weights.
         parameters: by their names in the file.
     """
-    path = Path(folder) / records.WEIGHTS
-    arrays = records.read_tensors(path)
-    records.check_fit(path, arrays, {name: parameter.shape for name, parameter in parameters.items()})
+    arrays = run.tensors()
+    records.check_fit(run.path / records.WEIGHTS, arrays,
+                      {name: parameter.shape for name, parameter in parameters.items()})
     return [(parameter, ms.Tensor(arrays[name])) for name, parameter in parameters.items()]
 
 
-def load_weights(folder: Any, network: Any) -> None:
-    """Puts the weights of a run's best epoch into a network; raises CorpusError if they are damaged or don't fit."""
-    for parameter, weight in read_weights(folder, {one.name: one for one in network.trainable_params()}):
+def load_weights(run: Run, network: nn.Cell) -> None:
+    """Puts the weights of the best epoch into a network; raises CorpusError if they are damaged or do not fit."""
+    for parameter, weight in read_weights(run, {one.name: one for one in network.trainable_params()}):
         parameter.set_data(weight)
 
 
-class GraphInput(Protocol):
-    """What an exported graph is given: made of sentences, described by the record beside the graph."""
+class GraphInput(Generic[E]):
+    """What makes the inputs of an exported graph from sentences; to be inherited.
 
-    @property
-    def vocabulary(self) -> Tags:
-        """The tags."""
+    Attributes:
+        rows: sentences of a batch at most, where the graph takes any number.
+        tokens: what `sizes` may add up to in a batch, filled up to the longest, where the graph takes any length.
+        unit: what `sizes` counts, for messages.
+        vocabulary: the tags.
+    """
 
-    @property
-    def rows(self) -> int:
-        """Sentences of a batch at most, where the graph takes any number."""
+    rows: ClassVar[int] = 512
+    tokens: ClassVar[int] = 16384
+    unit: ClassVar[str] = 'tokens'
 
-    @property
-    def tokens(self) -> int:
-        """What `sizes` may add up to in a batch, filled up to the longest, where the graph takes any length."""
-
-    @property
-    def unit(self) -> str:
-        """What `sizes` counts, for messages."""
+    def __init__(self, vocabulary: Tags) -> None:
+        self.vocabulary = vocabulary
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
         """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
@@ -217,24 +227,35 @@ class GraphInput(Protocol):
         Args:
             static: (batch, length), or None for any.
         """
+        raise NotImplementedError
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
         """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly).
 
         `what` names the rows in a message; where the number is not exact, there may be more rows.
         """
+        return []
 
-    def to_json(self) -> dict:
-        """What another program needs to make inputs of sentences, and tags of what comes out."""
+    def to_json(self) -> dict[str, Any]:
+        """What another program needs to make inputs of sentences, and tags of outputs."""
+        return self.vocabulary.to_json()
 
-    def encode(self, sentences: list) -> Encoded:
+    def encode(self, sentences: Sequence[list[str]]) -> E:
         """Lists of tokens, none of them empty, as `sizes` and `arrays` take them."""
+        raise NotImplementedError
 
-    def sizes(self, encoded: Any) -> np.ndarray:
+    def sizes(self, encoded: E) -> np.ndarray:
         """(sentences,): the length that each needs in a batch."""
+        return encoded.lengths
 
-    def arrays(self, encoded: Any, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
+    def arrays(self, encoded: E, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name, of the sentences of these indices."""
+        raise NotImplementedError
+
+    def shape(self, encoded: E, indices: np.ndarray, static: Static) -> tuple[int, int]:
+        """(length, rows) of the batch of some sentences: as the graph takes it, or as large as they need."""
+        rows, length = static or (len(indices), int(self.sizes(encoded)[indices].max()))
+        return length, rows
 
 
 class Served(CompilableMethods, nn.Cell):
@@ -251,17 +272,10 @@ class Served(CompilableMethods, nn.Cell):
         'emissions': what `post_decode` takes: score (batch, tags) and history (length - 1, batch, tags).
     """
 
-    def __init__(self, network: Any, output: str = PATHS) -> None:
+    def __init__(self, network: nn.Cell, output: str = PATHS) -> None:
         super().__init__()
         self.network, self.output = network, output
 
     def tag(self, emissions, lengths):
         """What `construct` returns, from emissions (length, batch, tags)."""
-        head = self.network.head
-        if self.output == EMISSIONS:
-            return head(emissions, None, lengths)
-        paths, scores = head.decode(emissions, lengths)
-        if self.output == PATHS:
-            return paths, scores
-        chosen, given_before = head.path_posteriors(emissions, paths, lengths)
-        return paths, scores, chosen, given_before
+        return answer(self.network.head, self.output, 1, emissions, lengths)

@@ -7,15 +7,21 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ms_crf.base.arguments import DIR, FILE
-from ms_crf.base.errors import CorpusError, OptionError, brief, meant
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief, meant
 from ms_crf.base.fields import checked
-from ms_crf.models.base import Kind, kind_of, read_run
-from ms_crf.runs.options import Options, dashed
+from ms_crf.base.files import PathLike
+from ms_crf.models.base import Kind
+from ms_crf.models.registry import kind_of, kind_of_run
+from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 
 import numpy as np
+
+if TYPE_CHECKING:                                # at run time it would start MindSpore
+    from mindspore import nn
 
 NAMED = 4                      # so many new tags are named in a line
 _PATHS = {entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)}
@@ -25,7 +31,7 @@ _PATHS = {entry.name for entry in fields(Options) if entry.metadata['metavar'] i
 class BaseRecord:
     """What config.json of a run that began with a base says of it: "init"."""
 
-    sha256: str                # of its model, see `records.model_digest`
+    sha256: str                # of its model, see `Run.digest`
     words: int = checked(0, least=0)             # how many of the run's words, the first of them, are the base's
     characters: int = checked(0, least=0)        # the same of characters
     bigrams: int = checked(0, least=0)           # and of bigrams
@@ -42,14 +48,13 @@ def with_base(record: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
         OptionError: one that was named is not as the base has it, or the run would be written into the base.
         CorpusError: there is no such run, it is damaged, or no training can begin with one of its kind.
     """
-    folder = record['init']
-    kind, config = read_run(folder)
-    shape = kind.shape(folder, config, given)
+    run = Run.open(record['init'])
+    shape = kind_of_run(run).shape(run, given)
     options = Options(**{**record, **shape})
     for name, value in shape.items():
         if name in given and not _same(name, given[name], value) and not options.idle(name):
-            raise OptionError(f'--{dashed(name)} must be {"none" if value == "" else value}, as --init {folder} has it,'
-                              f' got {brief(given[name])}; leave it away')
+            raise OptionError(f'{argument(name)} must be {"none" if value == "" else value}, as {argument("init")} '
+                              f'{run.path} has it, got {brief(given[name])}; leave it away')
     _check_apart(options)
     check_freeze(options)
     return options
@@ -68,29 +73,29 @@ def _check_apart(options: Options) -> None:
     save = Path(os.path.realpath(options.save))
     drafts = {save.with_name(f'.{save.name}.{ending}') for ending in ('new', 'old')}
     if base in (save, *save.parents) or base in drafts:
-        raise OptionError(f'--save must not be the run that --init names, nor lie in it, got {options.save}; choose '
-                          'another folder')
+        raise OptionError(f'{argument("save")} must not be the run that {argument("init")} names, nor lie in it, got '
+                          f'{options.save}; choose another folder')
     cache = Path(os.path.realpath(options.encoder_cache))
     if options.encoder_cache and base in (cache, *cache.parents):
-        raise OptionError(f'--encoder-cache must not lie in the run that --init names, got {options.encoder_cache}; '
-                          'choose another folder')
+        raise OptionError(f'{argument("encoder_cache")} must not lie in the run that {argument("init")} names, got '
+                          f'{options.encoder_cache}; choose another folder')
 
 
 def check_freeze(options: Options) -> None:
-    """Raises OptionError if --freeze names what the network of these options does not have."""
+    """Raises OptionError if `freeze` names what the network of these options does not have."""
     parts = kind_of(options).parts(options)
     for name in options.frozen():
         if name not in parts:
             known = f'some of {", ".join(parts)}' if parts else 'nothing here'
-            raise OptionError(f'--freeze must name {known}, got {brief(name)}{meant(name, parts, "")}')
+            raise OptionError(f'{argument("freeze")} must name {known}, got {brief(name)}{meant(name, parts, "")}')
 
 
-def read_base(kind: type[Kind], folder: Any) -> dict:
-    """What config.json of a base holds; raises CorpusError unless it is a run of that kind."""
-    found, config = read_run(folder)
-    if found is not kind:
-        raise CorpusError(folder, None, f'expected a run of kind {kind.name} to begin with, got one of {found.name}')
-    return config
+def read_base(kind: type[Kind], folder: PathLike) -> Run:
+    """A base; raises CorpusError unless it is a run of that model type."""
+    run = Run.open(folder)
+    if run.kind is not kind:
+        raise CorpusError(folder, None, f'expected a run of kind {kind.name} to begin with, got one of {run.kind_name}')
+    return run
 
 
 def moved(before: np.ndarray, fresh: np.ndarray, *sources: np.ndarray) -> np.ndarray:
@@ -107,7 +112,8 @@ def moved(before: np.ndarray, fresh: np.ndarray, *sources: np.ndarray) -> np.nda
     return mixed
 
 
-def put_weights(network: Any, weights: Mapping[str, np.ndarray], before: Sequence[str], now: Sequence[str]) -> None:
+def put_weights(network: 'nn.Cell', weights: Mapping[str, np.ndarray], before: Sequence[str],
+                now: Sequence[str]) -> None:
     """Gives a network the weights of its base; what belongs to tags that the base lacks stays as it is.
 
     Args:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from ms_crf.base.fields import Fault, checked, distinct_strings, load_record
 from ms_crf.formats.readers import half_of_pair
@@ -78,6 +78,6 @@ class Tags:
         return {entry.name: getattr(self, entry.name) for entry in fields(self.record)}
 
     @classmethod
-    def from_json(cls: type[T], record: Any, closed: bool = True) -> T:
+    def from_json(cls: type[T], record: object, closed: bool = True) -> T:
         """Raises ValueError if the record is not what `to_json` gave, or is not closed and lacks some of that."""
         return cls(**vars(load_record(cls.record, record, closed)))

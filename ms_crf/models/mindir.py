@@ -3,41 +3,35 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Generic
 
 from ms_crf.base.environment import graph_call, quiet
 from ms_crf.base.errors import CorpusError, OptionError
-from ms_crf.base.files import draft_of, faults_named, temporary
+from ms_crf.base.files import PathLike, draft_of, faults_named, temporary
 from ms_crf.crf.post_decode import post_decode
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, SentenceError, read_run
+from ms_crf.models import graph_record
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, E, SentenceError
 from ms_crf.models.graph_operators import LARGEST, check_operators
-from ms_crf.models.graph_record import (
-    FORMAT,
-    check_against,
-    check_room,
-    check_target,
-    read_record,
-    record_of,
-    replace_pair,
-    tensors_of,
-)
+from ms_crf.models.graph_record import Graph
 from ms_crf.models.graphs import GraphInput, Static
+from ms_crf.models.registry import kind_of_run
+from ms_crf.runs.run import Run
 
 import mindspore as ms
 import numpy as np
 from mindspore import nn
 
 
-def _placeholders(inputs: dict[str, tuple]) -> list:
+def _placeholders(inputs: dict[str, tuple]) -> list[ms.Tensor]:
     return [ms.Tensor(np.zeros(shape, np.int32)) if None not in shape else ms.Tensor(shape=list(shape), dtype=ms.int32)
             for shape in inputs.values()]
 
 
-def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -> None:
+def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Static = None) -> None:
     """Writes the graph of a run, and a record of the same name that ends in .json.
 
     Args:
-        folder: the run directory.
+        run: to export, or its directory.
         path: of the graph; ends in .mindir.
         output: 'paths', 'confidences' or 'emissions': what the graph gives.
         static: (batch, length) for a graph of these alone, or None for any.
@@ -45,24 +39,24 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
     Raises:
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
-    check_target(path)
-    kind, config = read_run(folder)
-    graph_input, cell = kind.exported(folder, config, output)
+    graph_record.check_target(path)
+    run = run if isinstance(run, Run) else Run.open(run)
+    graph_input, cell = kind_of_run(run).exported(run, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
-        raise CorpusError(folder, None, f'expected a network of at most {LARGEST:,} bytes of weights, which MindSpore '
-                                        f'writes into one graph, got one of {size:,}; tag with the run itself')
+        raise CorpusError(run.path, None, f'expected a network of at most {LARGEST:,} bytes of weights, which '
+                                          f'MindSpore writes into one graph, got one of {size:,}; tag with the run '
+                                          'itself')
     if static:
         try:
-            check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
+            graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
         except ValueError as error:
             raise OptionError(str(error)) from None
     record = {
-        'format': FORMAT, 'model': kind.name, 'graph': Path(path).name, 'output': output, 'static': static,
-        'set_inputs': static is None, **tensors_of(graph_input, output, static),
-        'scheme': config['scheme'], 'found_scheme': config['found_scheme'],
-        'written_scheme': config.get('written_scheme') or config['scheme'],
-        'splitter': config.get('splitter'), **graph_input.to_json()}
+        'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
+        'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
+        'scheme': run.scheme, 'found_scheme': run.found_scheme, 'written_scheme': run.written_scheme or run.scheme,
+        'splitter': run.splitter, **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
         with faults_named(path):
@@ -71,14 +65,14 @@ def export(folder: Any, path: Any, output: str = PATHS, static: Static = None) -
             except RuntimeError as error:                        # what MindSpore makes of a full disk
                 raise CorpusError(path, None, f'can not be written: {_first_line(error)}') from None
         check_operators(path, draft)
-        replace_pair(path, draft, record)
+        graph_record.replace_pair(path, draft, record)
 
 
 def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-class MindIRDecoder:
+class MindIRDecoder(Generic[E]):
     """Tags encoded sentences with an exported graph.
 
     Args:
@@ -90,41 +84,30 @@ class MindIRDecoder:
 
     runs_graphs = True
 
-    def __init__(self, graph: Any, graph_input: GraphInput, output: str, static: Static) -> None:
+    def __init__(self, graph: nn.Cell, graph_input: GraphInput[E], output: str, static: Static) -> None:
         self.graph, self.graph_input, self.output, self.static = graph, graph_input, output, static
         self.vocabulary, self.encode = graph_input.vocabulary, graph_input.encode
         self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
 
     @classmethod
-    def load(cls, path: Any) -> tuple['MindIRDecoder', dict[str, Any]]:
-        """From a graph and its record, and the record."""
-        record, graph_input = read_record(path)
+    def load(cls, graph: Graph) -> 'MindIRDecoder':
+        """From an exported graph and its record."""
+        path, record, graph_input = graph.path, graph.record, graph.graph_input
         check_operators(path)
         try:
             with quiet():
-                graph = nn.GraphCell(ms.load(str(path)))
+                cell = nn.GraphCell(ms.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '
                                           f'{_first_line(error)}') from None
-        shapes = {name: parameter.shape for name, parameter in graph.parameters_dict().items()}
-        check_against(record_of(path), graph_input, shapes, record['scheme'])
+        shapes = {name: parameter.shape for name, parameter in cell.parameters_dict().items()}
+        graph_record.check_against(graph_record.record_of(path), graph_input, shapes, record['scheme'])
         if record['static'] is None:
-            graph.set_inputs(*_placeholders(graph_input.inputs()))
-        return cls(graph, graph_input, record['output'], record['static']), record
+            cell.set_inputs(*_placeholders(graph_input.inputs()))
+        return cls(cell, graph_input, record['output'], record['static'])
 
-    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
-        """Tags sentences, batch by batch.
-
-        Args:
-            encoded: what `encode` gave.
-            task: 'paths' or, if the graph gives them, 'confidences'.
-            count: of best paths, which is always 1.
-
-        Yields:
-            indices of the sentences of a batch, and arrays, whose first rows are these sentences: the best paths (B, L)
-            and their scores (B,); of 'confidences' also the posterior of each tag of the paths (B, L), and that of
-            every tag given the path's tag before it (B, L, K).
-        """
+    def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Tags sentences, batch by batch; see `Decoder.run`."""
         names = list(self.graph_input.inputs())
         for indices in self._batches(self.graph_input.sizes(encoded)):
             lengths = encoded.lengths[indices]

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from ms_crf.base.errors import OptionError
+from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.memory import check_memory
-from ms_crf.runs.options import Options, dashed
+from ms_crf.runs.options import Options
 
 BYTES = 4                      # of a number
 _DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(Options)}
@@ -45,7 +45,7 @@ def check_fits(options: Options, count: Callable[[Options], int], otherwise: str
     size = count(options)
     saved = {name: size - count(replace(options, **{name: _DEFAULTS[name]})) for name in _LARGE
              if getattr(options, name) > _DEFAULTS[name]}
-    named = [f'--{dashed(name)} {getattr(options, name)}' for name in saved if 2 * saved[name] >= max(saved.values())]
+    named = [f'{argument(name)} {getattr(options, name)}' for name in saved if 2 * saved[name] >= max(saved.values())]
     try:
         check_memory(BYTES * size, f'a training with {" and ".join(named) or otherwise}')
     except ValueError as error:

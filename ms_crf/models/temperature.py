@@ -2,24 +2,24 @@
 
 Above 1 it makes posteriors less sure, below 1 surer; the best tags stay the best. It is fitted on sentences that the
 model was not trained on, by the likelihood of their gold tags. As a function of 1 / T the log likelihood is concave, so
-that a search by golden section finds the best one.
+that a bounded search finds the best one.
 """
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from ms_crf.base.environment import graph_load
 from ms_crf.base.errors import OptionError
-from ms_crf.models.base import CONFIDENCES, PATHS, Decoder
+from ms_crf.models.base import CONFIDENCES, PATHS, Decoder, Encoded
 from ms_crf.models.chains import Chain, ChainDecoder
 from ms_crf.models.recursions import SequenceBatch, batches
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 LOWEST, HIGHEST = 0.05, 20.0
-_CLOSE = 1e-3                  # to the best, as a share of it
-_GOLDEN = (math.sqrt(5) - 1) / 2
+_CLOSE = 1e-4                  # to the best, as a share of it
 
 
 class FittedTemperature(NamedTuple):
@@ -42,8 +42,8 @@ class _Batch(NamedTuple):
         return SequenceBatch(start, transitions, end, self.emissions / temperature, self.lengths, self.indices)
 
 
-def host_batches(decoder: ChainDecoder, encoded: Any) -> Iterator[_Batch]:
-    found: list[Any] = [None] * len(encoded.lengths)
+def host_batches(decoder: ChainDecoder, encoded: Encoded) -> Iterator[_Batch]:
+    found: list[np.ndarray] = [np.zeros(0)] * len(encoded.lengths)
     for indices, arrays in decoder.emissions(encoded):
         for index, array in zip(indices.tolist(), arrays):
             found[index] = array.astype(np.float64)
@@ -80,7 +80,9 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
         normalizer = sum(float(part.at(chain, temperature).forward_likelihood().sum()) for part in parts)
         return (normalizer - score / temperature) / tokens
 
-    temperature = _lowest(loss)
+    found = minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), method='bounded',
+                            bounds=(math.log(LOWEST), math.log(HIGHEST)), options={'xatol': _CLOSE})
+    temperature = math.exp(found.x)
     return FittedTemperature(temperature, loss(1.0), loss(temperature), len(kept), sum(map(bool, tags)) - len(kept))
 
 
@@ -101,23 +103,6 @@ def _score(chain: Chain, part: _Batch, gold: Sequence[np.ndarray]) -> float:
     score = float(part.emissions[np.arange(len(places)), places].sum())
     return score + float(sum(start[path[0]] + transitions[path[:-1], path[1:]].sum() + end[path[-1]]
                              for path in paths))
-
-
-def _lowest(loss: Any) -> float:
-    """Where a function that falls and then rises is lowest, between LOWEST and HIGHEST."""
-    low, high = math.log(LOWEST), math.log(HIGHEST)
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = loss(math.exp(left)), loss(math.exp(right))
-    while high - low > _CLOSE:
-        if at_left < at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = loss(math.exp(left))
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = loss(math.exp(right))
-    return math.exp((low + high) / 2)
 
 
 def tempered(decoder: Decoder, temperature: float) -> Decoder:
@@ -162,7 +147,8 @@ class TemperedDecoder:
         self.decoder, self.temperature, self._chain = decoder, temperature, chain
         self.vocabulary, self.encode, self.runs_graphs = decoder.vocabulary, decoder.encode, decoder.runs_graphs
 
-    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
+    def run(self, encoded: Encoded, task: str = PATHS,
+            count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """As `Decoder.run`, of 'paths' and 'confidences'."""
         for part in host_batches(self.decoder, encoded):
             batch = part.at(self._chain, self.temperature)

@@ -13,7 +13,8 @@ from ms_crf.formats.dataset import as_they_stand, check_judged, home
 from ms_crf.formats.readers import Sentence, read_corpus
 from ms_crf.formats.scoring import Scores, equal_tags
 from ms_crf.models import plugins
-from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
+from ms_crf.models.base import SentenceError
+from ms_crf.models.opening import device_for, open_model
 from ms_crf.render.tagged import Tagged
 from ms_crf.runs import records
 from ms_crf.runs.arguments import EvaluateArguments
@@ -187,9 +188,10 @@ def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike |
     if given.json:
         records.check_output(given.json, given.input)
     path = given.mindir or given.run or records.newest('runs')
-    device_for(given.device, path, watcher=watcher)
-    tagger = Tagger.load(path)
-    mark = unknown_tag_of(path, tagger.tags) if given.unknown_tag is None else given.unknown_tag
+    model = open_model(path)
+    device_for(given.device, model, watcher=watcher)
+    tagger = Tagger.load(model)
+    mark = model.unknown_tag if given.unknown_tag is None else given.unknown_tag
     sentences = read_corpus(given.input, given.pair, tagger.splitter, mark=mark)
     check_judged(given.input, sentences)
     found = compared(tagger, sentences, given.input, False, given.resamples, given.seed)

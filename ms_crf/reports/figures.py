@@ -5,14 +5,13 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.base.errors import CorpusError, OptionError, brief
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.formats.dataset import check_judged, convert
 from ms_crf.formats.readers import Sentence, read_corpus
-from ms_crf.models.base import read_run
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
+from ms_crf.models.registry import kind_of_run
 from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature
 from ms_crf.reports import calibration, slices
 from ms_crf.reports.calibration import Reliability
@@ -22,6 +21,7 @@ from ms_crf.reports.mistakes import Mistake, mistakes
 from ms_crf.reports.slices import Part
 from ms_crf.runs import records, sources
 from ms_crf.runs.options import Options, dashed
+from ms_crf.runs.run import Run
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.partial import is_open
 from ms_crf.text.schemes import PLAIN
@@ -106,7 +106,7 @@ class RunFigures:
         return command_of(self.options, self.of_characters)
 
 
-def input_of(run: str, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
+def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
     """The sentences of a report.
 
     Args:
@@ -119,25 +119,24 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None, mark: 
         OptionError: the file that the run names is not there, or is not that of the training.
         CorpusError: the file can't be read.
     """
-    config = read_run(run)[1]
-    options = records.read_options(run, config)
+    options = run.options
     columns = columns or options.column_pair()
     named = {part: getattr(options, part) for part in ('train', 'dev', 'test')}
     if path is None:
         part = 'test' if named['test'] else 'dev'
         path = named[part]
-        fault = sources.fault_of(config, options, part)
+        fault = sources.fault_of(run, options, part)
         if fault is not None:
-            raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, {fault}; name a tagged '
-                              'file with --input')
+            raise OptionError(f'{path}, the {part} file that {run.path / records.CONFIG} names, {fault}; name a '
+                              f'tagged file with {argument("input")}')
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
     mark = options.unknown_tag if mark is None else mark
-    sentences = read_corpus(path, columns, config.get('splitter') or options.splitter, mark=mark)
+    sentences = read_corpus(path, columns, run.splitter or options.splitter, mark=mark)
     check_judged(path, sentences)
     return Input(path, parts, sentences)
 
 
-def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
+def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int,
                say: Callable[[str], object]) -> RunFigures:
     """All figures of a run.
 
@@ -151,9 +150,8 @@ def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
     Raises:
         CorpusError: something of the run is damaged, or it can't take a sentence.
     """
-    kind, config = read_run(run)
-    options, metrics = records.read_options(run, config), epochs_of(run)
-    say(f'tagging {given.path} with {run}')
+    options, metrics = run.options, epochs_of(run)
+    say(f'tagging {given.path} with {run.path}')
     tagger = Tagger.load(run)
     evaluation = compared(tagger, given.sentences, given.path, tagger.gives_confidences, resamples, seed)
     began = time.perf_counter()                                  # everything is compiled by now
@@ -161,32 +159,34 @@ def figures_of(run: str, given: Input, resamples: int, seed: int, number: int,
     seconds = time.perf_counter() - began
     chain = tagger.decoder.chain() if isinstance(tagger.decoder, ChainDecoder) else None
     shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
-    return RunFigures(run, kind.in_steps, config, options, metrics, tagger.decoder.vocabulary.tags,
-                      tagger.of_characters, None if chain is None or chain.means == NOTHING else chain, evaluation,
+    return RunFigures(str(run.path), kind_of_run(run).in_steps, run.config, options, metrics,
+                      tagger.decoder.vocabulary.tags, tagger.of_characters,
+                      None if chain is None or chain.means == NOTHING else chain, evaluation,
                       None if not tagger.gives_confidences else
-                      _believable(tagger, evaluation, config, options, given, say), confusion(evaluation),
-                      _parts(tagger, evaluation, config, options), shown, wrong, seconds)
+                      _believable(tagger, evaluation, run, given, say), confusion(evaluation),
+                      _parts(tagger, evaluation, run), shown, wrong, seconds)
 
 
-def epochs_of(run: str) -> list[dict[str, Any]]:
+def epochs_of(run: Run) -> list[dict[str, Any]]:
     """The records of metrics.jsonl, without that of a model that is not trained in epochs.
 
     Raises:
         CorpusError: they are not what a training writes.
     """
-    metrics = records.read_metrics(run)
+    metrics = run.metrics
     for line, record in enumerate(metrics, 1):
         for name in ('epoch', *(('loss',) if 'loss' in record else ()), 'f1', 'accuracy'):
             value = record.get(name)
             if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise CorpusError(Path(run) / records.METRICS, line, f'expected "{name}" to be a number, as training '
+                raise CorpusError(run.path / records.METRICS, line, f'expected "{name}" to be a number, as training '
                                                                      f'writes it, got {brief(value)}')
     return [record for record in metrics if 'loss' in record]
 
 
-def _read(config: dict[str, Any], options: Options, part: str) -> list[Sentence] | str:
+def _read(run: Run, part: str) -> list[Sentence] | str:
     """The sentences of a file of the training, or why they can't be had."""
-    path, fault = getattr(options, part), sources.fault_of(config, options, part)
+    options = run.options
+    path, fault = getattr(options, part), sources.fault_of(run, options, part)
     if fault is not None:
         return f'The {part} file that config.json names, {path}, {fault}.'
     try:
@@ -195,14 +195,14 @@ def _read(config: dict[str, Any], options: Options, part: str) -> list[Sentence]
         return f'The {part} file of the training can not be read: {error}.'
 
 
-def _believable(tagger: Tagger, evaluation: Evaluation, config: dict[str, Any], options: Options, given: Input,
+def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input,
                 say: Callable[[str], object]) -> Believable:
     found = Believable(calibration.reliability(calibration.of_tokens(evaluation)),
                        calibration.reliability(calibration.of_entities(evaluation)))
     if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
         found.why_not = 'This kind of model has no scores that a temperature could divide.'
         return found
-    dev = _read(config, options, 'dev')
+    options, dev = run.options, _read(run, 'dev')
     if isinstance(dev, str):
         found.why_not = f'{dev} No temperature could be fitted on it.'
         return found
@@ -225,13 +225,12 @@ def _believable(tagger: Tagger, evaluation: Evaluation, config: dict[str, Any], 
     return found
 
 
-def _parts(tagger: Tagger, evaluation: Evaluation, config: dict[str, Any],
-           options: Options) -> dict[str, list[Part] | str]:
+def _parts(tagger: Tagger, evaluation: Evaluation, run: Run) -> dict[str, list[Part] | str]:
     unit = 'token' if evaluation.plain else 'entity'
     found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': slices.by_sentence_length(evaluation)}
     if not evaluation.plain:
         found['length of the entity, in tokens'] = slices.by_entity_length(evaluation)
-    training = _read(config, options, 'train')
+    training = _read(run, 'train')
     found[f'whether the {unit} was seen in training'] = (
         training if isinstance(training, str) else slices.by_training(evaluation, training))
     knows = getattr(tagger.decoder.vocabulary, 'knows', None)

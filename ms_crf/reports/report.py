@@ -7,11 +7,12 @@ from ms_crf.base.files import PathLike, check_writable, write_text
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats.readers import is_json
 from ms_crf.models import plugins
-from ms_crf.models.base import device_for
+from ms_crf.models.opening import device_for
 from ms_crf.reports.figures import RunFigures, check_alike, figures_of, input_of
 from ms_crf.reports.libraries import NAMES, library
 from ms_crf.runs.arguments import ReportArguments
 from ms_crf.runs.records import check_output, newest
+from ms_crf.runs.run import Run
 from ms_crf.text import bootstrap
 
 
@@ -50,15 +51,15 @@ def report(runs: Sequence[PathLike] = (), *, input: PathLike | None = None, outp
     check_output(given.output)
     for name in NAMES:
         library(name)
-    names = given.runs or [str(newest('runs'))]
-    tagged = input_of(names[0], given.input, given.pair or None, given.unknown_tag)
+    opened = [Run.open(name) for name in given.runs or [newest('runs')]]
+    tagged = input_of(opened[0], given.input, given.pair or None, given.unknown_tag)
     if given.columns is not None and is_json(tagged.path):
         raise OptionError(f'{argument("columns")} means nothing with JSON lines, which {tagged.path} has; leave it '
                           'away')
     check_writable(given.output, tagged.path)
-    device_for(given.device, *names, watcher=watcher)
+    device_for(given.device, *opened, watcher=watcher)
     figures: list[RunFigures] = []
-    for run in names:
+    for run in opened:
         figures.append(figures_of(run, tagged, given.resamples, given.seed, given.errors, watcher.say))
         check_alike(figures)
     from ms_crf.reports.page import page  # here, because it imports the libraries

@@ -8,10 +8,11 @@ folders, which may be moved. A run without this record, as earlier versions made
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ms_crf.base import files
 from ms_crf.base.arguments import DIR, FILE
@@ -23,6 +24,7 @@ from ms_crf.runs.options import Options
 RECORD, CONFIG = 'checksums.json', 'config.json'
 FORMAT = 1
 NO_RUN = 'no such file; expected a run made by training'
+T = TypeVar('T')
 _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
 
 
@@ -53,20 +55,20 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
     path = Path(path)
     if (name or path.name) != CONFIG:
         return checksum([path])
-    record = read_config_json(path)
+    return digest_of_config(files.read_json(path, 'training', NO_RUN))
+
+
+def digest_of_config(record: object) -> str:
+    """The digest of the contents of config.json."""
     if isinstance(record, dict):
+        record = dict(record)
         for key, moved in (('options', _MOVED), ('encoder', ['folder'])):
             if isinstance(record.get(key), dict):
                 record[key] = {name: value for name, value in record[key].items() if name not in moved}
     return digest(record)
 
 
-def read_config_json(path: PathLike) -> Any:
-    """What is in config.json, as it is."""
-    return files.read_json(path, 'training', NO_RUN)
-
-
-def digest(record: Any) -> str:
+def digest(record: object) -> str:
     """SHA-256 of what JSON can say."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
 
@@ -95,9 +97,62 @@ def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
 def check(path: PathLike) -> None:
     """Raises CorpusError unless the record of its run lists what the file holds."""
     path = Path(path)
-    listed = read(path.parent)
-    while listed is not None and digest_of(path) not in listed.get(path.name, []):
-        before, listed = listed, read(path.parent)
-        if listed == before:                     # otherwise a training has replaced the file meanwhile
-            raise CorpusError(path, None, 'expected the file that training wrote, got an edited or damaged one; '
-                                          f'restore it, train again, or delete {RECORD} beside it to use it as it is')
+    Verified(path.parent).check(path.name)
+
+
+class Verified:
+    """The files of a run directory, compared with its record, which is read once.
+
+    A training may replace a file in the meantime. So a record that does not list what a file holds is read again, and
+    with it the file.
+
+    Args:
+        folder: the run directory.
+
+    Attributes:
+        digests: of the files that were read so far, by name.
+    """
+
+    def __init__(self, folder: PathLike) -> None:
+        self.folder = Path(folder)
+        self.digests: dict[str, str] = {}
+
+    @cached_property
+    def listed(self) -> dict[str, list[str]] | None:
+        """What `read` returned last."""
+        return read(self.folder)
+
+    def check(self, name: str) -> None:
+        """Raises CorpusError unless the record lists what the file holds."""
+        while self.listed is not None and not self._lists(name, digest_of(self.folder / name)):
+            pass
+
+    def read(self, name: str) -> bytes:
+        """The contents of a file; raises CorpusError unless the record lists them."""
+        return self._read(name, lambda data: data, lambda data: hashlib.sha256(data).hexdigest())
+
+    def json(self, name: str) -> Any:
+        """What a JSON file holds; raises CorpusError unless the record lists it."""
+        path = self.folder / name
+        if name == CONFIG:
+            return self._read(name, lambda data: files.parse_json(path, data, 'training'), digest_of_config)
+        return files.parse_json(path, self.read(name), 'training')
+
+    def _read(self, name: str, parse: Callable[[bytes], T], digest_of: Callable[[T], str]) -> T:
+        while True:
+            contents = parse(files.read_whole(self.folder / name, NO_RUN))
+            self.digests[name] = digest_of(contents)
+            if self._lists(name, self.digests[name]):
+                return contents
+
+    def _lists(self, name: str, digest: str) -> bool:
+        """Whether the record lists a digest; False, with the record read again, if the record has changed since."""
+        before = self.listed
+        if before is None or digest in before.get(name, []):
+            return True
+        self.listed = read(self.folder)
+        if self.listed == before:
+            raise CorpusError(self.folder / name, None, 'expected the file that training wrote, got an edited or '
+                                                        f'damaged one; restore it, train again, or delete {RECORD} '
+                                                        'beside it to use it as it is')
+        return False

@@ -11,11 +11,11 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, faults_named, keep, temporary
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 
 try:
     import fcntl
@@ -128,7 +128,7 @@ class RunDirectory:
     def resumed(cls, path: PathLike) -> 'RunDirectory':
         """For a run that is there; also for one that has not replaced an earlier run yet, by its hidden name."""
         made = cls(path)
-        save = records.read_config(path)['options'].get('save')       # before a lock is made: it may be no run
+        save = Run.open(path).config['options'].get('save')       # before a lock is made: it may be no run
         made._lock(made.folder)
         if isinstance(save, str) and Path(save).name and made._real.name == _beside(Path(save), 'new').name:
             made.path = made._real.with_name(Path(save).name)
@@ -145,7 +145,7 @@ class RunDirectory:
     def _lock(self, folder: Path) -> None:
         self._locks[folder] = Lock(folder)
 
-    def create(self, config: Any, vocabulary: Any, fill: Callable[[Path], object] | None = None) -> Path:
+    def create(self, config: object, vocabulary: object, fill: Callable[[Path], object] | None = None) -> Path:
         """Makes the folder, whole or not at all, with both records in it.
 
         Args:

@@ -1,8 +1,8 @@
 """The options of a training: names, defaults and what they may be, for the command line as for a file."""
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import Field, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,20 @@ from ms_crf.base.errors import OptionError, argument, brief, meant
 from ms_crf.base.files import sample
 from ms_crf.formats.brat import is_brat
 from ms_crf.formats.readers import is_json
+from ms_crf.runs import model_types
 from ms_crf.text.partial import MARK
 from ms_crf.text.splitting import AUTO, CHOICES, DEFAULT, check_name
 
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
 
 
-def option(default: Any, group: str, text: str, metavar: str | None = None, *, trained: bool = True,
-           needs: Mapping[Any, Any] | None = None, **others: Any) -> Any:
-    """A field of `Options`, see `ms_crf.base.arguments.option`; `trained`: whether it needs a trained model."""
-    needs = {**({'model': ('bilstm',)} if trained else {}), **(needs or {})}
-    return arguments.option(default, group, text, metavar, needs=needs, negatable=True, recorded=True, **others)
+def option(default: Any, group: str, text: str, metavar: str | None = None, *, by_type: bool = True,
+           **others: Any) -> Any:
+    """A field of `Options`, see `ms_crf.base.arguments.option`; `by_type`: whether its effect depends on the model
+    type, see `ms_crf.runs.model_types`."""
+    return arguments.option(default, group, text, metavar, by_type=by_type, negatable=True, recorded=True, **others)
 
 
-MODELS = ['bilstm', 'hmm']     # those of the package; `add_model` adds others
-#: for each of the others the names of the options that mean something to it
-_added: dict[str, set[str]] = {}
 _OF_WORDS, _OF_ENCODERS, _OF_LAYERS = {'encoder': False}, {'encoder': True}, {'encoder_lstm': UNLESS_0}
 _OF_CHARACTERS = {'char': ('cnn', 'lstm')}
 
@@ -38,41 +36,39 @@ class Options(Arguments):
 
     train: str = option(sample('train'), 'Files', 'tagged sentences to learn from: columns, JSON (.jsonl, .json), '
                         'brat; see the topic "Formats" in the documentation (default: the sample corpus)', FILE,
-                        trained=False)
+                        by_type=False)
     dev: str = option(sample('dev'), 'Files', 'tagged sentences to choose the best epoch by (default: those of the '
-                      'sample corpus)', FILE, trained=False)
+                      'sample corpus)', FILE, by_type=False)
     test: str = option(sample('test'), 'Files', 'tagged sentences to score the best epoch on (default: those of the '
-                       'sample corpus; with --train none)', FILE, trained=False, may_be_empty=True)
+                       f'sample corpus; with {argument("train")} none)', FILE, by_type=False, may_be_empty=True)
     columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards; 0,-1 '
-                          'means 1,3 in .conllu', 'TOKEN,TAG', trained=False)
+                          'means 1,3 in .conllu', 'TOKEN,TAG', by_type=False)
     splitter: str = option(AUTO, 'Files', f'how raw text is cut into sentences and tokens, in tagging as in training: '
                            f'{CHOICES}; auto is {DEFAULT}, or by characters if the training text is', 'NAME',
-                           trained=False)
+                           by_type=False)
     unknown_tag: str = option(MARK, 'Files', 'what stands in place of the tag of a token that nobody has judged, or of '
-                              'its type or border alone; \'\' for nothing', 'TAG', trained=False)
+                              'its type or border alone; \'\' for nothing', 'TAG', by_type=False)
     allow_any_tags: bool = option(False, 'Files', 'learn from a file even if what it has for tags can hardly be tags, '
-                                  'such as prose, or more different values than tokens', trained=False)
+                                  'such as prose, or more different values than tokens', by_type=False)
     scheme: str = option('auto', 'Files', 'tag scheme to train in, and of the tags that come out; auto is that of the '
                          'files, BIO for IOB1, and a constrained CRF learns BIO as BIOES',
-                         choices=('auto', 'BIO', 'BIOES', 'BMES'), trained=False)
-    save: str = option('runs/sample', 'Files', 'run directory to make', DIR, trained=False)
+                         choices=('auto', 'BIO', 'BIOES', 'BMES'), by_type=False)
+    save: str = option('runs/sample', 'Files', 'run directory to make', DIR, by_type=False)
 
-    model: str = option('bilstm', 'Model', 'bilstm, to be trained, or hmm, a hidden Markov model, which is counted',
-                        choices=MODELS, trained=False)
-    add: float = option(0.1, 'Model', 'of hmm: added to every count', 'COUNT', least=1e-9, most=1e6,
-                        needs={'model': ('hmm',)}, trained=False)
+    model: str = option(model_types.DEFAULT, 'Model', model_types.HELP, choices=model_types.MODELS, by_type=False)
+    add: float = option(0.1, 'Model', 'of hmm: added to every count', 'COUNT', least=1e-9, most=1e6)
     embeddings: str = option('', 'Model', 'word vectors, word2vec or GloVe text, .gz too; random ones without', FILE,
                              needs=_OF_WORDS)
-    word_dim: int = option(100, 'Model', 'width of a word vector; --embeddings brings its own', 'N', least=1,
-                           most=WIDEST, needs={**_OF_WORDS, 'embeddings': False})
+    word_dim: int = option(100, 'Model', f'width of a word vector; {argument("embeddings")} brings its own',
+                           'N', least=1, most=WIDEST, needs={**_OF_WORDS, 'embeddings': False})
     # Without values of their own: see `settled`.
     char: str = option(None, 'Model', 'how a word\'s characters are read (default: none if most words are single '
                        'characters, else cnn)', choices=('cnn', 'lstm', 'none'), needs=_OF_WORDS)
     bigrams: bool = option(None, 'Model', 'learn vectors of pairs of neighbouring words, too (default: if most words '
                            'are single characters)', needs=_OF_WORDS)
-    ngrams: bool = option(None, 'Model', 'make vectors of n-grams of characters for words that --embeddings lacks, in '
-                          'tagging as in training (default: with --embeddings, unless most words are single '
-                          'characters)',
+    ngrams: bool = option(None, 'Model', f'make vectors of n-grams of characters for words that '
+                          f'{argument("embeddings")} lacks, in tagging as in training (default: with '
+                          f'{argument("embeddings")}, unless most words are single characters)',
                           needs={**_OF_WORDS, 'embeddings': True})
     char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST,
                            needs=_OF_CHARACTERS)
@@ -98,8 +94,8 @@ class Options(Arguments):
     constraints: bool = option(True, 'Model', 'forbid what the tag scheme forbids; of crf', needs={'head': ('crf',)})
     init: str = option('', 'Model', 'run to begin with: its words, characters and weights, and those of its tags that '
                        'are here as well; the options that shape the network are its own', DIR)
-    freeze: str = option('', 'Model', 'parts that stay as they are in the run of --init: words, characters, lstm, '
-                         'separated by commas', 'PARTS', needs={'init': True})
+    freeze: str = option('', 'Model', f'parts that stay as they are in the run of {argument("init")}: words, '
+                         'characters, lstm, separated by commas', 'PARTS', needs={'init': True})
 
     dropout_embedding: float = option(0.4, 'Against overfitting', 'share of the input that is dropped', 'SHARE',
                                       least=0, most=0.95)
@@ -135,7 +131,8 @@ class Options(Arguments):
     crf_rate: float = option(2.0, 'Training', 'multiplies the learning rate of the CRF\'s own weights', 'FACTOR',
                              least=0, most=1e6, needs={'head': ('crf',)})
     word_rate: float = option(None, 'Training', 'multiplies that of the word vectors; 0 keeps them as they are '
-                              '(default: 0.3 with --embeddings, else 1)', 'FACTOR', least=0, most=1e6, needs=_OF_WORDS)
+                              f'(default: 0.3 with {argument("embeddings")}, else 1)', 'FACTOR', least=0, most=1e6,
+                             needs=_OF_WORDS)
     clip: float = option(5.0, 'Training', 'norm that gradients are cut down to; 0 for no limit', 'NORM', least=0,
                          most=1e9)
     balance: bool = option(True, 'Training', 'when the training is done, shift the score of O by what F1 on dev is '
@@ -153,9 +150,7 @@ class Options(Arguments):
 
     def _needs(self, name: str) -> Mapping[Any, Any]:
         needs = super()._needs(name)
-        if 'model' in needs and self.model in _added:
-            return {} if name in _added[self.model] else {'model': ()}
-        return needs
+        return model_types.needs_of(name, self.model, needs) if _ENTRIES[name].metadata['by_type'] else needs
 
     def check(self) -> None:
         """Raises OptionError at the first value that can't be."""
@@ -221,25 +216,11 @@ class Options(Arguments):
         return values
 
 
-_ENTRIES = {entry.name: entry for entry in fields(Options)}
-#: those that mean something to every model that is trained in steps
+_ENTRIES: dict[str, Field] = {entry.name: entry for entry in fields(Options)}
+#: the options that have an effect with every model that is trained in steps
 STEP_OPTIONS = [name for name, entry in _ENTRIES.items() if name in ('head', 'constraints') or (
     entry.metadata['group'] in ('Against overfitting', 'Training') and not {'encoder', 'embeddings'} & {
         *entry.metadata['needs']} and name != 'precision')]
-
-
-def add_model(name: str, options: Iterable[str]) -> None:
-    """Makes a kind of model known that is no part of the package.
-
-    Args:
-        name: for --model.
-        options: names of the options that mean something to it, beside those that every training in steps has.
-    """
-    strange = [option for option in options if option not in _ENTRIES]
-    if strange:
-        raise ValueError(f'options of the model {name} must be those of training, got {strange[0]!r}')
-    MODELS.append(name)
-    _added[name] = {*STEP_OPTIONS, *options}
 
 
 def dashed(name: str) -> str:

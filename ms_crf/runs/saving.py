@@ -14,7 +14,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError
@@ -75,11 +74,11 @@ class Saving:
         with self.file(name) as draft:
             draft.write_text(text, encoding='utf-8', errors='backslashreplace')
 
-    def json(self, name: str, record: Any) -> None:
+    def json(self, name: str, record: object) -> None:
         """Writes a JSON file."""
         self.text(name, files.json_text(record))
 
-    def tensors(self, name: str, arrays: Mapping[str, Any]) -> None:
+    def tensors(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Writes a checkpoint of MindSpore with these arrays."""
         import mindspore as ms  # here, because models without tensors need no MindSpore
         with self.file(name) as draft, quiet():

@@ -5,13 +5,12 @@ that only config.json names if it is the file of the training, and never shows a
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any
 
 from ms_crf.base.files import PathLike
 from ms_crf.formats.brat import NOTES, TEXT, is_brat
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 
 NAME = 'corpus_sha256'         # in config.json
 PARTS = ('train', 'dev', 'test')
@@ -35,15 +34,15 @@ def digest_of(path: PathLike) -> str | None:
     return checksum(paths) if paths and all(map(os.path.isfile, paths)) else None
 
 
-def fault_of(config: Mapping[str, Any], options: Options, part: str) -> str | None:
+def fault_of(run: Run, options: Options, part: str) -> str | None:
     """Why a corpus that only config.json names must not be opened, such as 'is not there'; None if it may be.
 
     Args:
-        config: what config.json holds; that of an earlier version has no checksums.
+        run: whose config.json it is; that of an earlier version has no checksums.
         options: of the run.
         part: 'train', 'dev' or 'test'.
     """
-    path, digests = getattr(options, part), config.get(NAME)
+    path, digests = getattr(options, part), run.config.get(NAME)
     if not os.path.exists(path):
         return 'is not there'
     if not isinstance(digests, dict) or not isinstance(digests.get(part), str):

@@ -49,20 +49,19 @@ class About(NamedTuple):
 
 def _load(settings: Settings) -> tuple[Any, About]:
     from ms_crf.models import plugins
-    from ms_crf.models.base import device_for, read_run
+    from ms_crf.models.opening import device_for, open_model
     from ms_crf.native import library
     from ms_crf.tagging.tagger import Tagger
     if settings.plugin is not None:
         plugins.load(settings.plugin)
     watcher = Lines(lambda text: print(visible(f'{settings.program}: {text}'), file=sys.stderr, flush=True))
-    graph = settings.path.endswith('.mindir')
-    kind = 'exported graph' if graph else read_run(settings.path)[0].name
-    device = device_for(settings.device, settings.path, watcher=watcher)
+    model = open_model(settings.path)
+    device = device_for(settings.device, model, watcher=watcher)
     if device is not None:
         library.prepare(device, watcher)
-    tagger = Tagger.load(settings.path)
-    about = About(kind, tagger.scheme, list(tagger.tags), tagger.of_characters, settings.splitter or tagger.splitter,
-                  tagger.gives_confidences, tagger.gives_nbest)
+    tagger = Tagger.load(model)
+    about = About(model.kind_name, tagger.scheme, list(tagger.tags), tagger.of_characters,
+                  settings.splitter or tagger.splitter, tagger.gives_confidences, tagger.gives_nbest)
     _warm_up(tagger, settings.nbest if about.gives_nbest else 0)
     return tagger, about
 

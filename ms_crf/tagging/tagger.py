@@ -8,8 +8,11 @@ from typing import Any
 from ms_crf.base.environment import check_process, graph_load
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
-from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError, read_run
+from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError
+from ms_crf.models.graph_record import Graph
+from ms_crf.models.opening import decoder_of, open_model
 from ms_crf.render.tagged import Alternative, Span, Tagged, TaggedList, TaggedText
+from ms_crf.runs.run import Run
 from ms_crf.text.schemes import PLAIN, boundaries, spans_of, split_tag, tags_in, tags_of
 from ms_crf.text.splitting import CHARACTERS, DEFAULT, splitter_named
 
@@ -73,11 +76,11 @@ class Tagger:
             self._continues[:] = inside[:, None] & ~self._ends[:-1, :-1]
 
     @classmethod
-    def load(cls, path: PathLike, compiled: Compiled | None = None, temperature: float = 1.0) -> 'Tagger':
+    def load(cls, path: PathLike | Run | Graph, compiled: Compiled | None = None, temperature: float = 1.0) -> 'Tagger':
         """Loads a run directory, or a graph that `ms_crf.export` has made.
 
         Args:
-            path: the folder, or the file whose name ends in .mindir, with its .json beside it.
+            path: the folder, or the file whose name ends in .mindir, with its .json beside it; or one that was opened.
             compiled: is called with length, rows and seconds after a graph was compiled.
             temperature: what all scores of the model are divided by, from 0.01 to 100. The tags stay the same; above 1
                 confidences are nearer to each other, below 1 further apart. `ms-crf report` finds the one that makes
@@ -89,13 +92,14 @@ class Tagger:
         """
         if isinstance(temperature, bool) or not isinstance(temperature, (int, float)) or not 0.01 <= temperature <= 100:
             raise ValueError(f'temperature must be a number from 0.01 to 100, got {temperature!r:.30}')
-        decoder, record = _load(path, compiled)
+        model = open_model(path)
+        with graph_load() if model.uses_mindspore else contextlib.nullcontext():
+            decoder = decoder_of(model, compiled)
         if temperature != 1:
             from ms_crf.models.temperature import tempered
             decoder = tempered(decoder, temperature)
-        made = cls(decoder, record['scheme'], record['found_scheme'], record.get('splitter'),
-                   record.get('written_scheme'))
-        made._path, made._temperature = os.path.abspath(path), temperature
+        made = cls(decoder, model.scheme, model.found_scheme, model.splitter, model.written_scheme)
+        made._path, made._temperature = os.path.abspath(model.path), temperature
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -282,18 +286,6 @@ def _empty(confidence: bool, nbest: int) -> Tagged:
     if not confidence:
         return Tagged([], [], [])
     return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
-
-
-def _load(path: PathLike, compiled: Compiled | None) -> tuple[Decoder, dict[str, Any]]:
-    """The decoder, and the record of the run or of the graph, which names the schemes and the splitter."""
-    # What starts MindSpore is imported where it is needed: a hidden Markov model does without.
-    if str(path).endswith('.mindir'):
-        with graph_load():
-            from ms_crf.models.mindir import MindIRDecoder
-            return MindIRDecoder.load(path)
-    kind, config = read_run(path)
-    with graph_load() if kind.uses_mindspore else contextlib.nullcontext():
-        return kind.load(path, config, compiled), config
 
 
 def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:

@@ -15,10 +15,13 @@ from ms_crf.base.files import temporary
 from ms_crf.base.watchers import Watcher as LearnerWatcher
 from ms_crf.formats.dataset import Corpora, convert, load
 from ms_crf.formats.scoring import score_in
-from ms_crf.models.base import Decoder, Kind, Learner, kind_of, read_run, tags_of
+from ms_crf.models.base import Decoder, Kind, Learner
+from ms_crf.models.learning import tags_of
+from ms_crf.models.registry import kind_of, kind_of_run
 from ms_crf.runs import records, sources
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run as OpenedRun
 from ms_crf.runs.saving import saving, settle
 from ms_crf.text.metrics import Score, as_record, table
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
@@ -128,47 +131,48 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None,
         if workers is not None:
             from ms_crf.training.workers import tell
             tell(workers)
-        kind, config = read_run(directory.folder)
+        before = OpenedRun.open(directory.folder)
+        kind = kind_of_run(before)
         if not kind.in_steps:
             raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
                                             'in steps')
-        check_run(directory.folder, watcher)
-        options = options.settled_as(records.read_options(directory.folder, config))
-        _check_sources(directory.folder, config, options, named)
-        corpora = _read(options, watcher, config['scheme'], True)        # they were accepted when the run began
-        learner = _learner_of(kind, options, corpora, watcher, (directory.folder, config))
-        check_input(directory.folder, config, options, learner)
+        check_run(before, watcher)
+        options = options.settled_as(before.options)
+        _check_sources(before, options, named)
+        corpora = _read(options, watcher, before.scheme, True)        # they were accepted when the run began
+        learner = _learner_of(kind, options, corpora, watcher, before)
+        check_input(before, options, learner)
         _check_together(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
         if leads:
-            keep_options(run.folder, options)
+            keep_options(before, run.folder, options)
         fault.pop_all()
     return run
 
 
-def _check_sources(folder: Path, config: Mapping[str, Any], options: Options, named: Container[str]) -> None:
+def _check_sources(run: OpenedRun, options: Options, named: Container[str]) -> None:
     """Raises CorpusError if a corpus that only config.json names is not the one that the run began with."""
     for part in sources.PARTS:
         path = getattr(options, part)
-        fault = sources.fault_of(config, options, part) if path and part not in named else None
+        fault = sources.fault_of(run, options, part) if path and part not in named else None
         if fault == sources.CHANGED:
-            raise CorpusError(path, None, f'these are not the sentences that {folder} began with; restore them or '
+            raise CorpusError(path, None, f'these are not the sentences that {run.path} began with; restore them or '
                                           'begin a new run')
         if fault is not None:
-            raise CorpusError(path, None, f'the {part} file that {records.config_path(folder)} names {fault}; restore '
+            raise CorpusError(path, None, f'the {part} file that {run.path / records.CONFIG} names {fault}; restore '
                                           'it, or name it anew')
 
 
 def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: Watcher,
-                run: tuple[Path, dict]) -> Learner:
+                run: OpenedRun) -> Learner:
     """The learner of a run that is resumed; of vectors that only config.json names, no message shows anything."""
     try:
         return kind.learner(options, corpora, watcher, run)
     except CorpusError as error:
         if not options.embeddings or error.path != options.embeddings:
             raise
-    raise CorpusError(options.embeddings, None, f'these are not the vectors that {run[0]} began with; restore them or '
-                                                'begin a new run')
+    raise CorpusError(options.embeddings, None, f'these are not the vectors that {run.path} began with; restore them '
+                                                'or begin a new run')
 
 
 def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
@@ -184,7 +188,7 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
     BIOES tells more of where a span ends; a constrained chain gives each tagging in BIO by exactly one in BIOES. A run
     that begins with another one has the scheme of that.
     """
-    before = read_run(options.init)[1]['scheme'] if options.init else None
+    before = OpenedRun.open(options.init).scheme if options.init else None
     if before in ('BIO', 'BIOES'):
         return before
     return 'BIOES' if kind.in_steps and options.head == 'crf' and options.constraints else 'BIO'
@@ -210,14 +214,15 @@ def _training(options: Options, directory: Any, corpora: Corpora, learner: Any, 
     return Training(options, directory, corpora, learner, watcher, workers or ALONE)
 
 
-def check_run(folder: Path, watcher: Watcher) -> None:
+def check_run(run: OpenedRun, watcher: Watcher) -> None:
     """Raises CorpusError if files are missing without which a training can't go on."""
+    folder = run.path
     state, weights = folder / records.STATE, folder / records.WEIGHTS
-    if not state.exists() and (weights.exists() or records.read_metrics(folder)):
+    if not state.exists() and (weights.exists() or run.metrics):
         left = f'{records.WEIGHTS} is there, to tag with; ' if weights.exists() else ''
         raise CorpusError(state, None, f'no such file, and a training that has epochs can not go on without it; {left}'
                                        'restore it, or train from the start in another folder')
-    if not state.exists() and records.read_config(folder)['options'].get('init'):
+    if not state.exists() and run.config['options'].get('init'):
         raise CorpusError(state, None, 'no such file; it holds the weights of another run that the training began '
                                        'with, and without it the training can not go on; restore it, or begin again')
     other = new_beside(folder)
@@ -226,36 +231,33 @@ def check_run(folder: Path, watcher: Watcher) -> None:
                     f'resume {other}')
 
 
-def check_input(folder: Path, config: dict, options: Options, learner: Learner) -> None:
+def check_input(run: OpenedRun, options: Options, learner: Learner) -> None:
     """Raises CorpusError unless a training reads what it read when the run began.
 
     Args:
-        folder: the run directory.
-        config: what is in config.json; earlier versions wrote less into it.
+        run: which is resumed; earlier versions wrote less into its config.json.
         options: those of the training.
         learner: what has been read now.
     """
+    folder, config = run.path, run.config
     record = {name: value for name, value in learner.record().items() if name in config}
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
                              ('vectors_sha256', 'vectors', options.embeddings)):
         if name in record and record[name] != config[name]:
             raise CorpusError(path, None, f'these are not the {what} that {folder} began with; restore them or begin a '
                                           'new run')
-    known = records.read_json(folder / records.VOCABULARY)
-    if known != learner.vocabulary.to_json() or record != {name: config[name] for name in record}:
+    if run.vocabulary_record != learner.vocabulary.to_json() or record != {name: config[name] for name in record}:
         raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
                                         'restore them or begin a new run')
 
 
-def keep_options(folder: Path, options: Options) -> None:
+def keep_options(before: OpenedRun, folder: Path, options: Options) -> None:
     """Saves changed options in config.json, and the checksums of corpora that were named, so that these need not be
     named again when the run is resumed again."""
-    config = records.read_config(folder)
-    before, digests = records.read_options(folder, config).to_json(), sources.digests_of(options)
-    changed = {name: value for name, value in options.to_json().items() if value != before[name]}
-    if changed or digests != config.get(sources.NAME):
-        config['options'].update(changed)
-        config[sources.NAME] = digests
+    known, digests = before.options.to_json(), sources.digests_of(options)
+    changed = {name: value for name, value in options.to_json().items() if value != known[name]}
+    if changed or digests != before.config.get(sources.NAME):
+        config = {**before.config, 'options': {**before.config['options'], **changed}, sources.NAME: digests}
         records.write_json(folder / records.CONFIG, config)
 
 

@@ -16,6 +16,7 @@ from ms_crf.models.graphs import read_weights
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 from ms_crf.runs.saving import Saving, saving
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
@@ -152,14 +153,15 @@ class Training:
             self.best.load_score(best_epoch, best_score)
         if self.best.epoch:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
-        self.metrics = records.read_metrics(self.folder)[:self.epoch]
-        if scores := records.read_scores(self.folder):           # it had ended
+        run = Run.open(self.folder)
+        self.metrics = run.metrics[:self.epoch]
+        if scores := run.scores:           # it had ended
             self.shifts[scores['best_epoch']] = scores.get('shift', 0.0)
 
     def load_best(self) -> None:
         """Loads the weights of the best epoch into the network that is scored."""
         named = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
-        for parameter, weight in read_weights(self.folder, named):
+        for parameter, weight in read_weights(Run.open(self.folder), named):
             ms.ops.assign(parameter, weight)                     # in place, so that compiled graphs see it
 
     # Epochs
@@ -214,14 +216,15 @@ class Training:
     def run_epoch(self) -> None:
         """Trains to the end of an epoch, from its beginning or from where it was stopped; then scores and saves it."""
         batches = self.learner.plan(np.random.default_rng([self.options.seed, 1 + self.epoch]))
-        sentences = sum(len(indices) for _, indices in batches)          # those of which something is judged
+        sentences = sum(len(indices) for _, indices, *_ in batches)      # those of which something is judged
         began = saved = time.perf_counter()
         compiling = 0.0
         self.watcher.epoch_begins(self.epoch + 1, self.course.epochs, sentences,
-                                  sum(len(indices) for _, indices in batches[:self.step_in_epoch]))
-        for shape, indices in batches[self.step_in_epoch:]:
+                                  sum(len(indices) for _, indices, *_ in batches[:self.step_in_epoch]))
+        for batch in batches[self.step_in_epoch:]:
+            shape, indices, *_ = batch
             step_began = time.perf_counter()
-            loss, norm, stopping = self._run_step(shape, indices, self.epoch + self.step_in_epoch / len(batches))
+            loss, norm, stopping = self._run_step(batch, self.epoch + self.step_in_epoch / len(batches))
             if not self._can_go_on(loss, norm):
                 raise NotFinite(self._describe(loss, norm, indices))
             if shape not in self.shapes:
@@ -240,10 +243,11 @@ class Training:
         seconds = time.perf_counter() - began - compiling
         self._end_epoch(seconds, compiling, sentences)
 
-    def _run_step(self, shape: Any, indices: np.ndarray, time_in_epochs: float) -> tuple[float, float, bool]:
+    def _run_step(self, batch: tuple[Any, ...], time_in_epochs: float) -> tuple[float, float, bool]:
         """Makes a step on a batch; returns the loss, the norm of the gradients, and whether some worker is to stop."""
         options, workers = self.options, self.workers
-        batch = share_of_batch(self.learner, shape, indices, workers)
+        shape, indices, *_ = batch
+        arrays = share_of_batch(self.learner, batch, workers)
         rates = [options.dropout_embedding] + [options.dropout_between] * (len(self.network.widths) - 1)
         factors = dropout(options.seed, 1 + self.epoch, self.step_in_epoch, shape[:2], self.network.widths, rates,
                           options.dropout_kind == 'locked')
@@ -255,7 +259,7 @@ class Training:
         rate = self._rate(time_in_epochs)
         scale = [] if self.scaling is None else [self.scaling.scale]
         now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale, *own], np.float32)
-        results = self.step(*map(ms.from_numpy, (now, *batch, *factors)))
+        results = self.step(*map(ms.from_numpy, (now, *arrays, *factors)))
         loss, norm, *stops = (float(value.asnumpy()) for value in results)
         stopping = any(stops)
         if not np.isfinite([loss, norm]).all():                  # which has changed nothing if the loss is scaled

@@ -134,20 +134,22 @@ def _compiled_sum() -> Any:
     return added_up
 
 
-def share_of_batch(learner: Any, shape: Any, indices: np.ndarray, workers: Workers) -> tuple[np.ndarray, ...]:
+def share_of_batch(learner: Any, batch: tuple[Any, ...], workers: Workers) -> tuple[np.ndarray, ...]:
     """The arrays of a step, of the sentences that a worker takes of a batch.
 
     Args:
         learner: makes batches; if its network has a `row_table`, `share` makes them, so that all workers name the same
             rows of it.
-        shape, indices: of the whole batch.
+        batch: the whole batch, as `plan` returned it: shape, indices, and whatever else makes it.
         workers: those that train.
     """
     if workers == ALONE:
-        return tuple(learner.batch(shape, indices))
+        return tuple(learner.batch(*batch))
+    shape, indices, *others = batch
     if hasattr(learner, 'share'):
-        return tuple(learner.share(shape, indices, workers.rows_of(shape.rows)))
+        return tuple(learner.share(workers.rows_of(shape.rows), *batch))
     own = indices[workers.rows]
     if not len(own):                             # what it computes in place of nothing does not count, see `share`
         own = indices[:1]
-    return tuple(learner.batch(shape._replace(rows=len(range(shape.rows)[workers.rows_of(shape.rows)])), own))
+    return tuple(learner.batch(shape._replace(rows=len(range(shape.rows)[workers.rows_of(shape.rows)])), own,
+                               *others))

@@ -12,7 +12,7 @@ from ms_crf.bulk.rows import Fields
 from ms_crf.bulk.shards import shards_of
 from ms_crf.bulk.worker import Order, Worker
 from ms_crf.cli import infer, train
-from ms_crf.runs.records import model_version
+from ms_crf.models.opening import open_model
 
 import pytest
 
@@ -38,7 +38,7 @@ def infer_py(run, tmp_path_factory):
         assert infer.main(['--run', run, '--input', str(folder / 'text.txt'), '--output', str(folder / 'out.jsonl'),
                            '--format', 'json', *options]) == 0
         found = [json.loads(line) for line in (folder / 'out.jsonl').read_text('utf-8').split('\n')[:-1]]
-        assert {record.pop('model_version') for record in found} == {model_version(run)}
+        assert {record.pop('model_version') for record in found} == {open_model(run).version}
         return found
     return call
 

@@ -14,6 +14,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer, train
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 
 import pytest
 
@@ -354,8 +355,8 @@ def test_tensors_that_may_not_be_read(nobody, capfd):
     for name in ('weights.ckpt', 'metrics.jsonl', 'config.json'):
         write(folder, '', name)
         os.chmod(folder / name, 0)
-    for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: records.read_metrics(folder),
-                 lambda: EncoderFiles(folder)):
+    for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: Run.open(folder).metrics,
+                 lambda: EncoderFiles.read(folder)):
         with pytest.raises(CorpusError, match='can not be read: Permission denied'):
             as_nobody(call)
     assert capfd.readouterr() == ('', '')

@@ -10,6 +10,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import infer, train
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_options_that_do_not_go_together(run, text_file, infer_py, arguments, me
 # What a model remembers
 
 def test_a_run_says_how_its_text_was_cut(corpora, tmp_path, run):
-    assert records.read_config(run)['splitter'] == Tagger.load(run).splitter == 'spacy-en'
+    assert Run.open(run).config['splitter'] == Tagger.load(run).splitter == 'spacy-en'
     other = tmp_path / 'other'
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(other), '--splitter', 'spacy-de']) == 0
     assert Tagger.load(other).splitter == 'spacy-de'
@@ -156,7 +157,7 @@ def test_runs_of_earlier_versions_and_graphs(tmp_path):
     from ms_crf.models import mindir
     folder = make_run(tmp_path / 'run')
     assert Tagger.load(folder).splitter == 'spacy-en'
-    config = records.read_config(folder)
+    config = Run.open(folder).config
     assert 'splitter' not in config
     records.write_json(folder / 'config.json', {**config, 'splitter': 'blanks'})
     assert Tagger.load(folder).splitter == 'blanks'

@@ -9,7 +9,7 @@ from ms_crf import Tagger
 from ms_crf.cli import suggest, train
 from ms_crf.formats.readers import read_corpus
 from ms_crf.models.mindir import export
-from ms_crf.runs.records import model_version
+from ms_crf.models.opening import open_model
 
 import numpy as np
 import pytest
@@ -106,8 +106,9 @@ def test_exported_graphs(tmp_path, call):
     arguments = '--input', path, '--mindir'
     of_graph, of_run = (call(*arguments, tmp_path / 'confidences.mindir'), call('--input', path, '--run', run))
     for (status, output, _), model in ((of_graph, tmp_path / 'confidences.mindir'), (of_run, run)):
-        assert status == 0 and {record['model_version'] for record in shown(output)} == {model_version(model)}
-    assert of_graph[1].replace(model_version(tmp_path / 'confidences.mindir'), model_version(run)) == of_run[1]
+        assert status == 0 and {record['model_version'] for record in shown(output)} == {open_model(model).version}
+    graph = open_model(tmp_path / 'confidences.mindir')
+    assert of_graph[1].replace(graph.version, open_model(run).version) == of_run[1]
     assert call(*arguments, tmp_path / 'paths.mindir') == (2, '', (
         f'ms-crf suggest: {tmp_path}/paths.mindir: this graph gives no confidences; export one with --confidence, or '
         'use the run itself\n'))

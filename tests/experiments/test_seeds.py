@@ -8,7 +8,7 @@ import sys
 
 from ms_crf.cli import train
 from ms_crf.experiments import seeds
-from ms_crf.models.base import read_run
+from ms_crf.runs.run import Run
 
 import pytest
 
@@ -70,7 +70,7 @@ def test_stopped_and_started_again(corpora, undisturbed, tmp_path):
         assert rows[4][column] == f'{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}'
     kept = json.loads((folder / 'seeds.json').read_text())
     assert [kept[seed]['test']['f1'] for seed in '12'] == [one['test']['f1'] for one in scores]
-    assert [read_run(folder / f'seed-{seed}')[1]['options']['seed'] for seed in (1, 2)] == [1, 2]
+    assert [Run.open(folder / f'seed-{seed}').config['options']['seed'] for seed in (1, 2)] == [1, 2]
 
     # All are there: nothing is trained, and the table is the same. Other options are refused.
     again = start(corpora, folder, '--seeds', '2')

@@ -8,7 +8,8 @@ import json
 from ms_crf import Tagger
 from ms_crf.cli import convert, infer, suggest
 from ms_crf.formats.readers import read_corpus
-from ms_crf.runs.records import model_digest, model_version
+from ms_crf.models.opening import open_model
+from ms_crf.runs.run import Run
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_what_infer_writes_is_a_prediction(call, run, tagged, options):
     with open('in.txt', 'w') as file:
         file.write(TEXT + '\n')
     call(infer, '--run', run, '--input', 'in.txt', '--format', 'json', '--output', 'out.jsonl', *options)
-    version = f'{run.name}@{model_digest(run)[:12]}'
+    version = f'{run.name}@{Run.open(run).digest[:12]}'
     assert read('out.jsonl')[0]['model_version'] == version
     call(convert, 'out.jsonl', 'tasks.json', '--to', 'label-studio')
     one, = read('tasks.json')
@@ -242,7 +243,7 @@ def test_tagged_again_by_the_same_model(call, run):
     for _ in range(2):
         call(infer, '--run', run, '--input', 'in.json', '--format', 'json', '--output', 'out.jsonl')
         call(convert, 'out.jsonl', 'in.json', '--to', 'label-studio')
-    assert [entry['model_version'] for entry in read('in.json')[0]['predictions']] == ['other', model_version(run)]
+    assert [entry['model_version'] for entry in read('in.json')[0]['predictions']] == ['other', open_model(run).version]
     write('in.jsonl', {'tokens': ['Xan'], 'tags': ['O'], 'model_version': 'm', 'confidence': 0.1, 'confidences': [0.1],
                        'alternatives': [], 'id': 3})
     call(infer, '--run', run, '--input', 'in.jsonl', '--format', 'json', '--no-confidence', '--output', 'out.jsonl')
@@ -272,7 +273,7 @@ def test_suggestions_are_predictions_with_the_fields_of_their_records(call, run,
     else:
         assert found.get('text', TEXT) == TEXT and 'answer' not in found
         mark = found['meta'] if kind == 'prodigy' else found
-        assert mark['model_version'] == model_version(run)
+        assert mark['model_version'] == open_model(run).version
     assert record.get('id') in (None, found.get('id'), one['id'] if kind == 'label-studio' else None)
     assert record.get('data', {}).get('doc') == found.get('doc') and record.get('url') == found.get('url')
     call(convert, 'out.json', 'again.json', '--to', 'label-studio', status=2 if (

@@ -8,6 +8,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.cli import train
 from ms_crf.models.hmm.model import read_hmm
+from ms_crf.runs.run import Run
 
 import numpy as np
 import pytest
@@ -35,7 +36,7 @@ def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):
 def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
     folder = tmp_path / 'run'
     assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder), '--add', '1']) == 0
-    tagger, model = Tagger.load(folder), read_hmm(folder)
+    tagger, model = Tagger.load(folder), read_hmm(Run.open(folder))
     sentences = [['of', 'Xan', 'Zoe'], [], ['to', 'at', 'Yel'], ['Xor']]
     for tokens, tagged in zip(sentences, tagger.tag(sentences)):
         assert tagged.tokens == tokens

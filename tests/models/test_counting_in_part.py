@@ -32,7 +32,7 @@ def test_what_is_known_whole_is_counted_as_ever():
 
 def test_what_is_not_known_is_counted_as_it_is_expected():
     sets, add = sets_of(['D ? V', 'D N', '? N NV ?', 'N']), 0.5
-    words = WordCounts(SENTENCES)
+    words = WordCounts.of(SENTENCES)
     models = []
     for steps in (0, 1):
         model = HMM()

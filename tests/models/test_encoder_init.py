@@ -5,8 +5,9 @@ import shutil
 
 from ms_crf import Tagger
 from ms_crf.cli import train
-from ms_crf.models.base import tags_of
+from ms_crf.models.learning import tags_of
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin
 
 import numpy as np
@@ -66,7 +67,7 @@ def test_tags_are_taken_by_name_the_lstm_stays_and_the_base_may_go(bases, places
     lstm = [name for name in before if name.startswith('layers.')]
     assert len(lstm) == 8 and all(state[name].tobytes() == before[name].tobytes() for name in lstm)
     assert not any(f'first.{name}' in state for name in lstm)
-    old, new = (records.read_json(folder / 'vocab.json')['tags'] for folder in (bases / 'frozen', tmp_path / 'run'))
+    old, new = (Run.open(folder).vocabulary_record['tags'] for folder in (bases / 'frozen', tmp_path / 'run'))
     start = run.network.projection.weight.asnumpy()
     for row, tag in enumerate(new):
         if tag in old:

@@ -15,6 +15,7 @@ from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.windows import Subwords
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_tags_are_those_of_pytorch_and_enumeration(frozen, encoder, tmp_path):
     weights = records.read_tensors(folder / 'weights.ckpt')
     scores = {name: weights[f'head.{key}'].astype(float) for name, key in (
         ('transitions', 'transitions'), ('start', 'start_transitions'), ('end', 'end_transitions'))}
-    names = records.read_json(folder / 'vocab.json')['tags']
+    names = Run.open(folder).vocabulary_record['tags']
     allowed = allowed_transitions('BIO', names)
     tagger = Tagger.load(folder)
     mindir.export(folder, tmp_path / 'a.mindir', 'confidences')
@@ -123,9 +124,9 @@ def test_infer_scores_as_training_did(frozen, corpora, capsys):
     folder, _ = frozen
     assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score',
                                '--device', 'CPU']) == 0
-    assert capsys.readouterr().out.splitlines() == records.read_json(folder / 'scores.json')['test']['table']
+    assert capsys.readouterr().out.splitlines() == Run.open(folder).scores['test']['table']
     words = max((block.split() for block in (corpora / 'test.tsv').read_text().split('\n\n')), key=len)[::2] * 2
-    encoded = Subwords([words], EncoderFiles(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
+    encoded = Subwords.of([words], EncoderFiles.read(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
     assert len(encoded.windows) > 1
     assert infer.main(['--run', str(folder), '--text', ' '.join(words), '--format', 'conll',
                                '--device', 'CPU']) == 0
@@ -148,20 +149,20 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     assert {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()} == kept
     # The run names the folder, and notices that it is another.
     assert not (tmp_path / 'run' / 'encoder').exists()
-    record = records.read_config(tmp_path / 'run')
-    assert record['encoder']['folder'] == str(encoder)
+    opened = Run.open(tmp_path / 'run')
+    assert opened.config['encoder']['folder'] == str(encoder)
     copy = tmp_path / 'copy'
     shutil.copytree(encoder, copy)
-    record['encoder']['folder'] = str(copy)
-    assert read_encoder(tmp_path / 'run', record).path == copy
+    opened.config['encoder']['folder'] = str(copy)
+    assert read_encoder(opened).path == copy
     other = bytearray((copy / 'model.safetensors').read_bytes())
     other[-1] ^= 1
     (copy / 'model.safetensors').write_bytes(other)
     with pytest.raises(CorpusError, match='copy: expected the encoder that .* was trained with, got another or a dam'):
-        read_encoder(tmp_path / 'run', record)
+        read_encoder(opened)
     shutil.rmtree(copy)
     with pytest.raises(CorpusError, match='copy: no such folder; .*/config.json names it as the encoder of the run'):
-        read_encoder(tmp_path / 'run', record)
+        read_encoder(opened)
     shutil.copytree(folder.parent / 'kept', tmp_path / 'kept')
     for file in (tmp_path / 'kept').iterdir():
         file.write_bytes(file.read_bytes()[:-8])
@@ -203,7 +204,7 @@ def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_pat
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
     begin.start(options, train.Watcher())             # and then nothing for once
     run = begin.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
-    before = EncoderFiles(encoder).weights()
+    before = EncoderFiles.read(encoder).weights()
     for name, array in before.items():
         found, = (parameter for parameter in run.network.get_parameters() if parameter.name == f'encoder.{name}')
         assert (found.asnumpy() == array).all()
@@ -227,7 +228,7 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
     folder, _ = frozen
     shutil.copytree(folder, tmp_path / 'run')
     shutil.copy(corpora / 'train.tsv', tmp_path / 'train.tsv')
-    record = records.read_config(tmp_path / 'run')
+    record = Run.open(tmp_path / 'run').config
     record['options'].update(train=str(tmp_path / 'train.tsv'), encoder_cache='')
     records.write_json(tmp_path / 'run' / 'config.json', record)
     (tmp_path / 'train.tsv').write_text((corpora / 'train.tsv').read_text().replace('Xan', 'Yel'))
@@ -240,13 +241,13 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
 
 def test_weights_of_16_bits(tmp_path):
     arrays = {name: array.astype(np.float16) for name, array in tensors(prefix='bert.').items()}
-    weights = EncoderFiles(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
+    weights = EncoderFiles.read(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
     assert weights['pieces'].dtype == np.float32
     assert (weights['layers.1.outer.weight'] == arrays['bert.encoder.layer.1.output.dense.weight']).all()
 
 
 def test_half_a_surrogate_pair_is_tagged(frozen, corpora):
-    encoded = Subwords([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
+    encoded = Subwords.of([['to', '\ud800'], ['in']], EncoderFiles.read(frozen[0] / 'encoder').tokenizer, 20)
     assert encoded.lengths.tolist() == [2, 1] and encoded.words.tolist() == [0, 1, 0]
 
 

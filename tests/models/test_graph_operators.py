@@ -7,7 +7,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.models import graph_operators, mindir
 from ms_crf.models.graph_operators import check_operators
-from ms_crf.models.graph_record import record_of, replace_pair
+from ms_crf.models.graph_record import read_record, record_of, replace_pair
 
 import mindspore as ms
 import numpy as np
@@ -45,7 +45,7 @@ def edited(exported, tmp_path):
         change(model)
         (tmp_path / 'draft').write_bytes(model.SerializeToString())
         path = tmp_path / 'a.mindir'
-        record = {key: value for key, value in mindir.read_record(exported)[0].items()
+        record = {key: value for key, value in read_record(exported)[0].items()
                   if key not in ('sha256', 'record_sha256')}
         replace_pair(path, tmp_path / 'draft', record)
         return path
@@ -88,7 +88,7 @@ def test_a_library_of_machine_code(exported, tmp_path, monkeypatch):
     (tmp_path / 'LOADED').unlink(missing_ok=True)
     shutil.copy(record_of(exported), record_of(path))
     shutil.copy(draft, path)
-    record = mindir.read_record(exported)[0]
+    record = read_record(exported)[0]
     replace_pair(path, tmp_path / 'own.mindir', {key: value for key, value in record.items()
                                                  if key not in ('sha256', 'record_sha256')})
     assert "got 'Custom'" in refused(path) and not (tmp_path / 'LOADED').exists()

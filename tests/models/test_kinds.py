@@ -1,10 +1,10 @@
-"""No module outside of models/ knows which kinds of model there are, but the options, which name them as choices."""
+"""No module outside of models/ knows which model types there are, but the table of model types."""
 
 import ast
 from pathlib import Path
 
 import ms_crf
-from ms_crf.models import base
+from ms_crf.models import registry
 
 import pytest
 
@@ -13,7 +13,8 @@ OUTSIDE = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob
            if path.relative_to(PACKAGE).parts[0] != 'models']
 # Where a word that is the name of a kind means something else, or is what a user chooses.
 ALLOWED = {
-    'options.py': 'the choices of --model, what they mean for other options, and the option --encoder',
+    'runs/model_types.py': 'the table of model types',
+    'runs/options.py': 'the option --encoder',
     'runs/records.py': 'the name of the folder of a run that holds the files of its encoder',
     'runs/checksums.py': 'the item of config.json that names this folder, which may be moved',
 }
@@ -36,9 +37,9 @@ def names(path):
 
 
 def test_these_are_the_kinds_of_the_package():
-    assert all(base.kind_named(name).name == name for name in KINDS)
-    registry = (PACKAGE / 'models' / 'base.py').read_text(encoding='utf-8')
-    assert registry.count("'ms_crf.models.") == len(KINDS)
+    assert all(registry.kind_named(name).name == name for name in KINDS)
+    table = (PACKAGE / 'runs' / 'model_types.py').read_text(encoding='utf-8')
+    assert table.count("'ms_crf.models.") == len(KINDS)
 
 
 @pytest.mark.parametrize('path', OUTSIDE)
@@ -52,9 +53,9 @@ def test_what_is_allowed_is_needed(path):
     assert names(path)
 
 
-def test_what_kinds_share_names_none_but_in_the_registry():
+def test_what_kinds_share_names_none():
     shared = [path.relative_to(PACKAGE).as_posix() for path in sorted((PACKAGE / 'models').glob('*.py'))]
-    assert {path for path in shared if names(path)} == {'models/base.py'}
+    assert not {path for path in shared if names(path)}
 
 
 def test_no_class_of_a_kind_is_named_outside_of_its_folder():
@@ -62,7 +63,7 @@ def test_no_class_of_a_kind_is_named_outside_of_its_folder():
                for node in ast.parse(path.read_text(encoding='utf-8')).body if isinstance(node, ast.ClassDef)
                if not node.name.startswith('_')}
     classes -= {'HMM'}                             # a public name, of which the package says where it is
-    shared = [f'models/{path.name}' for path in (PACKAGE / 'models').glob('*.py') if path.name != 'base.py']
+    shared = [f'models/{path.name}' for path in (PACKAGE / 'models').glob('*.py')]
     for path in [*OUTSIDE, *shared]:
         words = {node.id for node in ast.walk(ast.parse((PACKAGE / path).read_text(encoding='utf-8')))
                  if isinstance(node, ast.Name)}

@@ -9,6 +9,7 @@ from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.ngrams import MOST, NgramIndex, composed, has_letters, learn, ngrams_of
 from ms_crf.models.words.vocabulary import UNKNOWN, Vocabulary
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 
 import mindspore as ms
 import numpy as np
@@ -144,7 +145,7 @@ def test_forms_in_the_graph(compiled, bigrams):
 
 def test_forms_that_are_composed():
     names = Vocabulary(['known'], list('known'), ['O'], 8, ngrams=['<ab', 'abc'])
-    encoded = EncodedWords([['known', 'abc', 'xyz'], ['ABD', 'abc']], names)
+    encoded = EncodedWords.of([['known', 'abc', 'xyz'], ['ABD', 'abc']], names)
     assert encoded.composed.tolist() == [1, 3]                   # of known, abc, xyz, ABD
     assert encoded.ngrams_of[:, :3].tolist() == [[1, 2, 0], [1, 0, 0]]
     places, ids = encoded.ngrams(np.array([2, 3, 0]))
@@ -177,11 +178,11 @@ def test_a_table_of_another_size(tmp_path):
 
 def test_earlier_runs_have_none(tmp_path):
     run = make_run(tmp_path / 'run')
-    config = records.read_config(run)
+    config = Run.open(run).config
     del config['options']['ngrams'], config['options']['balance']
     config['options']['embeddings'] = 'v.txt'
     records.write_json(run / 'config.json', config)
-    options = records.read_options(run, config)
+    options = Run.open(run).options
     assert (options.ngrams, options.balance) == (False, False)
     assert Tagger.load(run).tag([['unknown']])
 

@@ -8,7 +8,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.formats.dataset import load
 from ms_crf.formats.scoring import score_in
 from ms_crf.models.bucketing import BUCKET_COST, TaggingShapes, bucket_lengths, buckets, plan
-from ms_crf.models.words.batches import Batcher, EncodedWords, cut_by_forms, replaced, step_arrays, word_batch
+from ms_crf.models.words.batches import EncodedWords, cut_by_forms, replaced, step_arrays, word_batch, word_shapes
 from ms_crf.models.words.vectors import read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.training.schedules import dropout, rate_at
@@ -98,7 +98,7 @@ def test_bigrams_of_a_vocabulary():
     vocabulary = Vocabulary.of(training, [['b', 'c', 'b', 'c']], ['O'], {}, 4, bigrams=True)
     assert vocabulary.words == ['a', 'b', 'c'] and vocabulary.bigrams == [' a', 'a b', 'b ']
     assert (vocabulary.num_words, vocabulary.num_rows) == (5, 9)
-    encoded = EncodedWords([['a', 'b'], ['b', 'z']], vocabulary)
+    encoded = EncodedWords.of([['a', 'b'], ['b', 'z']], vocabulary)
     words, _ = encoded.arrays(np.concatenate(encoded.tokens), 5)
     others = 5
     assert words.tolist() == [[2, 6, 7], [3, 7, 8], [3, others, others], [UNKNOWN, others, others], [0, 0, 0]]
@@ -170,17 +170,16 @@ def test_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
     generator = np.random.default_rng(0)
     tokens, tags = random_corpus(generator, 200, 30)
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8, bigrams)
-    batcher = Batcher(EncodedWords(tokens[:150], vocabulary), 16)
-    tokens[7] = tokens[7] * 100                                  # far longer than what the shapes were made for
+    tokens[7] = tokens[7] * 100                                  # far longer than the others
     tags[7] = tags[7] * 100
-    encoded = EncodedWords(tokens, vocabulary, tags)
+    encoded = EncodedWords.of(tokens, vocabulary, tags)
     unknown = None
     if shuffled:
         unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)
         assert 0 < sum(map(sum, unknown)) < sum(map(len, tokens))
     codes, seen = encoded.codes(unknown), []
     cut = partial(cut_by_forms, encoded, codes)
-    for shape, numbers in plan(batcher.shapes_for(encoded), encoded.lengths, cut, generator if shuffled else None):
+    for shape, numbers in plan(word_shapes(encoded, 16), encoded.lengths, cut, generator if shuffled else None):
         batch = word_batch(encoded, (shape.length, shape.rows), numbers, codes)
         words, form_words, long_spellings, short_spellings, places, lengths, ids = step_arrays(encoded, shape, batch)
         columns = 3 if bigrams else 1

@@ -6,6 +6,7 @@ from ms_crf import Tagger
 from ms_crf.cli import evaluate, infer, train
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_vocabulary_of_words_and_characters_comes_back(tmp_path):
     config = {'format': 1, 'model': 'bilstm', 'options': {}, 'word_dim': 6, 'scheme': 'BIO', 'found_scheme': 'BIO'}
     (tmp_path / 'run').mkdir()
     records.create(tmp_path / 'run', config, made.to_json())
-    read = records.read_vocabulary(tmp_path / 'run', Vocabulary)
+    read = Run.open(tmp_path / 'run').vocabulary(Vocabulary)
     assert read.to_json() == made.to_json() and {'\ud800'} < set(read.characters)
 
 
@@ -67,7 +68,7 @@ def test_a_tag_with_a_half_is_refused_with_its_line(trained, tmp_path, capsys, r
     out, err = capsys.readouterr()
     assert err.startswith(f'train.py: {message}') and err.endswith("P\\ud800'\n") and len(err.splitlines()) == 1
     assert not (tmp_path / 'run').exists()
-    for command, name in ((evaluate, 'ms_crf.cli.evaluate'), (infer, 'infer.py')):
+    for command, name in ((evaluate, 'ms-crf evaluate'), (infer, 'infer.py')):
         score = ['--score'] if command is infer else []
         assert command.main(['--run', str(folder), '--input', corpus, *score]) == 2
         err = capsys.readouterr().err

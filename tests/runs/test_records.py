@@ -7,7 +7,7 @@ from pathlib import Path
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.runs import records
+from ms_crf.runs.run import Run
 
 import pytest
 
@@ -56,14 +56,17 @@ def test_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
     path = Path(tmp_path / 'run' / 'vocab.json')
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(CorpusError) as raised:
-        records.read_vocabulary(tmp_path / "run", Vocabulary)
+        Run.open(tmp_path / "run").vocabulary(Vocabulary)
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
 def test_runs_of_earlier_versions_took_every_plain_tag_for_one(hmm):
     config = json.loads((hmm / 'config.json').read_text())
-    assert records.read_options(hmm, config).unknown_tag == '?'
+    assert Run.open(hmm).unknown_tag == '?'
     del config['options']['unknown_tag']
-    marks = {scheme: records.read_options(hmm, {**config, 'found_scheme': scheme}).unknown_tag
-             for scheme in ('BIO', 'plain')}
+    (hmm / 'checksums.json').unlink()
+    marks = {}
+    for scheme in ('BIO', 'plain'):
+        (hmm / 'config.json').write_text(json.dumps({**config, 'found_scheme': scheme}))
+        marks[scheme] = Run.open(hmm).unknown_tag
     assert marks == {'BIO': '?', 'plain': ''}

@@ -14,6 +14,7 @@ from ms_crf.cli import export, infer, train
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import checksums, directory, records
 from ms_crf.runs.directory import Lock, RunDirectory
+from ms_crf.runs.run import Run
 from ms_crf.runs.saving import saving
 
 import pytest
@@ -31,9 +32,9 @@ def contents(folder):
 @pytest.mark.parametrize('name,read', [
     ('weights.ckpt', lambda run: records.read_tensors(run / 'weights.ckpt')),
     ('state.ckpt', lambda run: records.read_tensors(run / 'state.ckpt')),
-    ('vocab.json', lambda run: records.read_vocabulary(run, Vocabulary)),
-    ('metrics.jsonl', records.read_metrics),
-    ('checksums.json', records.read_config),
+    ('vocab.json', lambda run: Run.open(run).vocabulary(Vocabulary)),
+    ('metrics.jsonl', lambda run: Run.open(run).metrics),
+    ('checksums.json', Run.open),
 ])
 def test_a_bit_that_flips_is_noticed(undisturbed, tmp_path, name, read):
     shutil.copytree(undisturbed[0], tmp_path / 'run')
@@ -131,6 +132,7 @@ from ms_crf.models.hmm.model import read_hmm
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.saving import saving, settle
+from ms_crf.runs.run import Run
 run, top = Path(sys.argv[1]), Path(sys.argv[2])
 
 def killed_at(step, work):
@@ -173,8 +175,8 @@ def save():
 
 def look(killed):
     folder = top / 'run'
-    assert read_hmm(folder).states and records.read_config(folder)
-    assert records.read_metrics(folder)[0]['epoch'] in (0, 7)
+    assert read_hmm(Run.open(folder)).states and Run.open(folder).config
+    assert Run.open(folder).metrics[0]['epoch'] in (0, 7)
     for name in NEW:
         assert (folder / name).read_text() in (before[name], NEW[name])
     settle(folder)
@@ -182,7 +184,7 @@ def look(killed):
     assert after in (before, NEW) and (killed or after == NEW)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in run.iterdir())
     save()
-    assert records.read_metrics(folder)[0]['epoch'] == 7 and read_hmm(folder).states
+    assert Run.open(folder).metrics[0]['epoch'] == 7 and read_hmm(Run.open(folder)).states
 
 at_every_step(save, look)
 '''
@@ -205,10 +207,10 @@ def look(killed):
         RunDirectory.new(top / 'run').release()
     except ValueError as error:
         assert 'expected a folder that is not there yet' in str(error)       # a run is there, by whichever name before
-    assert read_hmm(top / 'run').states
-    assert killed or records.read_config(top / 'run')['options']['add'] == 0.5
+    assert read_hmm(Run.open(top / 'run')).states
+    assert killed or Run.open(top / 'run').config['options']['add'] == 0.5
     overwrite()
-    assert records.read_config(top / 'run')['options']['add'] == 0.5
+    assert Run.open(top / 'run').config['options']['add'] == 0.5
     assert sorted(path.name for path in top.iterdir()) == ['run'], sorted(path.name for path in top.iterdir())
 
 at_every_step(overwrite, look)
@@ -309,7 +311,7 @@ def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
     link.symlink_to(hmm)
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(link), '--overwrite', '--add', '3']
     assert train.main(arguments) == 0
-    assert link.is_symlink() and records.read_config(hmm)['options']['add'] == 3
+    assert link.is_symlink() and Run.open(hmm).config['options']['add'] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ['newest', 'run']
 
 
@@ -322,7 +324,7 @@ def test_a_run_can_not_name_a_program_to_import(hmm, tmp_path, monkeypatch):
     """Only --plugin of the user runs code; the kind of model in config.json is one of a list."""
     (tmp_path / 'evil.py').write_text(f'open({str(tmp_path / "ran")!r}, "w")\n')
     monkeypatch.syspath_prepend(tmp_path)
-    config = records.read_config(hmm)
+    config = Run.open(hmm).config
     for name in ('evil', 'evil:Kind', str(tmp_path / 'evil.py'), '../evil'):
         records.write_json(hmm / 'config.json', {**config, 'model': name, 'plugin': str(tmp_path / 'evil.py')})
         with pytest.raises(CorpusError, match='expected "model" to be bilstm or encoder or hmm'):

@@ -1,10 +1,11 @@
 """Run directories with random weights, and what enumeration says of sentences in them."""
 
 from ms_crf.models.words.batches import EncodedWords
-from ms_crf.models.words.model import build_network
+from ms_crf.models.words.network import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 from ms_crf.runs.saving import saving
 from ms_crf.text.schemes import allowed_transitions
 
@@ -49,8 +50,8 @@ def make_run(folder, scheme='BIO', **options):
 
 def rows_of(run, scheme, temperature=1.0):
     """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
-    options = records.read_options(run, records.read_config(run))
-    vocabulary = records.read_vocabulary(run, Vocabulary)
+    options = Run.open(run).options
+    vocabulary = Run.open(run).vocabulary(Vocabulary)
     network = build_network(options, vocabulary, 6, scheme)
     for parameter in network.trainable_params():
         parameter.set_data(ms.Tensor(records.read_tensors(run / records.WEIGHTS)[parameter.name]))
@@ -68,7 +69,7 @@ def rows_of(run, scheme, temperature=1.0):
         if not tokens:
             yield None
             continue
-        encoded = EncodedWords([tokens], vocabulary)
+        encoded = EncodedWords.of([tokens], vocabulary)
         forms, places = np.unique(encoded.tokens[0], return_inverse=True)
         of_forms, _ = encoded.arrays(forms, len(forms))
         indices = np.arange(of_forms.size).reshape(of_forms.shape)

@@ -13,6 +13,7 @@ from ms_crf.models import mindir
 from ms_crf.models.words.decoder import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.tagging.tagger import CHUNK
 from ms_crf.text.schemes import spans_of
 
@@ -75,7 +76,7 @@ def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, tmp_path):
     """A model in BIOES whose tags are to be in BIO: the same spans and confidences, from a run as from its graph."""
     before = run_of('BIOES', char='none', bigrams=True)
     run = shutil.copytree(before, tmp_path / 'run')
-    records.write_json(run / 'config.json', {**records.read_config(run), 'written_scheme': 'BIO'})
+    records.write_json(run / 'config.json', {**Run.open(run).config, 'written_scheme': 'BIO'})
     model, tagger = Tagger.load(before), Tagger.load(run)
     assert (tagger.scheme, tagger.model_scheme, model.scheme) == ('BIO', 'BIOES', 'BIOES')
     assert sorted(tagger.tags) == ['B-X', 'I-X', 'O']

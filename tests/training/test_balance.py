@@ -10,6 +10,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin
 from ms_crf.training.balance import best_shift
 
@@ -109,7 +110,7 @@ def test_a_run_is_shifted_by_what_suits_dev(runs):
     (scores, said), (before, _) = found['with'], found['without']
     assert before['shift'] == 0.0 and before['dev']['f1'] < 0.5
     assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0
-    assert scores == records.read_json(folder / 'with/scores.json')
+    assert scores == Run.open(folder / 'with').scores
     assert (f'the score of O is lowered by {scores["shift"]:g}, which suits dev: F1 {before["dev"]["f1"]:.2%} without, '
             '100.00% with it') in said
     one, other = (records.read_tensors(folder / name / 'weights.ckpt') for name in ('with', 'without'))
@@ -125,12 +126,12 @@ def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     """Resumed without another epoch the same, to the bit; with others by what suits the best of them."""
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     before = records.read_tensors(run / 'weights.ckpt')
-    options = records.read_options(run, records.read_config(run), save=str(run))
+    options = Run.open(run).options_with(save=str(run))
     scores = begin.resume(run, options, StopAt(10 ** 6)).run()
     assert scores == runs[0]['with'][0]
     after = records.read_tensors(run / 'weights.ckpt')
     assert all(after[name].tobytes() == before[name].tobytes() for name in before)
-    longer = begin.resume(run, records.read_options(run, records.read_config(run), epochs=8), StopAt(10 ** 6)).run()
+    longer = begin.resume(run, Run.open(run).options_with(epochs=8), StopAt(10 ** 6)).run()
     assert longer['epochs'] == 8 and longer['dev']['f1'] == 1.0
 
 
@@ -179,7 +180,7 @@ def test_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expecte
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     (run / 'scores.json').write_text(text)
     (run / 'checksums.json').unlink()
-    options = records.read_options(run, records.read_config(run), save=str(run))
+    options = Run.open(run).options_with(save=str(run))
     with pytest.raises(CorpusError) as raised:
         begin.resume(run, options, StopAt(10 ** 6))
     assert str(raised.value).startswith(f'{run}/scores.json: {expected}')
@@ -193,7 +194,7 @@ def test_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
                              '--epochs', '6', '--save', str(tmp_path / 'run')], cwd=ROOT, capture_output=True,
                             text=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, '')
-    scores = records.read_json(tmp_path / 'run' / 'scores.json')
+    scores = Run.open(tmp_path / 'run').scores
     assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0 and 'the score of O is lowered by' in result.stdout
     tagger = SubwordTagger(3, 2, 4)
     assert EncodedTagger(None, tagger).tag_bias is tagger.tag_bias is tagger.projection.bias

@@ -7,6 +7,7 @@ import shutil
 
 from ms_crf.cli import train
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin
 from ms_crf.training.schedules import Best, Course, course_of
 
@@ -146,7 +147,7 @@ def test_what_a_training_on_few_sentences_says(tmp_path, capsys):
     metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
     assert {record['f1'] for record in metrics} == {0.0}
     assert json.loads((folder / records.SCORES).read_text())['test']['f1'] == 0
-    options = records.read_options(folder, records.read_config(folder))
+    options = Run.open(folder).options
     assert (options.epochs, options.patience, options.warmup) == (9, None, None)
 
 
@@ -168,5 +169,5 @@ def test_why_a_training_ended(undisturbed, tmp_path, capsys):
 
 def test_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
     """In its middle: after half an epoch the rate has risen to 0.05, then it falls by a cosine over 2.5 epochs."""
-    rates = [record['learning_rate'] for record in records.read_metrics(undisturbed[0])]
+    rates = [record['learning_rate'] for record in Run.open(undisturbed[0]).metrics]
     assert rates == pytest.approx([0.05 * (1 + math.cos(math.pi * done / 2.5)) / 2 for done in (0, 1, 2)])

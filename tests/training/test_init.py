@@ -5,8 +5,9 @@ import shutil
 
 from ms_crf import Tagger
 from ms_crf.cli import train
-from ms_crf.models.base import tags_of
+from ms_crf.models.learning import tags_of
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin
 from ms_crf.training.begin import Stopped
 
@@ -118,7 +119,7 @@ def test_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_path):
     assert (table[:words] == before[:words]).all() and (table[words:first] == before[1]).all()
     assert (table[first:first + bigrams] == before[words:]).all()
     assert (table[first + bigrams:] == before[words]).all()              # the unknown bigram
-    assert records.read_config(tmp_path / 'run')['init']['bigrams'] == len(names['bigrams'])
+    assert Run.open(tmp_path / 'run').config['init']['bigrams'] == len(names['bigrams'])
 
 
 @slow
@@ -161,7 +162,7 @@ def test_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
             assert (tmp_path / name / file).read_bytes() == (whole / file).read_bytes()
     config = json.loads((whole / 'config.json').read_text())
     assert config['options']['init'] == str(base) and config['init']['words'] > 0
-    assert config['init']['sha256'] == records.model_digest(undisturbed[0])
+    assert config['init']['sha256'] == Run.open(undisturbed[0]).digest
     tagged = [sentence.tags for sentence in Tagger.load(whole).tag(SENTENCES)]
     assert train.main([*texts, *STEPS, '--epochs', '1', '--init', str(whole), '--save', str(tmp_path / 'third')]) == 0
     assert [len(tags) for tags in tagged] == [5, 3, 6]
@@ -320,9 +321,8 @@ class Shapes(Mine):
         return Parted(2, num_tags, options, constraints)
 
     @classmethod
-    def shape(cls, folder, config, given):
-        options = records.read_options(folder, config).to_json()
-        return {name: options[name] for name in ('model', 'word_dim', 'hidden', 'head')}
+    def shape(cls, run, given):
+        return {name: getattr(run.options, name) for name in ('model', 'word_dim', 'hidden', 'head')}
 
     @classmethod
     def parts(cls, options):
@@ -332,7 +332,7 @@ class Shapes(Mine):
     def learner(cls, options, corpora, watcher, run=None):
         learner = super().learner(options, corpora, watcher, run)
         if options.init and run is None:
-            tags, base = cls.load_network(options.init, read_base(cls, options.init))
+            tags, base = cls.load_network(read_base(cls, options.init))
             weights, make = records.as_arrays(base.trainable_params()), learner.network
 
             def network():

@@ -5,6 +5,7 @@ import json
 from ms_crf import Tagger
 from ms_crf.cli import evaluate, infer, report, train
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin
 from ms_crf.training.begin import Stopped
 
@@ -43,7 +44,7 @@ def test_what_is_not_known_is_learned_from_the_rest(partly):
     assert vocabulary['tags'] == ['O', 'B-PER', 'I-PER', 'E-PER', 'S-PER']
     assert {'Zan', 'Zel'} <= set(vocabulary['words'])
     # The sentence of these two has no part in training: an epoch is of the other 21, in batches of 4.
-    assert sum(len(indices) for _, indices in run.learner.plan(np.random.default_rng(1))) == 21
+    assert sum(len(indices) for _, indices, *_ in run.learner.plan(np.random.default_rng(1))) == 21
     assert run.steps_an_epoch == 6
     judged = sum(line.split('\t')[1] in ('O', 'B-PER', 'I-PER') for line in
                  (folder.parent / 'dev.tsv').read_text().splitlines() if line)
@@ -105,5 +106,5 @@ def test_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
 def test_a_head_without_transitions_learns_from_sets_too(partly, tmp_path):
     arguments, _, _ = partly
     assert train.main([*arguments, '--head', 'softmax', '--save', str(tmp_path / 'run')]) == 0
-    losses = [record['loss'] for record in records.read_metrics(tmp_path / 'run')]
+    losses = [record['loss'] for record in Run.open(tmp_path / 'run').metrics]
     assert losses[0] > losses[1] > losses[2] > 0

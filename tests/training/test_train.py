@@ -14,6 +14,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer, train
 from ms_crf.runs import records
+from ms_crf.runs.run import Run
 from ms_crf.training import begin, trainer
 from ms_crf.training.begin import Stopped
 
@@ -60,12 +61,12 @@ def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_o
     with pytest.raises(begin.Stopped):
         begin.start(options_of(arguments), StopAt(8)).run()
     if earlier:
-        config = records.read_config(folder)
+        config = Run.open(folder).config
         config['options']['scheme'] = 'auto'
         del config['written_scheme']
         records.write_json(folder / records.CONFIG, config)
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 0
-    assert records.read_config(folder)['scheme'] == ('BIO' if earlier else 'BIOES')
+    assert Run.open(folder).config['scheme'] == ('BIO' if earlier else 'BIOES')
     table = json.loads((folder / records.SCORES).read_text())['test']['table']
     capsys.readouterr()
     assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score', '--device', 'CPU']) == 0
@@ -155,7 +156,7 @@ def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number)
     assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
     epoch = records.read_tensors(folder / records.STATE)['position'][0]
     assert epoch >= 2
-    options = records.read_options(folder, records.read_config(folder))
+    options = Run.open(folder).options
     assert begin.resume(folder, options, StopAt(1)).epoch == epoch
 
 
@@ -192,7 +193,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
     other = tmp_path / 'other'
     shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
     watcher = train.Watcher(io.StringIO())
-    options = records.read_options(folder, records.read_config(folder))
+    options = Run.open(folder).options
     begin.resume(folder, options, watcher).directory.release()
     assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
     assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
@@ -343,7 +344,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
     begin.resume(folder, options, StopAt(1)).directory.release()
-    config = records.read_config(folder)
+    config = Run.open(folder).config
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256', 'corpus_sha256'):
         del config[name]
     records.write_json(folder / records.CONFIG, config)
@@ -361,7 +362,7 @@ def test_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpo
     folder, secret = tmp_path / 'run', tmp_path / 'secret'
     shutil.copytree(undisturbed[0], folder)
     secret.write_text('Host SECRET\n  User SECRET\nSECRET')
-    before = records.read_config(folder)
+    before = Run.open(folder).config
     for part in ('train', 'dev', 'test', 'embeddings'):
         config = {**before, 'options': {**before['options'], part: str(secret)}}
         records.write_json(folder / records.CONFIG, config)
@@ -373,6 +374,6 @@ def test_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpo
     for _ in range(2):
         moved = ['--dev', str(tmp_path / 'moved.tsv')] if _ == 0 else []
         assert train.main(['--resume', str(folder), '--device', 'CPU', *moved]) == 0
-    assert records.read_config(folder)['options']['dev'] == str(tmp_path / 'moved.tsv')
+    assert Run.open(folder).config['options']['dev'] == str(tmp_path / 'moved.tsv')
     assert train.main(['--resume', str(folder), '--device', 'CPU', '--dev', str(corpora / 'test.tsv')]) == 2
     assert 'test.tsv: these are not the sentences' in capsys.readouterr().err

@@ -167,7 +167,7 @@ def test_faults_of_the_option(corpora, tmp_path, arguments, message, capfd):
 @pytest.mark.parametrize('count', [2, 3, 40])
 def test_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
     """Each sentence is in one of them; the words are the same in all, so that their gradients can be added up."""
-    from ms_crf.models.base import kind_of
+    from ms_crf.models.registry import kind_of
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     corpus = load({part: getattr(options, part) for part in ('train', 'dev')})
 
@@ -176,9 +176,10 @@ def test_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
             pass
 
     learner = kind_of(options).learner(options, corpus, Silent())
-    shape, indices = learner.plan(np.random.default_rng(0))[0]
-    words, form_words, long, short, places, lengths, tags = share_of_batch(learner, shape, indices, ALONE)
-    parts = [share_of_batch(learner, shape, indices, Workers(rank, count)) for rank in range(count)]
+    batch = learner.plan(np.random.default_rng(0))[0]
+    shape, indices, *_ = batch
+    words, form_words, long, short, places, lengths, tags = share_of_batch(learner, batch, ALONE)
+    parts = [share_of_batch(learner, batch, Workers(rank, count)) for rank in range(count)]
     for rank, part in enumerate(parts):
         for array, own in zip((words, form_words, long, short), part):
             assert (array == own).all()

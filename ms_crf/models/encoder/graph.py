@@ -1,5 +1,6 @@
 """An exported graph over an encoder: the cell, and what it is given, from sentences and from its record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ from ms_crf.base.errors import brief
 from ms_crf.base.fields import checked, load_record, wrong
 from ms_crf.models.encoder.pretrained import last_id, tokenizer_of
 from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
-from ms_crf.models.graphs import Served, Static
+from ms_crf.models.graphs import GraphInput, Served, Static
 from ms_crf.models.labels import Tags
 
 import numpy as np
@@ -41,8 +42,8 @@ class ServedSubwords(Served):
         return self.tag(self.network.tagger.emissions_of(vectors, words, counts), lengths)
 
 
-class SubwordGraphInput:
-    """What a graph over an encoder is given: the windows of a batch, and which subwords belong to which word.
+class SubwordGraphInput(GraphInput[Subwords]):
+    """What makes the inputs of a graph over an encoder: windows of a batch, and which word each subword belongs to.
 
     Args:
         vocabulary: the tags.
@@ -54,11 +55,12 @@ class SubwordGraphInput:
     unit = 'tokens or subwords'
 
     def __init__(self, vocabulary: Tags, tokenizer: Any, longest: int) -> None:
-        self.vocabulary, self.tokenizer, self.longest = vocabulary, tokenizer, longest
+        super().__init__(vocabulary)
+        self.tokenizer, self.longest = tokenizer, longest
         self.specials = specials_of(tokenizer)
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
-        """Names and shapes of the graph's inputs, all int32, of (batch, length) or, where that is None, of any size."""
+        """Names and shapes of the graph's inputs."""
         batch, length = static or (None, None)
         windows, window = self._windows(*static) if static else (None, None)
         return {'pieces': (windows, window), 'window_lengths': (windows,), 'places': (batch, length),
@@ -70,17 +72,17 @@ class SubwordGraphInput:
         return batch * windows_at_most(length, room), min(length, room) + self.specials.size
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
-        """The tables of ids and of positions: (end of the parameter's name, what, how many rows at least, exactly)."""
+        """The tables of ids and of positions."""
         return [('.pieces', 'subwords', last_id(self.tokenizer) + 1, False),
                 ('.positions', 'positions', self.longest, False)]
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """What another program needs to make windows of sentences, and tags of what comes out."""
         return {**self.vocabulary.to_json(), 'longest': self.longest, 'before_ids': self.specials.before.tolist(),
                 'behind_ids': self.specials.behind.tolist(), 'tokenizer': self.tokenizer.to_str()}
 
     @classmethod
-    def from_json(cls, record: dict) -> 'SubwordGraphInput':
+    def from_json(cls, record: dict[str, Any]) -> 'SubwordGraphInput':
         """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
         loaded = load_record(EncoderGraphRecord, record)
         graph_input = cls(Tags.from_json(record, closed=False), tokenizer_of(loaded.tokenizer), loaded.longest)
@@ -89,9 +91,9 @@ class SubwordGraphInput:
                 raise wrong(key, f'{ids.tolist()}, as the tokenizer has them', brief(record[key]))
         return graph_input
 
-    def encode(self, sentences: list) -> Subwords:
+    def encode(self, sentences: Sequence[list[str]]) -> Subwords:
         """Lists of tokens, none of them empty, as subwords in windows."""
-        return Subwords(sentences, self.tokenizer, self.longest, specials=self.specials)
+        return Subwords.of(sentences, self.tokenizer, self.longest, specials=self.specials)
 
     def sizes(self, encoded: Subwords) -> np.ndarray:
         """(sentences,): the length that each needs in a batch, of words and of subwords."""
@@ -99,8 +101,7 @@ class SubwordGraphInput:
 
     def arrays(self, encoded: Subwords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name, of the sentences of these indices."""
-        rows, length = static or (len(indices), int(encoded.sizes[indices].max()))
-        batch = subword_batch(encoded, (length, rows), indices)
+        batch = subword_batch(encoded, self.shape(encoded, indices, static), indices)
         if static:
             windows, window = self._windows(*static)
         else:

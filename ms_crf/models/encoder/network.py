@@ -1,11 +1,16 @@
 """The network over a pretrained encoder: subwords, BiLSTM, mean of each word's subwords, projection, head."""
 
-from typing import Any
-
+from ms_crf.crf.constraints import Constraints
+from ms_crf.models.encoder.pretrained import Sizes
+from ms_crf.models.graphs import constraints_of
+from ms_crf.models.labels import Tags
 from ms_crf.nn.head import Head
 from ms_crf.nn.layers import Layers
+from ms_crf.nn.transformer import Encoder
+from ms_crf.runs.options import Options
 
 import mindspore as ms
+import numpy as np
 from mindspore import nn, ops
 
 
@@ -22,12 +27,12 @@ class SubwordTagger(Layers):
     """
 
     def __init__(self, width: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1, head: str = 'crf',
-                 constraints: Any = None) -> None:
+                 constraints: Constraints | None = None) -> None:
         super().__init__()
         self.add_layers(width, num_tags, hidden_dim, num_layers, head, constraints)
 
     def parts(self) -> dict[str, list]:
-        """What --freeze may name, and its Parameters."""
+        """What the option `freeze` may name, and its Parameters."""
         return {'lstm': self.layers.trainable_params()}
 
     def emissions_of(self, vectors, words, counts, keep=None):
@@ -59,7 +64,7 @@ class EncodedTagger(nn.Cell):
         tagger: a `SubwordTagger`.
     """
 
-    def __init__(self, encoder: Any, tagger: SubwordTagger) -> None:
+    def __init__(self, encoder: Encoder, tagger: SubwordTagger) -> None:
         super().__init__()
         self.encoder, self.tagger = encoder, tagger
         self.widths = tagger.widths
@@ -120,3 +125,22 @@ def pool_words(vectors, words, counts):
     sums = ops.tensor_scatter_add(sums, segments, ops.reshape(vectors, (subwords * batch, width)))
     sums = ops.reshape(sums[:length * batch], (length, batch, width))
     return sums / ops.expand_dims(ops.maximum(counts, 1).astype(ms.float32), 2)
+
+
+def build_tagger(options: Options, vocabulary: Tags, width: int, scheme: str) -> SubwordTagger:
+    """The network of a run over an encoder whose vectors have this width; its weights are random."""
+    layers = options.layers if options.encoder_lstm else 0
+    network = SubwordTagger(width, len(vocabulary.tags), options.encoder_lstm, layers, options.head,
+                          constraints_of(options, scheme, vocabulary.tags))
+    if options.precision == 'mixed':
+        network.layers.to_float(ms.float16)
+    return network
+
+
+def build_encoder(sizes: Sizes, weights: dict[str, np.ndarray] | None = None) -> Encoder:
+    """The encoder of these sizes, with what `EncoderFiles.weights` gave, if anything."""
+    encoder = Encoder(**sizes._asdict())
+    if weights is not None:
+        for parameter in encoder.get_parameters():
+            parameter.set_data(ms.Tensor(weights[parameter.name]))
+    return encoder

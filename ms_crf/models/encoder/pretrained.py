@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief, not_installed
 from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
-from ms_crf.base.files import json_of, read_json
+from ms_crf.base.files import PathLike, json_of, read_json
 from ms_crf.models.encoder.windows import specials_of
 
 import numpy as np
@@ -49,33 +49,38 @@ class Sizes(NamedTuple):
 
 
 class EncoderFiles:
-    """A folder, of which config.json and the tokenizer have been read.
+    """A folder, of which config.json and the tokenizer have been read; `EncoderFiles.read` makes one.
 
     Args:
         path: the folder.
-
-    Raises:
-        CorpusError: something is missing, damaged or of another form.
+        sizes: of the encoder.
+        tokenizer: of the library tokenizers.
     """
 
-    def __init__(self, path: Any) -> None:
-        self.path = Path(path)
+    def __init__(self, path: PathLike, sizes: Sizes, tokenizer: Any) -> None:
+        self.path, self.sizes, self.tokenizer = Path(path), sizes, tokenizer
+
+    @classmethod
+    def read(cls, path: PathLike) -> 'EncoderFiles':
+        """Reads a folder; raises CorpusError if something is missing, damaged or of another form."""
+        path = Path(path)
         if os.path.exists(path) and not os.path.isdir(path):
             raise CorpusError(path, None, f'expected a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}, got a file')
         if not os.path.isdir(path):
             raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or '
                                           f'{VOCABULARY}) of a BERT or RoBERTa model from the Hugging Face hub into a '
                                           'folder, and name that folder')
-        with found_in(self.path / CONFIG):
-            self.sizes = load_record(PretrainedConfig, _json(self.path / CONFIG)).sizes()
-        self.tokenizer = _tokenizer(self.path)
-        known = 1 + last_id(self.tokenizer)
-        if known > self.sizes.vocabulary:
-            raise CorpusError(self.path / CONFIG, None, f'expected "vocab_size" to be at least {known}, one more than '
-                                                        f'the last id of the tokenizer, got {self.sizes.vocabulary}')
-        if not os.path.isfile(self.path / WEIGHTS):
-            raise CorpusError(self.path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
-                                                         '(not .bin, not in several parts)')
+        with found_in(path / CONFIG):
+            sizes = load_record(PretrainedConfig, _json(path / CONFIG)).sizes()
+        tokenizer = _tokenizer(path)
+        known = 1 + last_id(tokenizer)
+        if known > sizes.vocabulary:
+            raise CorpusError(path / CONFIG, None, f'expected "vocab_size" to be at least {known}, one more than '
+                                                   f'the last id of the tokenizer, got {sizes.vocabulary}')
+        if not os.path.isfile(path / WEIGHTS):
+            raise CorpusError(path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
+                                                    '(not .bin, not in several parts)')
+        return cls(path, sizes, tokenizer)
 
     def weights(self) -> dict[str, np.ndarray]:
         """The tensors as float32, in the names of `Encoder`'s parameters."""
@@ -85,7 +90,7 @@ class EncoderFiles:
         """Of the files that vectors depend on."""
         return paths_in(self.path)
 
-    def copy(self, path: Any) -> None:
+    def copy(self, path: PathLike) -> None:
         """Makes a folder of that name that holds the same files; may raise OSError."""
         path = Path(path)
         path.mkdir()

@@ -4,12 +4,12 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from ms_crf.base.environment import VERSION, graph_call
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.files import faults_named, whole
+from ms_crf.base.files import PathLike, faults_named, whole
 from ms_crf.models.encoder.windows import Subwords, pack
+from ms_crf.nn.transformer import Encoder
 
 import mindspore as ms
 import numpy as np
@@ -28,7 +28,7 @@ class Reader:
         folder: where vectors are kept; None for nowhere.
     """
 
-    def __init__(self, encoder: Any, checksum: str = '', folder: Any = None) -> None:
+    def __init__(self, encoder: Encoder, checksum: str = '', folder: PathLike | None = None) -> None:
         self.encoder, self.checksum = encoder, checksum
         self.folder = None if folder is None else Path(folder)
         self._lengths: set[int] = set()
@@ -44,7 +44,7 @@ class Reader:
 
         self._read = read
 
-    def vectors(self, encoded: Subwords, done: Callable[[int], Any] | None = None) -> np.ndarray:
+    def vectors(self, encoded: Subwords, done: Callable[[int], object] | None = None) -> np.ndarray:
         """(subwords, width) of all subwords of a corpus.
 
         Args:
@@ -65,7 +65,8 @@ class Reader:
             _save(path, shape, self._read_windows(encoded, done))
         return _load(path, shape)
 
-    def _read_windows(self, encoded: Subwords, done: Callable[[int], Any] | None) -> Iterator[tuple[int, np.ndarray]]:
+    def _read_windows(self, encoded: Subwords,
+                      done: Callable[[int], object] | None) -> Iterator[tuple[int, np.ndarray]]:
         """(index of the first of them, vectors) of the subwords that each window supplies."""
         for length, indices in self._plan(encoded.window_lengths):
             packed = pack(encoded.window_lengths[indices], length)

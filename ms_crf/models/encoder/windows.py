@@ -44,21 +44,46 @@ def _words_of(tokenizer: Any) -> Iterator[str]:
 
 
 class Subwords:
-    """A corpus as subwords.
+    """A corpus as subwords; `Subwords.of` makes one.
 
     Args:
-        sentences: lists of tokens.
-        tokenizer: of the library tokenizers, without what cuts or fills sentences.
+        lengths: (sentences,) tokens of each.
+        ids: of all subwords, one sentence after the other.
+        words: the word that each subword belongs to, counted from 0 in each sentence.
+        counts: (sentences,) subwords of each.
         longest: subwords of a window at most, the special ones among them.
-        tags: for each sentence what `Tags.gold` gave; None where there are none.
-        specials: those of the tokenizer, where they are known.
+        specials: ids that stand around the subwords of a window.
+        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
+
+    Attributes:
+        vectors: of all subwords (subwords, width), once they have been computed.
     """
 
-    def __init__(self, sentences: Sequence[list], tokenizer: Any, longest: int, tags: list | None = None,
-                 specials: Specials | None = None) -> None:
-        self.specials = specials or specials_of(tokenizer)
-        self.room = longest - self.specials.size
-        self.lengths = np.array([len(tokens) for tokens in sentences], np.int32)
+    def __init__(self, lengths: np.ndarray, ids: np.ndarray, words: np.ndarray, counts: np.ndarray, longest: int,
+                 specials: Specials, tags: list[np.ndarray] | None = None) -> None:
+        self.lengths, self.ids, self.words, self.counts, self.tags = lengths, ids, words, counts, tags
+        self.specials, self.room = specials, longest - specials.size
+        self.vectors: np.ndarray | None = None
+        self.firsts = np.cumsum(counts) - counts
+        starts = np.cumsum(lengths) - lengths
+        per_word = np.bincount(np.repeat(starts, counts) + words, minlength=lengths.sum())
+        self.word_counts = np.split(per_word, starts[1:])        # subwords of each word, by sentence
+        self.sizes = np.maximum(lengths, counts)
+        self.windows, self.windows_of = self._cut()
+        #: subwords of every window, the special ones among them
+        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + specials.size
+
+    @classmethod
+    def of(cls, sentences: Sequence[list[str]], tokenizer: Any, longest: int, tags: list[np.ndarray] | None = None,
+           specials: Specials | None = None) -> 'Subwords':
+        """Cuts sentences into subwords.
+
+        Args:
+            sentences: lists of tokens.
+            tokenizer: of the library tokenizers, without what cuts or fills sentences.
+            longest, tags: see above.
+            specials: of the tokenizer, where they are known.
+        """
         ids: list[int] = []
         words: list[int] = []
         counts: list[int] = []
@@ -67,20 +92,8 @@ class Subwords:
                 ids += encoding.ids
                 words += encoding.word_ids
                 counts.append(len(encoding.ids))
-        #: ids of all subwords, one sentence after the other, and the word that each belongs to
-        self.ids, self.words = np.array(ids, np.int32), np.array(words, np.int32)
-        self.counts = np.array(counts, np.int64)         # subwords of each sentence
-        self.firsts = np.cumsum(self.counts) - self.counts
-        starts = np.cumsum(self.lengths) - self.lengths
-        per_word = np.bincount(np.repeat(starts, self.counts) + self.words, minlength=self.lengths.sum())
-        self.word_counts = np.split(per_word, starts[1:])        # subwords of each word, by sentence
-        self.sizes = np.maximum(self.lengths, self.counts)
-        self.tags = tags
-        #: vectors of all subwords (subwords, width), where they have been computed
-        self.vectors: np.ndarray | None = None
-        self.windows, self.windows_of = self._cut()
-        #: subwords of every window, the special ones among them
-        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.size
+        return cls(np.array(list(map(len, sentences)), np.int32), np.array(ids, np.int32), np.array(words, np.int32),
+                   np.array(counts, np.int64), longest, specials or specials_of(tokenizer), tags)
 
     def packed_batch(self, rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> tuple:
         """What `Encoder.packed` takes, and where each window begins.

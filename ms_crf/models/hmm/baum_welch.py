@@ -4,7 +4,7 @@ Shapes: B sequences of a batch, S states, V symbols.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ms_crf.models.recursions import SequenceBatch
 
@@ -48,11 +48,11 @@ def random_tables(generator: np.random.Generator, states: int, symbols: int) -> 
     return Tables(np.log(start[0]), np.log(rows[0]), np.log(rows[1]), np.zeros(states))
 
 
-def best_of(models: Iterable[Any], sequences: list, steps: int, tolerance: float) -> tuple[Tables, Fit]:
+def best_of(models: Iterable[Learnable], sequences: list, steps: int, tolerance: float) -> tuple[Tables, Fit]:
     """The tables of the model that becomes the most likely of several, each of which is changed.
 
     Args:
-        models: what learning begins with, each a `Learnable`.
+        models: what learning begins with.
         sequences: arrays of symbols.
         steps: of each model at most.
         tolerance: a model is done when a step adds less to its log likelihood.

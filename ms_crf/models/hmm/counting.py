@@ -7,7 +7,7 @@ Shapes: N tokens of all sentences, S states, V words.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from ms_crf.models.hmm.baum_welch import Tables
 from ms_crf.models.hmm.symbols import WordCounts
@@ -97,7 +97,7 @@ def learn(model: Counted, sentences: list, sets: Sequence[np.ndarray], words: Wo
     model.set_tables(tables_of(counts, words, add))
 
 
-def _expected(model: Any, sentences: list, mask: np.ndarray, size: int) -> Counts:
+def _expected(model: Counted, sentences: list, mask: np.ndarray, size: int) -> Counts:
     states = mask.shape[1]
     start, end, transition = np.zeros(states), np.zeros(states), np.zeros((states, states))
     words = np.zeros((states, size))

@@ -3,7 +3,7 @@
 Everything is computed in logarithms, on many sequences at a time. Shapes: L length, B sequences of a batch, S states.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -97,19 +97,17 @@ class HMM:
 
     def log_likelihood(self, observations: Any, backward: bool = False) -> Any:
         """Log probability of observations, by the forward recursion or by the backward one, which agree."""
-        many, values = self._each(observations, lambda batch: batch.backward_likelihood() if backward
-                                  else batch.forward_likelihood(), 0.0)
-        return np.array(values) if many else float(values[0])
+        values = self._each(observations, lambda batch: batch.backward_likelihood() if backward
+                            else batch.forward_likelihood(), 0.0)
+        return np.array(values) if isinstance(values, list) else float(values)
 
     def forward(self, observations: Any) -> Any:
         """Log probability of the observations up to each position and the state there, (L, S)."""
-        many, tables = self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
-        return tables if many else tables[0]
+        return self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
 
     def backward(self, observations: Any) -> Any:
         """Log probability of the observations behind each position given the state there, (L, S)."""
-        many, tables = self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
-        return tables if many else tables[0]
+        return self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
 
     def posteriors(self, observations: Any, pairs: bool = True) -> Any:
         """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other.
@@ -124,9 +122,8 @@ class HMM:
             singles = batch.split(batch.posteriors())
             return zip(singles, batch.split(batch.pairs(), 1)) if pairs else singles
 
-        many, posteriors = self._each(observations, work, (self._nothing(1), self._nothing(2)) if pairs
-                                      else self._nothing(1), pairs)
-        return posteriors if many else posteriors[0]
+        return self._each(observations, work, (self._nothing(1), self._nothing(2)) if pairs else self._nothing(1),
+                          pairs)
 
     def viterbi(self, observations: Any) -> Any:
         """(best states, log probability of them and the observations); the lowest state of equals, from the end on.
@@ -138,15 +135,10 @@ class HMM:
 
         def work(batch: SequenceBatch) -> Iterable:
             states, scores = batch.viterbi()
-            if names is None:
-                return zip(batch.split(states), scores.tolist())
-            joined = names[states.T[batch.live.T]].tolist()
-            ends = np.cumsum(batch.lengths)
-            begins = ends - batch.lengths
-            return zip([joined[begin:end] for begin, end in zip(begins.tolist(), ends.tolist())], scores.tolist())
+            paths = batch.split(states)
+            return zip(paths if names is None else [names[path].tolist() for path in paths], scores.tolist())
 
-        many, paths = self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
-        return paths if many else paths[0]
+        return self._each(observations, work, (np.zeros(0, np.int64) if names is None else [], 0.0))
 
     def sample(self, length: int, seed: Any = 0) -> tuple[np.ndarray, np.ndarray]:
         """(states, observations), both (length,), drawn from a model that was made from arrays."""
@@ -156,8 +148,7 @@ class HMM:
         length = check_count(length, 'length', 0)
         check_memory(32 * length, f'a sample of length {length:,}')
         generator = generator_of(seed)
-        start, transition, emission = (_sums(logs) for logs in (
-            self.log_start, self.log_transition, self.log_emission))
+        start, transition, emission = map(_sums, (self.log_start, self.log_transition, self.log_emission))
         states, observations = np.zeros((2, length), np.int64)
         row = start
         for position, (first, second) in enumerate(generator.random((length, 2))):
@@ -193,13 +184,11 @@ class HMM:
         states, indices = check_states(states, tags)
         every = [np.array([indices[tag] for tag in row], np.int64) for row in tags]
         check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
-        words = WordCounts(sentences)
+        words = WordCounts.of(sentences)
         if value == 0:
             check_states_occur(states, np.bincount(np.concatenate(every), minlength=len(states)))
-        tables = tables_of(counts_of([path for path in every if len(path)], words, len(states)), words, value)
-        self.states, self.words = states, words.words
-        self.set_tables(tables)
-        return self
+        return self._take(tables_of(counts_of([path for path in every if len(path)], words, len(states)), words, value),
+                          states, words)
 
     def fit_sets(self, sentences: Any, sets: Any, states: Any, add: float = 0.1) -> 'HMM':
         """Counts a model of words as `fit` does, from sentences of which only some tags are known.
@@ -215,12 +204,16 @@ class HMM:
         value = check_add(add)
         sentences, sets = check_sets(sentences, sets, len(states))
         check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
-        words = WordCounts(sentences)
+        words = WordCounts.of(sentences)
         learned = HMM()
         learned.states, learned.words = list(states), words.words
         learn(learned, sentences, sets, words, value)
-        self.states, self.words = learned.states, learned.words
-        self.set_tables(learned.tables())
+        return self._take(learned.tables(), list(states), words)
+
+    def _take(self, tables: Tables, states: list, words: WordCounts) -> 'HMM':
+        """Makes this a model of words."""
+        self.states, self.words = states, words.words
+        self.set_tables(tables)
         return self
 
     def baum_welch(self, observations: Any, states: int | None = None, symbols: int | None = None, steps: int = 100,
@@ -263,18 +256,10 @@ class HMM:
                 raise ValueError('states must be a number from 1 where there are no arrays, got None')
             symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
             check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
-            models = (HMM._random(generator, states, symbols) for _ in range(starts))
+            models = (HMM(*random_tables(generator, states, symbols), log=True) for _ in range(starts))
         tables, fit = best_of(models, sequences, steps, tolerance)
         self.set_tables(tables)
         return fit
-
-    @classmethod
-    def _random(cls, generator: np.random.Generator, states: int, symbols: int) -> 'HMM':
-        model = cls()
-        model.set_tables(random_tables(generator, states, symbols))
-        return model
-
-    # Batches of sequences
 
     def _nothing(self, axes: int) -> np.ndarray:
         """What an empty sequence has instead of (L, S) or (L - 1, S, S)."""
@@ -295,13 +280,13 @@ class HMM:
                                  f'{position}')
         return np.array([indices[state] for state in states], np.int64)
 
-    def columns_of(self, sequences: list) -> np.ndarray:
+    def columns_of(self, sequences: Sequence[Any]) -> np.ndarray:
         """The column of each observation in the table of emissions, of all sequences one after the other."""
         if self.words is not None:
             return self.words.columns(chain.from_iterable(sequences))
         return join_symbols(sequences, self.log_emission.shape[1])
 
-    def batches(self, sequences: list, mask: np.ndarray | None = None
+    def batches(self, sequences: Sequence[Any], mask: np.ndarray | None = None
                 ) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
         """Indices of sequences of similar lengths, a batch of them, and the columns of what is observed there.
 
@@ -324,8 +309,8 @@ class HMM:
                                          indices), observed
 
     def _each(self, observations: Any, work: Callable[[SequenceBatch], Iterable], empty: Any,
-              pairs: bool = False) -> tuple[bool, list]:
-        """Whether there are several sequences, and what `work` gives for a batch of them, in their order."""
+              pairs: bool = False) -> Any:
+        """What `work` returns for one sequence, or a list of its results for several."""
         self._check_learned()
         many, sequences = several(observations, self.words is not None)
         if pairs:
@@ -335,7 +320,7 @@ class HMM:
             for indices, batch, _ in self.batches(sequences):
                 for index, result in zip(indices.tolist(), work(batch)):
                     results[index] = result
-        return many, results
+        return results if many else results[0]
 
 
 def _sums(logs: np.ndarray) -> np.ndarray:

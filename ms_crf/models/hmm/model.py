@@ -1,7 +1,7 @@
 """The hidden Markov model as a kind of model: counted from words and tags, saved as tables; without MindSpore."""
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -10,13 +10,15 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.base.fields import checked, distinct_strings
 from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.readers import check_readable
-from ms_crf.models.base import CONFIDENCES, PATHS, Kind, Watcher
+from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Watcher
 from ms_crf.models.chains import LOGARITHMS, Chain
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.hmm.symbols import Words
 from ms_crf.models.labels import Tags, tag_names
-from ms_crf.runs import checksums, records
+from ms_crf.models.learning import texts_of
+from ms_crf.runs import records
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 from ms_crf.runs.saving import saving
 from ms_crf.text.partial import is_open
 from ms_crf.text.splitting import mostly_characters
@@ -55,26 +57,29 @@ class HMMTags(Tags):
 
 
 class HMMLearner:
-    """Counts the words and tags of corpora; what is not known of tags as it is expected.
+    """A model that was counted from corpora; `from_corpora` makes one.
 
     Args:
-        options: `Options`.
-        corpora: `Corpora`.
+        model: the `HMM`.
+        texts: by part, lists of tokens.
     """
 
-    def __init__(self, options: Options, corpora: Corpora) -> None:
-        tokens = {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
+    def __init__(self, model: HMM, texts: Mapping[str, Sequence[list[str]]]) -> None:
+        self.model, self._decoder = model, HMMDecoder(model)
+        self.vocabulary = self._decoder.vocabulary
+        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in texts.items()}
+
+    @classmethod
+    def from_corpora(cls, options: Options, corpora: Corpora) -> 'HMMLearner':
+        """Counts words and tags; tags that are not known count as they are expected."""
+        texts = texts_of(corpora)
         tags = [sentence.tags for sentence in corpora.parts['train']]
         if any(map(is_open, tags)):
             sets = Tags(corpora.tags, False).sets(tags)
-            self.model = HMM().fit_sets(tokens['train'], sets, corpora.tags, options.add)
-        else:
-            self.model = HMM().fit(tokens['train'], tags, options.add, corpora.tags)
-        self._decoder = HMMDecoder(self.model)
-        self.vocabulary = self._decoder.vocabulary
-        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in tokens.items()}
+            return cls(HMM().fit_sets(texts['train'], sets, corpora.tags, options.add), texts)
+        return cls(HMM().fit(texts['train'], tags, options.add, corpora.tags), texts)
 
-    def record(self) -> dict:
+    def record(self) -> dict[str, Any]:
         """Nothing of the model stands in config.json."""
         return {}
 
@@ -83,7 +88,7 @@ class HMMLearner:
         with saving(folder) as new:
             new.arrays(records.TABLES, {name: getattr(self.model, f'log_{name}') for name in _TABLES})
 
-    def decoder(self, network: Any, compiled: Any) -> 'HMMDecoder':
+    def decoder(self, network: object, compiled: object) -> 'HMMDecoder':
         """What tags with the model; it has no network, and nothing is compiled."""
         return self._decoder
 
@@ -91,7 +96,7 @@ class HMMLearner:
 class _Encoded(NamedTuple):
     """Sentences as the model reads them, which is as they are."""
 
-    sentences: list
+    sentences: Sequence[list[str]]
     lengths: np.ndarray
 
 
@@ -111,23 +116,13 @@ class HMMDecoder:
         assert model.states is not None and model.words is not None      # a model of words has both
         self.model, self.vocabulary = model, HMMTags(model.states, model.words.words, model.words.shapes)
 
-    def encode(self, sentences: list) -> _Encoded:
+    def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
         """Lists of tokens, none of them empty, as `run` takes them."""
         return _Encoded(sentences, np.array(list(map(len, sentences))))
 
-    def run(self, encoded: Any, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list]]:
-        """Tags sentences, batch by batch.
-
-        Args:
-            encoded: what `encode` gave.
-            task: 'paths' or 'confidences'.
-            count: of best paths, which is always 1.
-
-        Yields:
-            indices of the sentences of a batch, and arrays of these: the best paths (B, L) and their log
-            probabilities with the words (B,); of 'confidences' also the posterior of each tag of the paths (B, L),
-            and that of every tag given the path's tag before it (B, L, S).
-        """
+    def run(self, encoded: _Encoded, task: str = PATHS,
+            count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Tags sentences, batch by batch; see `Decoder.run`. Scores are log probabilities of tags and words."""
         for indices, batch, _ in self.model.batches(encoded.sentences):
             states, scores = batch.viterbi()
             arrays = [states.T, scores]
@@ -143,14 +138,14 @@ class HMMDecoder:
             yield indices, batch.split(batch.emissions)
 
 
-def read_hmm(folder: Any) -> HMM:
-    """The `HMM` of a run; raises CorpusError if its files are damaged or don't fit."""
-    vocabulary = records.read_vocabulary(folder, HMMTags)
-    path = Path(folder) / records.TABLES
+def read_hmm(run: Run) -> HMM:
+    """The `HMM` of a run; raises CorpusError if its files are damaged or do not fit."""
+    vocabulary = run.vocabulary(HMMTags)
+    path = run.path / records.TABLES
     if not path.is_file():
         raise CorpusError(path, None, 'no such file; expected the run of a hidden Markov model')
     check_readable(path)
-    checksums.check(path)
+    run.check(path.name)
     try:
         with np.load(path, allow_pickle=False) as file:
             tables = {name: file[name] for name in file.files}
@@ -175,11 +170,11 @@ class HMMKind(Kind):
     in_steps = False
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Any = None) -> HMMLearner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> HMMLearner:
         """Counts the words and tags of corpora."""
-        return HMMLearner(options, corpora)
+        return HMMLearner.from_corpora(options, corpora)
 
     @classmethod
-    def load(cls, folder: Any, config: dict, compiled: Any = None) -> HMMDecoder:
-        """From a run directory; raises CorpusError if something of it is damaged."""
-        return HMMDecoder(read_hmm(folder))
+    def load(cls, run: Run, compiled: Compiled | None = None) -> HMMDecoder:
+        """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
+        return HMMDecoder(read_hmm(run))

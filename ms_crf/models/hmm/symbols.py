@@ -61,16 +61,23 @@ class WordCounts:
     nothing.
 
     Args:
-        sentences: lists of tokens.
+        words: the columns of the table.
+        columns: (tokens,), the column of each token.
+        once: the words that occur once.
+        rare: their columns.
     """
 
-    def __init__(self, sentences: Sequence[list]) -> None:
+    def __init__(self, words: Words, columns: np.ndarray, once: Sequence[str], rare: np.ndarray) -> None:
+        self.words, self.columns, self.size, self._once, self._rare = words, columns, len(words.words), once, rare
+
+    @classmethod
+    def of(cls, sentences: Sequence[list[str]]) -> 'WordCounts':
+        """Counts the words of lists of tokens."""
         counts = Counter(token for tokens in sentences for token in tokens)
-        self._once = [word for word, count in counts.items() if count == 1]
-        self.words = Words(counts, sorted({shape_of(word) for word in self._once}))
-        self.size = len(counts)
-        self.columns = self.words.known_columns(token for tokens in sentences for token in tokens)    # (tokens,)
-        self._rare = np.flatnonzero(np.array(list(counts.values())) == 1)
+        once = [word for word, count in counts.items() if count == 1]
+        words = Words(counts, sorted({shape_of(word) for word in once}))
+        return cls(words, words.known_columns(token for tokens in sentences for token in tokens), once,
+                   np.flatnonzero(np.array(list(counts.values())) == 1))
 
     def table(self, known: np.ndarray, add: float) -> np.ndarray:
         """The table of emissions (states, columns), in logarithms.

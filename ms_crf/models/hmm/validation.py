@@ -105,7 +105,7 @@ def check_pairs(sequences: list, states: int) -> None:
         raise ValueError(f'{error}; ask with pairs=False, or for fewer sequences at a time') from None
 
 
-def join_symbols(sequences: list, count: int) -> np.ndarray:
+def join_symbols(sequences: Sequence[Any], count: int) -> np.ndarray:
     """Symbols of all sequences one after the other; raises ValueError at what is no number below `count`."""
     if all(isinstance(sequence, list) for sequence in sequences):
         joined = list(chain.from_iterable(sequences))

@@ -1,17 +1,19 @@
-"""The run that a training over words begins with: its words keep their ids and vectors, and new ones stand behind them.
+"""The run that a training over words begins with: its words keep their ids and vectors, and new words follow them.
 
-A new word or character has the vector of the unknown one, or of a word that which its n-grams make, so that at first
-the network reads it as that of the base did; of a new word that is among word vectors it is replaced by the one there.
+New words start with their pretrained vector if there is one, otherwise with the sum of their n-gram vectors, otherwise
+with the vector of the unknown word. New characters start with the vector of the unknown character. So at first the
+network behaves like the network of the base.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.models.inheritance import BaseRecord, put_weights, taken_over
+from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
+from ms_crf.runs.run import Run
 
 import numpy as np
 
@@ -31,10 +33,9 @@ class Base:
         self.vocabulary, self.record, self.weights = vocabulary, record, weights
 
     @classmethod
-    def of(cls, folder: Any, vocabulary: Vocabulary, network: Any) -> 'Base':
-        """From a run directory, its vocabulary, and its network."""
-        record = BaseRecord(records.model_digest(folder), len(vocabulary.words), len(vocabulary.characters),
-                            len(vocabulary.bigrams))
+    def of(cls, run: Run, vocabulary: Vocabulary, network: TaggerNetwork) -> 'Base':
+        """From a run, its vocabulary, and its network."""
+        record = BaseRecord(run.digest, len(vocabulary.words), len(vocabulary.characters), len(vocabulary.bigrams))
         return cls(vocabulary, record, records.as_arrays(network.trainable_params()))
 
     @classmethod
@@ -45,7 +46,7 @@ class Base:
         return cls(before, record, None)
 
     def check_width(self, options: Options, width: int) -> None:
-        """Raises CorpusError unless the vectors of --embeddings are as wide as those of the words of the base."""
+        """Raises CorpusError unless the vectors of `embeddings` are as wide as those of the words of the base."""
         if width != options.word_dim:
             raise CorpusError(options.embeddings, None, f'expected vectors of {options.word_dim} numbers, as words '
                               f'in {options.init} have them, got {width}')
@@ -73,11 +74,11 @@ class Base:
         vocabulary.compose(rows, new, vectors, ngram_table)
         return rows
 
-    def put_into(self, network: Any, vocabulary: Vocabulary, rows: np.ndarray) -> None:
+    def put_into(self, network: TaggerNetwork, vocabulary: Vocabulary, rows: np.ndarray) -> None:
         """Gives a new network its first weights.
 
         Args:
-            network: a `TaggerNetwork`.
+            network: of the training.
             vocabulary: of the training.
             rows: what `rows` gave.
         """

@@ -4,10 +4,11 @@ A form is a word with its spelling, and with its bigrams if the vocabulary has a
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ms_crf.models.bucketing import ROOM, TokenBatch, bucket_lengths, token_batch
+from ms_crf.models.bucketing import TokenBatch, row_shapes, token_batch
 from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary, bigrams_of
 
@@ -31,43 +32,59 @@ class Shape(NamedTuple):
         return self.long_forms + self.short_forms
 
 
+@dataclass(eq=False)
 class EncodedWords:
-    """A corpus as ids.
+    """A corpus as ids; `EncodedWords.of` makes one."""
 
-    Args:
-        sentences: lists of tokens.
-        vocabulary: gives words and characters their ids.
-        tags: for each sentence a list of tags; None where there are none.
-    """
+    tokens: list[np.ndarray]             # for each sentence the forms of its tokens
+    lengths: np.ndarray                  # (sentences,), tokens of each
+    word_of: np.ndarray                  # (forms,), ids of words
+    spelling_of: np.ndarray              # (forms, characters), ids of characters
+    bigrams_of: np.ndarray | None        # (forms, 2), ids of bigrams
+    composed: np.ndarray                 # (some,), the forms of unknown words that have known n-grams
+    ngrams_of: np.ndarray                # (some, MOST), ids of these n-grams
+    is_long: np.ndarray                  # by code, see `codes`: whether a form has more than `half` characters
+    half: int                            # half as many characters as are read at most
+    tags: list[np.ndarray] | None        # for each sentence what `Tags.gold` returned
 
-    def __init__(self, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
-                 tags: Sequence[list] | None = None) -> None:
+    @property
+    def num_forms(self) -> int:
+        """How many distinct forms there are."""
+        return len(self.word_of)
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
+           tags: Sequence[list[str]] | None = None) -> 'EncodedWords':
+        """Encodes sentences.
+
+        Args:
+            sentences: lists of tokens.
+            vocabulary: gives words and characters their ids.
+            tags: for each sentence a list of tags; None where there are none.
+        """
         together: list[Any] = list(chain.from_iterable(sentences))
         if vocabulary.bigrams:
             bigrams = [bigrams_of(tokens) for tokens in sentences]
             together = list(zip(together, chain.from_iterable(pairs[:-1] for pairs in bigrams),
                                 chain.from_iterable(pairs[1:] for pairs in bigrams)))
         forms = dict.fromkeys(together)
-        self.num_forms = len(forms)
-        code_of = dict(zip(forms, range(self.num_forms)))
+        code_of = dict(zip(forms, range(len(forms))))
         codes = np.fromiter(map(code_of.__getitem__, together), np.int64, len(together))
-        self.lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        self.tokens = np.split(codes, np.cumsum(self.lengths[:-1]))
-        words, self.bigrams_of = list(forms), None
+        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        words, bigram_ids = list(forms), None
         if vocabulary.bigrams:
-            words, self.bigrams_of = [form[0] for form in forms], vocabulary.bigram_ids([form[1:] for form in forms])
-        self.word_of, self.spelling_of = vocabulary.word_ids(words), vocabulary.spellings(words)
-        #: forms whose words are not known, but n-grams of them; and ids of these (such forms, MOST)
-        self.composed, self.ngrams_of = np.zeros(0, np.int64), np.zeros((0, MOST), np.int32)
+            words, bigram_ids = [form[0] for form in forms], vocabulary.bigram_ids([form[1:] for form in forms])
+        word_of = vocabulary.word_ids(words)
+        composed, ngrams = np.zeros(0, np.int64), np.zeros((0, MOST), np.int32)
         if vocabulary.ngrams:
-            unknown = np.flatnonzero(self.word_of == UNKNOWN)
+            unknown = np.flatnonzero(word_of == UNKNOWN)
             ids = vocabulary.ngram_ids([words[form] for form in unknown])
             found = ids.any(1)
-            self.composed, self.ngrams_of = unknown[found], ids[found]
-        self.half = (vocabulary.char_length + 1) // 2
-        is_long = [len(word) > self.half for word in words]
-        self.is_long = np.array(is_long + is_long)       # by code, see `codes`
-        self.tags = None if tags is None else vocabulary.gold(tags)
+            composed, ngrams = unknown[found], ids[found]
+        half = (vocabulary.char_length + 1) // 2
+        return cls(np.split(codes, np.cumsum(lengths[:-1])), lengths, word_of, vocabulary.spellings(words), bigram_ids,
+                   composed, ngrams, np.array([len(word) > half for word in words] * 2, bool), half,
+                   None if tags is None else vocabulary.gold(tags))
 
     def word_counts(self) -> np.ndarray:
         """How often the word of each form occurs in the corpus: (forms,)."""
@@ -119,41 +136,27 @@ class EncodedWords:
         return places, ids
 
 
-class Batcher:
-    """Makes batches of a training; its shapes are made for one corpus and serve others too.
+def word_shapes(encoded: EncodedWords, batch_size: int) -> list[Shape]:
+    """Shapes of the batches of a training, shortest first.
 
     Args:
-        encoded: the corpus that the shapes are made for.
+        encoded: the corpus.
         batch_size: rows of a batch.
     """
-
-    def __init__(self, encoded: EncodedWords, batch_size: int) -> None:
-        self.batch_size = batch_size
-        self.shapes: list[Shape] = []
-        self._add_shapes(encoded, encoded.lengths)
-
-    def shapes_for(self, encoded: EncodedWords) -> list[Shape]:
-        """Shapes, shortest first, that all sentences of a corpus fit into."""
-        longer = encoded.lengths[encoded.lengths > self.shapes[-1].length]
-        if len(longer):
-            self._add_shapes(encoded, longer)
-        return self.shapes
-
-    def _add_shapes(self, encoded: EncodedWords, lengths: np.ndarray) -> None:
-        """Shapes for sentences of these lengths, of which encoded has some."""
-        shorter = self.shapes[-1].length if self.shapes else 0
-        for length in bucket_lengths(lengths):
-            rows = max(1, min(self.batch_size, self.batch_size * ROOM // length))
-            inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
-            inside = np.random.default_rng(0).permutation(inside)
-            sizes = []
-            for first in range(0, min(len(inside), 50 * rows), rows):
-                forms = np.unique(np.concatenate([encoded.tokens[index] for index in inside[first:first + rows]]))
-                sizes.append((encoded.is_long[forms].sum(), len(forms)))
-            room = -(-np.quantile(sizes, 0.9, axis=0).astype(int) // STEP) * STEP   # most batches fit
-            long_forms, forms = np.clip(room, length, length * rows).tolist()
-            self.shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
-            shorter = length
+    shapes: list[Shape] = []
+    shorter = 0
+    for length, rows in row_shapes(encoded.lengths, batch_size):
+        inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
+        inside = np.random.default_rng(0).permutation(inside)
+        sizes = []
+        for first in range(0, min(len(inside), 50 * rows), rows):
+            forms = np.unique(np.concatenate([encoded.tokens[index] for index in inside[first:first + rows]]))
+            sizes.append((encoded.is_long[forms].sum(), len(forms)))
+        room = -(-np.quantile(sizes, 0.9, axis=0).astype(int) // STEP) * STEP   # most batches fit
+        long_forms, forms = np.clip(room, length, length * rows).tolist()
+        shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
+        shorter = length
+    return shapes
 
 
 def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: Shape,

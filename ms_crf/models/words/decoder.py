@@ -1,9 +1,9 @@
 """Tagging with a network over words: each form is read once, in much text up to the gates of the LSTM."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from ms_crf.base.environment import graph_call
+from ms_crf.models.base import Compiled
 from ms_crf.models.graphs import GraphDecoder
 from ms_crf.models.words.batches import EncodedWords, word_batch
 from ms_crf.models.words.network import TaggerNetwork
@@ -19,7 +19,7 @@ GATES_FORMS = (2048, 4096)       # which takes at least so many forms, and has r
 FORMS = (2048, 512)              # that are read at a time: as many as there are, and what is left of them
 
 
-class WordDecoder(GraphDecoder):
+class WordDecoder(GraphDecoder[EncodedWords]):
     """Tags with a network over words.
 
     Args:
@@ -28,7 +28,9 @@ class WordDecoder(GraphDecoder):
         compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
-    def __init__(self, network: TaggerNetwork, vocabulary: Vocabulary, compiled: Any = None) -> None:
+    vocabulary: Vocabulary
+
+    def __init__(self, network: TaggerNetwork, vocabulary: Vocabulary, compiled: Compiled | None = None) -> None:
         super().__init__(network, vocabulary, compiled)
 
         @ms.jit
@@ -40,11 +42,11 @@ class WordDecoder(GraphDecoder):
             return network.form_gates(vectors, count)
 
         self._read, self._gates = read, gates
-        self._ngram_table: Any = network.ngram_table.asnumpy() if network.with_ngrams else None
+        self._ngram_table: np.ndarray | None = network.ngram_table.asnumpy() if network.with_ngrams else None
 
-    def encode(self, sentences: list) -> EncodedWords:
+    def encode(self, sentences: Sequence[list[str]]) -> EncodedWords:
         """Lists of tokens, none of them empty, as `run` takes them."""
-        return EncodedWords(sentences, self.vocabulary)
+        return EncodedWords.of(sentences, self.vocabulary)
 
     def method(self, encoded: EncodedWords) -> Callable:
         """What makes scores of tags, from gates of forms where the operators in C++ can be taken, or from vectors."""
@@ -101,6 +103,6 @@ class WordDecoder(GraphDecoder):
                 with graph_call():
                     vectors = self._read(*map(ms.from_numpy, encoded.arrays(forms, room, width))).asnumpy()
                 table[forms] = vectors[:len(forms)]
-        if len(encoded.composed):                                # the table is here: sums of few rows need no graph
+        if self._ngram_table is not None and len(encoded.composed):      # sums of few rows need no graph
             made, _ = composed(self._ngram_table, encoded.ngrams_of)
             table[encoded.composed, :made.shape[1]] = made

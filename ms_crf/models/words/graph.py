@@ -1,9 +1,11 @@
 """An exported graph over words: the cell, and what it is given, from sentences and from its record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ms_crf.base.fields import checked, load_record
-from ms_crf.models.graphs import Served, Static
+from ms_crf.models.graphs import GraphInput, Served, Static
 from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
 from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
@@ -50,26 +52,22 @@ class ServedWithoutCharacters(ServedWords):
         return self._tag_words(self.network.form_vectors(words, None, composed, ngrams), places, lengths)
 
 
-class WordGraphInput:
-    """What a graph over words is given: the distinct words of a batch, and which of them stands where.
+class WordGraphInput(GraphInput[EncodedWords]):
+    """What makes the inputs of a graph over words: the distinct words of a batch, and which of them stands where.
 
     Args:
         vocabulary: the tags, and the ids of words and characters.
         with_characters: whether the network reads characters.
     """
 
-    rows, tokens = 512, 16384      # of a batch at most, where the graph takes any number
-    unit = 'tokens'
+    vocabulary: Vocabulary
 
     def __init__(self, vocabulary: Vocabulary, with_characters: bool) -> None:
-        self.vocabulary, self.with_characters = vocabulary, with_characters
+        super().__init__(vocabulary)
+        self.with_characters = with_characters
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
-        """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
-
-        Args:
-            static: (batch, length), or None for any.
-        """
+        """Names and shapes of the graph's inputs."""
         batch, length = static or (None, None)
         words = static[0] * static[1] if static else None
         inputs: dict[str, tuple] = {
@@ -82,7 +80,7 @@ class WordGraphInput:
         return inputs
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
-        """Of the graph's parameters whose size follows from the record: (end of the name, what, how many, exactly)."""
+        """The tables of ids of words, characters and n-grams."""
         tables = [('.word_table', 'ids of words', self.vocabulary.num_rows, True)]
         if self.with_characters:
             tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
@@ -90,35 +88,25 @@ class WordGraphInput:
             tables.append(('.ngram_table', 'ids of n-grams', 1 + len(self.vocabulary.ngrams), True))
         return tables
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """What another program needs to make ids of words, and tags of what comes out."""
         return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
 
     @classmethod
-    def from_json(cls, record: dict) -> 'WordGraphInput':
+    def from_json(cls, record: dict[str, Any]) -> 'WordGraphInput':
         """From what a `GraphRecord` was read from; raises ValueError if `to_json` gave something else."""
         load_record(WordGraphIds, record)
         names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
         return cls(Vocabulary.from_json(record, closed=False), 'spellings' in names)
 
-    def encode(self, sentences: list) -> EncodedWords:
+    def encode(self, sentences: Sequence[list[str]]) -> EncodedWords:
         """Lists of tokens, none of them empty, as ids of words and characters."""
-        return EncodedWords(sentences, self.vocabulary)
-
-    def sizes(self, encoded: EncodedWords) -> np.ndarray:
-        """(sentences,): the length that each needs in a batch."""
-        return encoded.lengths
+        return EncodedWords.of(sentences, self.vocabulary)
 
     def arrays(self, encoded: EncodedWords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
-        """The inputs by name.
-
-        Args:
-            encoded: what `encode` gave.
-            indices: of the sentences of a batch.
-            static: (batch, length) of the graph, or None for any.
-        """
-        rows, length = static or (len(indices), int(encoded.lengths[indices].max()))
-        batch = word_batch(encoded, (length, rows), indices)
+        """The inputs by name, of the sentences of these indices."""
+        length, rows = shape = self.shape(encoded, indices, static)
+        batch = word_batch(encoded, shape, indices)
         forms, places = distinct_forms(encoded, batch.values)
         room = rows * length if static else len(forms)
         words, spellings = encoded.arrays(forms, room)

@@ -4,11 +4,13 @@ It works on the distinct words of a batch and on where they stand, so that a wor
 and only the vectors of words in the batch are touched.
 """
 
-from typing import Any
 
-from ms_crf.models.words.vocabulary import UNKNOWN
+from ms_crf.crf.constraints import Constraints
+from ms_crf.models.graphs import constraints_of
+from ms_crf.models.words.vocabulary import UNKNOWN, Vocabulary
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
 from ms_crf.nn.layers import Layers
+from ms_crf.runs.options import Options
 
 import mindspore as ms
 import numpy as np
@@ -37,13 +39,14 @@ class TaggerNetwork(Layers):
 
     def __init__(self, num_words: int, word_dim: int, num_tags: int, hidden_dim: int = 200, num_layers: int = 1,
                  char: str = 'cnn', num_characters: int = 1, char_dim: int = 30, char_width: int = 50,
-                 head: str = 'crf', constraints: Any = None, columns: int = 1, num_ngrams: int = 0) -> None:
+                 head: str = 'crf', constraints: Constraints | None = None, columns: int = 1,
+                 num_ngrams: int = 0) -> None:
         super().__init__()
         self.word_table = Parameter(initializer(Uniform((3 / word_dim) ** 0.5), (num_words, word_dim)),
                                     name='word_table')
         self.with_characters = char != 'none'
         if self.with_characters:
-            reader: Any = {'cnn': CharacterCNN, 'lstm': CharacterLSTM}[char]
+            reader = CharacterCNN if char == 'cnn' else CharacterLSTM
             self.characters = reader(num_characters, char_dim, char_width)
         self.columns, self.word_dim, self.with_ngrams = columns, word_dim, num_ngrams > 0
         if self.with_ngrams:
@@ -59,7 +62,7 @@ class TaggerNetwork(Layers):
         return self.word_table
 
     def parts(self) -> dict[str, list]:
-        """What --freeze may name, and its Parameters."""
+        """What the option `freeze` may name, and its Parameters."""
         characters = {'characters': self.characters.trainable_params()} if self.with_characters else {}
         return {'words': [self.word_table], **characters, 'lstm': self.layers.trainable_params()}
 
@@ -155,3 +158,15 @@ class TaggerNetwork(Layers):
         """The loss of training, mean of the sentences: see `emissions`, and tags (length, batch)."""
         emissions = self.emissions(rows, form_words, long_spellings, short_spellings, places, seq_length, keep)
         return self.head(emissions, tags, seq_length)
+
+
+def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, scheme: str) -> TaggerNetwork:
+    """The network of a run over words; its weights are random until they are loaded."""
+    network = TaggerNetwork(vocabulary.num_rows, word_dim, len(vocabulary.tags), options.hidden, options.layers,
+                            options.char, vocabulary.num_characters, options.char_dim, options.char_width,
+                            options.head, constraints_of(options, scheme, vocabulary.tags), vocabulary.columns,
+                            len(vocabulary.ngrams))
+    if options.precision == 'mixed':
+        for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
+            cell.to_float(ms.float16)
+    return network

@@ -151,16 +151,10 @@ def learn(vectors: Mapping[str, np.ndarray],
     width = len(next(iter(vectors.values()), ()))
     if not found:
         return [], np.zeros((1, width), np.float32)
-    product = Product(list(found.values()), len(ngrams))
     wanted = np.array([vectors[word] for word in found], np.float32)
     wanted -= wanted.mean(0)
-    table = np.zeros((1 + len(ngrams), width), np.float32)
-    for first in range(0, width, COLUMNS):
-        part = slice(first, first + COLUMNS)
-        table[1:, part] = least_squares(product, np.ascontiguousarray(wanted[:, part]))
-        if done is not None:
-            done(min(COLUMNS, width - first))
-    return ngrams, table
+    table = least_squares(list(found.values()), len(ngrams), wanted, done)
+    return ngrams, np.concatenate((np.zeros((1, width), np.float32), table))
 
 
 def composed(table: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -185,58 +179,41 @@ def composed(table: np.ndarray, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return made, counts > 0
 
 
-class Product:
-    """Products with the sparse matrix X (rows, columns) of what n-grams words have, and with its transpose.
-
-    A row with n entries has 1 / sqrt(n) in each of them.
-
-    Args:
-        rows: for each row the columns of its entries, at least one.
-        columns: how many there are; each has an entry.
-    """
-
-    def __init__(self, rows: Sequence[Sequence[int]], columns: int) -> None:
-        sizes = np.array([len(row) for row in rows])
-        self._columns = np.fromiter(chain.from_iterable(rows), np.int64, sizes.sum())
-        self._starts = np.cumsum(sizes) - sizes
-        self._share = (1 / np.sqrt(sizes)).astype(np.float32)[:, None]
-        self._rows = np.repeat(np.arange(len(sizes)), sizes)[np.argsort(self._columns, kind='stable')]
-        by_column = np.bincount(self._columns, minlength=columns)
-        self._column_starts = np.cumsum(by_column) - by_column
-        #: (columns, 1), the diagonal of X.T @ X
-        self.diagonal = self.transposed_times(np.broadcast_to(self._share, (len(sizes), 1)))
-
-    def times(self, values: np.ndarray) -> np.ndarray:
-        """X @ values: (columns, width) to (rows, width)."""
-        return np.add.reduceat(values[self._columns], self._starts) * self._share
-
-    def transposed_times(self, values: np.ndarray) -> np.ndarray:
-        """X.T @ values: (rows, width) to (columns, width)."""
-        return np.add.reduceat((values * self._share)[self._rows], self._column_starts)
-
-
-def least_squares(product: Product, wanted: np.ndarray) -> np.ndarray:
+def least_squares(rows: Sequence[Sequence[int]], columns: int, wanted: np.ndarray,
+                  done: Callable[[int], object] | None = None) -> np.ndarray:
     """W (columns, width) that makes |X W - wanted|² + RIDGE |W|² small, by conjugate gradients for each of its columns.
 
-    Dividing by the diagonal of X.T @ X + RIDGE before each step makes a few of them enough: some n-grams occur in three
-    words, others in thousands.
+    X is sparse: a row with n entries has 1 / sqrt(n) in each of them. Dividing by the diagonal of X.T @ X + RIDGE
+    before each step makes a few steps enough: some n-grams occur in three words, others in thousands.
 
     Args:
-        product: of X.
+        rows: for each row of X the columns of its entries, at least one.
+        columns: of X; each has an entry.
         wanted: (rows, width).
+        done: is called with the number of columns of W that were just computed.
     """
-    diagonal = product.diagonal + RIDGE
-    residual = product.transposed_times(wanted)
-    scaled = residual / diagonal
-    found, direction, squares = np.zeros_like(residual), scaled, (residual * scaled).sum(0)
-    for _ in range(STEPS):
-        image = product.transposed_times(product.times(direction)) + RIDGE * direction
-        step = _ratio(squares, (direction * image).sum(0))
-        found += step * direction
-        residual = residual - step * image
-        scaled = residual / diagonal
-        before, squares = squares, (residual * scaled).sum(0)
-        direction = scaled + _ratio(squares, before) * direction
+    from scipy.sparse import csr_matrix  # here, because tagging does without
+    sizes = np.array([len(row) for row in rows])
+    entries = csr_matrix((np.ones(sizes.sum(), np.float32), np.fromiter(chain.from_iterable(rows), np.int64),
+                          np.append(0, np.cumsum(sizes))), (len(rows), columns))
+    turned, share = entries.T.tocsr(), (1 / np.sqrt(sizes)).astype(np.float32)[:, None]
+    found = np.zeros((columns, wanted.shape[1]), np.float32)
+    diagonal = turned @ (share * share) + np.float32(RIDGE)
+    for first in range(0, wanted.shape[1], COLUMNS):
+        part = slice(first, first + COLUMNS)
+        residual = turned @ (np.ascontiguousarray(wanted[:, part]) * share)
+        direction = scaled = residual / diagonal
+        squares = (residual * scaled).sum(0)
+        for _ in range(STEPS):
+            image = turned @ ((entries @ direction) * share * share) + RIDGE * direction
+            step = _ratio(squares, (direction * image).sum(0))
+            found[:, part] += step * direction
+            residual = residual - step * image
+            scaled = residual / diagonal
+            before, squares = squares, (residual * scaled).sum(0)
+            direction = scaled + _ratio(squares, before) * direction
+        if done is not None:
+            done(direction.shape[1])
     return found
 
 

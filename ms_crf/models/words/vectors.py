@@ -1,10 +1,11 @@
 """Word vectors from a text file in the format of word2vec or GloVe."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import PathLike
 from ms_crf.formats.readers import numbered_lines
 from ms_crf.models.words.ngrams import has_letters
 
@@ -39,7 +40,7 @@ def _header(text: str) -> int | None:
     return int(fields[1]) if len(fields) == 2 and all(field.isdecimal() for field in fields) else None
 
 
-def _vector(path: Any, line: int, word: str, fields: list[str], width: int) -> np.ndarray:
+def _vector(path: PathLike, line: int, word: str, fields: list[str], width: int) -> np.ndarray:
     """The numbers behind a word; raises CorpusError at what is none."""
     try:
         vector = np.array(fields, np.float32)
@@ -70,7 +71,7 @@ class Vectors(NamedTuple):
     common: dict[str, np.ndarray]            # of the first words with letters in the file, which are its commonest
 
 
-def read_vectors(path: Any, wanted: Collection[str], common: int = 0) -> Vectors:
+def read_vectors(path: PathLike, wanted: Collection[str], common: int = 0) -> Vectors:
     """Vectors of the wanted words, each under the form that the file knows first (see `forms_of`).
 
     Args:
@@ -118,6 +119,6 @@ def read_vectors(path: Any, wanted: Collection[str], common: int = 0) -> Vectors
     return Vectors({form: vector for form, vector in vectors.items() if form in used}, width, ways, first)
 
 
-def form_in(known: Any, word: str) -> str | None:
+def form_in(known: Container[str], word: str) -> str | None:
     """The first form of a word that is known, or None."""
     return next((form for form in forms_of(word) if form in known), None)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ms_crf.base.errors import brief
 from ms_crf.base.fields import Fault, checked, distinct_strings
@@ -181,7 +181,7 @@ class Vocabulary(Tags):
             generator: a NumPy random generator.
             ngram_table: (1 + n-grams, width), the vectors of n-grams; None where there are none.
         """
-        spread: Any = np.std(list(vectors.values())) / 4 if vectors else 1 / width ** 0.5
+        spread = float(np.std(list(vectors.values()))) / 4 if vectors else 1 / width ** 0.5
         rows = generator.normal(0, spread, (self.num_rows, width)).astype(np.float32)
         rows[PADDING] = 0
         for word, word_id in self._word_ids.items():

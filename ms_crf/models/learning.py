@@ -1,0 +1,82 @@
+"""What learners have in common: the corpora as ids, batches of few shapes for training, and tags for scoring."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from ms_crf.formats.dataset import Corpora, digest_of
+from ms_crf.models.base import Decoder, Encoded
+from ms_crf.models.bucketing import S, cut_rows, plan, teaching
+from ms_crf.models.labels import Tags
+from ms_crf.runs.options import Options
+
+import numpy as np
+
+
+class Corpus(Encoded, Protocol):
+    """Sentences as ids."""
+
+    @property
+    def tags(self) -> list[np.ndarray] | None:
+        """For each sentence what `Tags.gold` returned; None where there are no tags."""
+
+
+C = TypeVar('C', bound=Corpus)
+
+
+class NetworkLearner(Generic[C, S]):
+    """Corpora as ids, for a network; to be inherited by what makes the network, the decoder and the arrays of a step.
+
+    Args:
+        options: of the training.
+        scheme: of the tags.
+        vocabulary: the tags, and the ids of what the network reads.
+        encoded: 'train', 'dev' and perhaps 'test'; 'train' with tags.
+        record: what config.json says of the model.
+        shapes: of batches, shortest first, that all training sentences fit into.
+        sizes: (sentences,), the length that each training sentence needs in a batch.
+    """
+
+    vocabulary: Tags
+
+    def __init__(self, options: Options, scheme: str, vocabulary: Tags, encoded: Mapping[str, C],
+                 record: dict[str, Any], shapes: Sequence[S], sizes: np.ndarray) -> None:
+        self.options, self.scheme, self.vocabulary, self.encoded = options, scheme, vocabulary, encoded
+        self.shapes, self.sizes, self._record = shapes, sizes, record
+
+    def record(self) -> dict[str, Any]:
+        """What config.json says of the model."""
+        return self._record
+
+    def fill(self, folder: Path) -> None:
+        """A new run directory needs nothing further."""
+
+    @cached_property
+    def taught(self) -> np.ndarray:
+        """The sizes of the training sentences, 0 for those of which nobody has judged a token."""
+        return teaching(self.sizes, self.encoded['train'].tags or ())
+
+    def plan(self, generator: np.random.Generator) -> list[tuple]:
+        """(shape, indices of sentences) of the batches of an epoch."""
+        return plan(self.shapes, self.taught, cut_rows, generator)
+
+
+def texts_of(corpora: Corpora) -> dict[str, list[list[str]]]:
+    """For each part the tokens of its sentences."""
+    return {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
+
+
+def digests_of(corpora: Corpora) -> dict[str, str]:
+    """What config.json says of the sentences of train and dev."""
+    return {'text_sha256': digest_of(corpora.parts['train']), 'dev_sha256': digest_of(corpora.parts['dev'])}
+
+
+def tags_of(decoder: Decoder, encoded: Encoded) -> list[list[str]]:
+    """The best tags of all encoded sentences, in their order."""
+    names = decoder.vocabulary.tags
+    tagged: list[list[str]] = [[]] * len(encoded.lengths)
+    for indices, (paths, *_) in decoder.run(encoded):
+        for row, index in enumerate(indices):
+            tagged[index] = [names[tag] for tag in paths[row, :encoded.lengths[index]]]
+    return tagged
