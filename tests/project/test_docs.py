@@ -6,9 +6,10 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 from ms_crf.cli import console
+from ms_crf.runs import arguments
 from ms_crf.runs.options import Options, dashed
 
 import pytest
@@ -164,7 +165,9 @@ def test_options_that_are_named_exist():
     texts = [path.read_text(encoding='utf-8') for folder in ('ms_crf/cli', 'benchmarks') for path in
              (ROOT / folder).glob('*.py')]
     known = {*re.findall(r"'(--[a-z-]+)'", '\n'.join(texts))}
-    for entry in fields(Options):
+    kinds = [kind for kind in vars(arguments).values() if isinstance(kind, type) and is_dataclass(kind)]
+    for entry in [entry for kind in (Options, *kinds) for entry in fields(kind)]:
+        known.update(entry.metadata.get('names', ()))
         negated = {f'--no-{dashed(entry.name)}'} if entry.type in (bool, 'bool') else set()
         known |= {f'--{dashed(entry.name)}'} | negated
     known |= {'--no-confidence', '--no-chars'}
