@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
+    from ms_crf.training.train import train
 
 _HOMES = {
     'evaluate': 'reports.evaluation',
     'report': 'reports.report',
+    'train': 'training.train',
 }
-__all__ = ['evaluate', 'report']
+__all__ = ['evaluate', 'report', 'train']
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 LONGEST = 400              # characters of a message; of a longer one the middle is left out
 
@@ -17,11 +18,11 @@ def visible(text: str) -> str:
                    for character in text)
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST) -> str:
     """A message as one `visible` line of bounded length."""
     text = visible(text)
-    if len(text) > LONGEST:
-        text = f'{text[:LONGEST // 2]} … {text[-LONGEST // 2:]}'
+    if len(text) > longest:
+        text = f'{text[:longest // 2]} … {text[-longest // 2:]}'
     return text
 
 
@@ -60,21 +61,28 @@ def _initials(form: str) -> str:
     return ''.join(part[:1] for part in form.split('-'))
 
 
+class _UserError(ValueError):
+    """An error that can be pickled, and so sent from one process to another, whatever its `__init__` takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ValueError.__new__, (type(self), *self.args), vars(self)
+
+
 _ARGUMENT = re.compile('\ue000([a-z_]+)\ue001')        # characters that no text shows: `visible` escapes them in data
 
 
 def argument(name: str) -> str:
-    """The name of an argument in the message of an `OptionError`; commands show the option that is called so."""
+    """The name of an argument in the message of an error; commands show the option that is called so."""
     return f'\ue000{name}\ue001'
 
 
-def named(message: str, shown: Callable[[str], str]) -> str:
-    """A message as one line, with the names of arguments as a function shows them."""
-    parts = _ARGUMENT.split(message)                             # text and names of arguments alternate
-    return one_line(''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts)))
+def with_names(text: str, shown: Callable[[str], str]) -> str:
+    """Returns text as `visible` shows it, with the names that `argument` marks as a function shows them."""
+    parts = _ARGUMENT.split(text)                                # text and names of arguments alternate
+    return ''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts))
 
 
-class CorpusError(ValueError):
+class CorpusError(_UserError):
     """A fault in a file: where it is, what was expected and what is there, in one line.
 
     Args:
@@ -93,14 +101,14 @@ class CorpusError(ValueError):
 
     def with_options(self, shown: Callable[[str], str]) -> str:
         """The message with the names of arguments as a function shows them."""
-        return self._place + named(self._message, shown)
+        return self._place + one_line(with_names(self._message, shown))
 
 
 class NoRun(CorpusError):
     """There is no run yet in the folder of runs."""
 
 
-class OptionError(ValueError):
+class OptionError(_UserError):
     """An option or argument with a value that it can't have, in one line.
 
     Args:
@@ -108,15 +116,18 @@ class OptionError(ValueError):
 
     Attributes:
         message: the same, for another error's message.
+        longest: how many characters are shown; of a longer message the middle is left out.
     """
+
+    longest = LONGEST
 
     def __init__(self, message: str) -> None:
         self.message = message
-        super().__init__(self.with_options(str))
+        super().__init__(self.with_options(lambda name: name))
 
     def with_options(self, shown: Callable[[str], str]) -> str:
         """The message with the names of arguments as a function shows them."""
-        return named(self.message, shown)
+        return one_line(with_names(self.message, shown), self.longest)
 
 
 def not_installed(what: str, library: str, extra: str, otherwise: str = '') -> OptionError:

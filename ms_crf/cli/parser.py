@@ -10,8 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
 from ms_crf.base.environment import DEVICES
-from ms_crf.base.errors import OptionError, brief, meant, named
-from ms_crf.base.files import JSONFault, PathLike, json_of
+from ms_crf.base.errors import OptionError, brief, meant, with_names
 from ms_crf.cli import console
 from ms_crf.models import plugins
 
@@ -57,7 +56,7 @@ class Parser(argparse.ArgumentParser):
     def _check_once(self, args: Sequence[str]) -> None:
         """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
         for action in self._actions:
-            one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
+            one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_repeated', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
                 raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
@@ -118,21 +117,7 @@ def real_number(text: str) -> float:
         raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
 
 
-def read_option_file(path: PathLike) -> Any:
-    """The parsed JSON of a file; raises OptionError if it can't be read."""
-    try:
-        with open(path, encoding='utf-8-sig') as file:
-            return json_of(file.read())
-    except OSError as error:
-        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
-    except JSONFault as error:
-        where = path if error.line is None else f'{path}:{error.line}'
-        raise OptionError(f'{where}: expected a JSON object of options: {error}') from None
-
-
-def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: Container[str] | None = None) -> None:
+def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown: Container[str] | None = None) -> None:
     """Adds an option for each field of a dataclass of arguments; if `shown` names fields, --help shows only these."""
     groups: dict[str, argparse._ActionsContainer] = {'': made}
     for entry in fields(kind):  # type: ignore[arg-type] # subclasses are dataclasses
@@ -140,9 +125,10 @@ def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: C
         if about['group'] not in groups:
             groups[about['group']] = made.add_argument_group(about['group'])
         names = about.get('names', (f'--{entry.name.replace("_", "-")}',))
-        text = named(about['text'], console.option_name).replace('%', '%%')
-        options: dict[str, Any] = {'default': entry.default,
-                                   'help': text if shown is None or entry.name in shown else argparse.SUPPRESS}
+        text = with_names(about['text'], console.option_name).replace('%', '%%')
+        if shown is not None and entry.name not in shown:
+            text = argparse.SUPPRESS
+        options: dict[str, Any] = {'default': entry.default, 'help': text}
         if about.get('positional'):
             names, options['nargs'] = (entry.name,), '*' if about.get('several') else '?'
         else:
@@ -159,6 +145,7 @@ def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: C
         if about.get('required'):
             made.required.append(added)  # type: ignore[attr-defined] # of `Parser`
         added.may_be_empty = True  # type: ignore[attr-defined] # the dataclass checks paths
+        added.may_be_repeated = about.get('recorded') or about.get('several')  # type: ignore[attr-defined]
 
 
 def command_parser(verb: str, kind: type[Arguments], description: str) -> Parser:

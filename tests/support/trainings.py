@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 from ms_crf.cli import train
+from ms_crf.cli.training_progress import Watcher
 from ms_crf.runs import records
 
 import numpy as np
@@ -23,7 +24,7 @@ def files(corpora, **others):
 
 def options_of(arguments):
     """The `Options` of a command line of train.py that begins a new run."""
-    return train.new_options(*train.read_options(arguments))
+    return train.options_of(arguments)
 
 
 def train_py(*arguments):
@@ -32,7 +33,7 @@ def train_py(*arguments):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-class StopAt(train.Watcher):
+class StopAt(Watcher):
     """Says stop after a step."""
 
     def __init__(self, step):

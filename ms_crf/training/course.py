@@ -1,86 +1,44 @@
-"""How a training begins, whatever kind of model it is for: from options and files to a `Run` in its directory.
+"""How a training begins or is resumed, for any model type: from options and files to a run in its directory.
 
-A model that is trained in steps gets the `Training` of `trainer`, one that is fitted at once the `Fitted` here.
+A model that is trained in steps gets the `Training` of `trainer`, a model that is fitted at once the `Fitted` here.
 """
 
 import json
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.files import temporary
-from ms_crf.base.watchers import Watcher as LearnerWatcher
-from ms_crf.formats.dataset import Corpora, convert, load
-from ms_crf.formats.scoring import score_in
-from ms_crf.models.base import Decoder, Kind, Learner
-from ms_crf.models.learning import tags_of
+from ms_crf.base.files import PathLike, temporary
+from ms_crf.formats.dataset import Corpora, load
+from ms_crf.models.base import Kind, Learner, StepLearner
 from ms_crf.models.registry import kind_of, kind_of_run
 from ms_crf.runs import records, sources
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options
-from ms_crf.runs.run import Run as OpenedRun
+from ms_crf.runs.run import Run
 from ms_crf.runs.saving import saving, settle
-from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
+from ms_crf.training.scores import score_of, scores_record
+from ms_crf.training.watchers import TrainingWatcher
+from ms_crf.training.workers import ALONE, Workers
+
+if TYPE_CHECKING:
+    from ms_crf.training.trainer import Training
 
 
-class Watcher(LearnerWatcher, Protocol):
-    """Is told how a training goes on, to show it, and says when the training is to stop."""
-
-    def corpora(self, corpora: Corpora) -> None:
-        """Called when the files have been read."""
-
-    def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
-        """Called when a graph was compiled, for the task 'training' or 'tagging', and a batch of this shape."""
-
-    def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
-        """Called when an epoch begins; `done` of its sentences were done already before the training was resumed."""
-
-    def step(self, sentences: int, loss: float) -> None:
-        """Called after each step, with the number of sentences in its batch."""
-
-    def epoch_ends(self, record: dict) -> None:
-        """Called when an epoch is scored and saved, with its line of metrics.jsonl."""
-
-    def stopping(self) -> bool:
-        """Whether the training is to stop after this step."""
-
-
-class Run(Protocol):
-    """A run that has begun."""
-
-    epoch: int                 # epochs that are done
-    step_in_epoch: int         # steps of the next epoch that are done
-    stoppable: bool            # whether the watcher can stop it; then it is saved
-
-    @property
-    def directory(self) -> RunDirectory:
-        """The directory of the run, locked."""
-
-    @property
-    def folder(self) -> Path:
-        """The run directory."""
-
-    def run(self) -> dict:
-        """Trains to the end; returns what scores.json holds.
-
-        Raises:
-            Stopped: the watcher has stopped it.
-            NotFinite: the loss is no number any more.
-        """
-
-
-def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: Any = None) -> Run:
+def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
+          workers: Workers = ALONE) -> 'Training | Fitted':
     """Begins a new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
         options: those of the run, checked.
         watcher: is told how it goes on.
         overwrite: whether an earlier run may be there, which the new one replaces.
-        workers: the `Workers` of `training.workers` that train together; None for one alone.
+        workers: the processes that train together.
 
     Raises:
         PathTaken: there is something in that folder.
@@ -88,8 +46,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
     """
     kind = kind_of(options)
     with ExitStack() as fault:
-        leads = workers is None or workers.leads
-        directory: Any = RunDirectory.new(options.save, overwrite) if leads else Onlooker(options.save, False)
+        directory = RunDirectory.new(options.save, overwrite) if workers.leads else Onlooker(options.save, False)
         fault.callback(directory.release)
         corpora = _read(options, watcher, _for_bio(kind, options), options.allow_any_tags)
         began = time.perf_counter()
@@ -109,29 +66,29 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
     return run
 
 
-def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None, named: Container[str] = ()) -> Run:
+def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers: Workers = ALONE,
+           named: Container[str] = ()) -> 'Training | Fitted':
     """Goes on with a run, whose training files must be the same as before.
 
     Args:
         folder: the run directory.
         options: those of the run, some of them perhaps changed; changes are saved in it.
         watcher: is told how it goes on.
-        workers: those that train together, as in `start`; they need not be as many as before.
+        workers: the processes that train together; they need not be as many as before.
         named: those of 'train', 'dev' and 'test' that the user has named; see `runs.sources` for the others.
 
     Raises:
         CorpusError: the run can't be resumed, or the files are not the same.
     """
     with ExitStack() as fault:
-        leads = workers is None or workers.leads
-        directory: Any = RunDirectory.resumed(folder) if leads else Onlooker(folder, True)
+        directory = RunDirectory.resumed(folder) if workers.leads else Onlooker(folder, True)
         fault.callback(directory.release)
-        if leads:
-            settle(directory.folder)                 # a saving that a crash has cut off
-        if workers is not None:
-            from ms_crf.training.workers import tell
-            tell(workers)
-        before = OpenedRun.open(directory.folder)
+        if workers.leads:
+            settle(directory.folder)             # a saving that a crash has cut off
+        if workers != ALONE:
+            from ms_crf.training.collectives import tell
+            tell(workers)                        # nobody reads before that
+        before = Run.open(directory.folder)
         kind = kind_of_run(before)
         if not kind.in_steps:
             raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
@@ -144,35 +101,37 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None,
         check_input(before, options, learner)
         _check_together(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
-        if leads:
+        if workers.leads:
             keep_options(before, run.folder, options)
         fault.pop_all()
     return run
 
 
-def _check_sources(run: OpenedRun, options: Options, named: Container[str]) -> None:
+def _check_sources(run: Run, options: Options, named: Container[str]) -> None:
     """Raises CorpusError if a corpus that only config.json names is not the one that the run began with."""
     for part in sources.PARTS:
         path = getattr(options, part)
         fault = sources.fault_of(run, options, part) if path and part not in named else None
         if fault == sources.CHANGED:
-            raise CorpusError(path, None, f'these are not the sentences that {run.path} began with; restore them or '
-                                          'begin a new run')
+            raise _changed(path, 'sentences', run)
         if fault is not None:
             raise CorpusError(path, None, f'the {part} file that {run.path / records.CONFIG} names {fault}; restore '
                                           'it, or name it anew')
 
 
-def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: Watcher,
-                run: OpenedRun) -> Learner:
+def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: TrainingWatcher, run: Run) -> Learner:
     """The learner of a run that is resumed; of vectors that only config.json names, no message shows anything."""
     try:
         return kind.learner(options, corpora, watcher, run)
     except CorpusError as error:
         if not options.embeddings or error.path != options.embeddings:
             raise
-    raise CorpusError(options.embeddings, None, f'these are not the vectors that {run.path} began with; restore them '
-                                                'or begin a new run')
+    raise _changed(options.embeddings, 'vectors', run)
+
+
+def _changed(path: str, what: str, run: Run) -> CorpusError:
+    return CorpusError(path, None, f'these are not the {what} that {run.path} began with; restore them or begin a new '
+                                   'run')
 
 
 def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
@@ -188,13 +147,13 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
     BIOES tells more of where a span ends; a constrained chain gives each tagging in BIO by exactly one in BIOES. A run
     that begins with another one has the scheme of that.
     """
-    before = OpenedRun.open(options.init).scheme if options.init else None
+    before = Run.open(options.init).scheme if options.init else None
     if before in ('BIO', 'BIOES'):
         return before
     return 'BIOES' if kind.in_steps and options.head == 'crf' and options.constraints else 'BIO'
 
 
-def _read(options: Options, watcher: Watcher, for_bio: str, any_tags: bool) -> Corpora:
+def _read(options: Options, watcher: TrainingWatcher, for_bio: str, any_tags: bool) -> Corpora:
     """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio,
@@ -203,18 +162,19 @@ def _read(options: Options, watcher: Watcher, for_bio: str, any_tags: bool) -> C
     return corpora
 
 
-def _check_together(workers: Any, learner: Any) -> None:
-    if workers is not None:
-        from ms_crf.training.workers import check_together
-        check_together(workers, learner)
+def _check_together(workers: Workers, learner: Learner) -> None:
+    if workers != ALONE:
+        from ms_crf.training.collectives import check_together
+        check_together(workers, cast(StepLearner, learner))
 
 
-def _training(options: Options, directory: Any, corpora: Corpora, learner: Any, watcher: Watcher, workers: Any) -> Run:
-    from ms_crf.training.trainer import ALONE, Training  # here, because it starts MindSpore
-    return Training(options, directory, corpora, learner, watcher, workers or ALONE)
+def _training(options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner,
+              watcher: TrainingWatcher, workers: Workers) -> 'Training':
+    from ms_crf.training.trainer import Training  # here, because it starts MindSpore
+    return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
 
 
-def check_run(run: OpenedRun, watcher: Watcher) -> None:
+def check_run(run: Run, watcher: TrainingWatcher) -> None:
     """Raises CorpusError if files are missing without which a training can't go on."""
     folder = run.path
     state, weights = folder / records.STATE, folder / records.WEIGHTS
@@ -231,7 +191,7 @@ def check_run(run: OpenedRun, watcher: Watcher) -> None:
                     f'resume {other}')
 
 
-def check_input(run: OpenedRun, options: Options, learner: Learner) -> None:
+def check_input(run: Run, options: Options, learner: Learner) -> None:
     """Raises CorpusError unless a training reads what it read when the run began.
 
     Args:
@@ -244,14 +204,13 @@ def check_input(run: OpenedRun, options: Options, learner: Learner) -> None:
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
                              ('vectors_sha256', 'vectors', options.embeddings)):
         if name in record and record[name] != config[name]:
-            raise CorpusError(path, None, f'these are not the {what} that {folder} began with; restore them or begin a '
-                                          'new run')
+            raise _changed(path, what, run)
     if run.vocabulary_record != learner.vocabulary.to_json() or record != {name: config[name] for name in record}:
         raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
                                         'restore them or begin a new run')
 
 
-def keep_options(before: OpenedRun, folder: Path, options: Options) -> None:
+def keep_options(before: Run, folder: Path, options: Options) -> None:
     """Saves changed options in config.json, and the checksums of corpora that were named, so that these need not be
     named again when the run is resumed again."""
     known, digests = before.options.to_json(), sources.digests_of(options)
@@ -274,7 +233,7 @@ class Fitted:
     stoppable = False
     epoch = step_in_epoch = 0
 
-    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
+    def __init__(self, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner, seconds: float) -> None:
         self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
 
     @property
@@ -289,9 +248,8 @@ class Fitted:
         try:
             with draft:
                 decoder = self.learner.decoder(None, None)
-                results: dict[str, Score] = {
-                    part: score_of(part, self.corpora, self.learner, decoder)
-                    for part in ('dev', 'test') if part in self.corpora.parts}
+                results: dict[str, Score] = {part: score_of(part, self.corpora, self.learner, decoder)
+                                             for part in ('dev', 'test') if part in self.corpora.parts}
                 metrics = {'epoch': 0, **as_record(results['dev']), 'seconds': round(self.seconds, 3)}
                 scores = scores_record(0, 0, results)
                 with saving(self.folder) as new:
@@ -301,31 +259,3 @@ class Fitted:
                 return scores
         finally:
             self.directory.release()
-
-
-def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
-    """The score of a model on 'dev' or 'test'."""
-    predicted = predicted_of(part, corpora, learner, decoder)
-    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written, corpora.raw.get(part))
-
-
-def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> list:
-    """The tags of a model for 'dev' or 'test', in the scheme in which it gives them."""
-    predicted = tags_of(decoder, learner.encoded[part])
-    if corpora.written != corpora.scheme:
-        predicted = [convert(tags, corpora.written) for tags in predicted]
-    return predicted
-
-
-def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score], shift: float = 0.0) -> dict[str, Any]:
-    """What scores.json holds: the best epoch, the number of epochs, the shift of O's score, and the scores by part."""
-    return {'best_epoch': best_epoch, 'epochs': epochs, 'shift': shift,
-            **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
-
-
-class Stopped(Exception):
-    """The user has stopped the training, whose state is saved."""
-
-
-class NotFinite(Exception):
-    """The loss or its gradients are not finite; what was saved before stays."""
