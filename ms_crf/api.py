@@ -8,14 +8,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.experiments.compare import compare
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
 
 _HOMES = {
+    'compare': 'experiments.compare',
     'evaluate': 'reports.evaluation',
     'report': 'reports.report',
 }
-__all__ = ['evaluate', 'report']
+__all__ = ['compare', 'evaluate', 'report']
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Parsers of command lines, whose faults are reported in one line; files of options; plugins."""
+"""Parsers of command lines, whose faults are reported in one line; plugins."""
 
 import argparse
 import os
@@ -11,7 +11,6 @@ from typing import Any, NoReturn, TypeVar
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
 from ms_crf.base.environment import DEVICES
 from ms_crf.base.errors import OptionError, brief, meant
-from ms_crf.base.files import JSONFault, PathLike, json_of
 from ms_crf.cli import console
 from ms_crf.models import plugins
 
@@ -118,21 +117,7 @@ def real_number(text: str) -> float:
         raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
 
 
-def read_option_file(path: PathLike) -> Any:
-    """The parsed JSON of a file; raises OptionError if it can't be read."""
-    try:
-        with open(path, encoding='utf-8-sig') as file:
-            return json_of(file.read())
-    except OSError as error:
-        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
-    except UnicodeDecodeError as error:
-        raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
-    except JSONFault as error:
-        where = path if error.line is None else f'{path}:{error.line}'
-        raise OptionError(f'{where}: expected a JSON object of options: {error}') from None
-
-
-def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: Container[str] | None = None) -> None:
+def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown: Container[str] | None = None) -> None:
     """Adds an option for each field of a dataclass of arguments; if `shown` names fields, --help shows only these."""
     groups: dict[str, argparse._ActionsContainer] = {'': made}
     for entry in fields(kind):  # type: ignore[arg-type] # subclasses are dataclasses

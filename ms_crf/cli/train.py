@@ -14,15 +14,17 @@ from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.cli import console
-from ms_crf.cli.parser import Help, Parser, add_arguments, add_common, parse, read_option_file
+from ms_crf.cli.children import Heading, trainings
+from ms_crf.cli.parser import Help, Parser, add_arguments, add_common, parse
 from ms_crf.cli.terminal import Terminal
-from ms_crf.experiments import seeds
+from ms_crf.experiments.seeds import FIGURES, TABLE, check_seeds, train_seeds
 from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.readers import is_json
 from ms_crf.formats.tag_columns import UnlikelyTags
 from ms_crf.models.base import Kind, kind_of, read_run
 from ms_crf.models.inheritance import with_base
 from ms_crf.native import library
+from ms_crf.runs.arguments_of_experiments import SeedsArguments
 from ms_crf.runs.options import Options, dashed
 from ms_crf.training.begin import NotFinite, Stopped
 from ms_crf.training.launcher import check_count, said_to_launcher, started_by_msrun
@@ -30,7 +32,6 @@ from ms_crf.training.launcher import run as run_workers
 
 from tqdm import tqdm
 
-NAMED = 5                      # so many kinds of unknown tags are named in a line
 ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr', 'train', 'dev', 'test')
 
 
@@ -56,21 +57,8 @@ class Watcher:
     warn = say
 
     def corpora(self, corpora: Corpora) -> None:
-        for part, sentences in corpora.parts.items():
-            tokens = sum(len(sentence.tokens) for sentence in sentences)
-            self.say(f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens')
-        trained = '' if corpora.scheme == corpora.file_scheme else f', trained as {corpora.scheme}'
-        self.say(f'tags: {corpora.file_scheme}{trained}, {len(corpora.tags)} of them')
-        for path, count, line in corpora.repaired:
-            self.say(f'{path}: {count} sentences break {corpora.file_scheme}, the first begins at line {line}; '
-                     'their tags are read by the rules of conlleval')
-        for remark in corpora.remarks:
-            self.say(remark)
-        for path, line, tag, counts in corpora.unknown:
-            named = ', '.join(f'{kind} {count}' for kind, count in counts.most_common(NAMED))
-            others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
-            self.say(f'{path}: {sum(counts.values())} tags that train lacks can only be missed ({named}{others}), the '
-                     f'first, {tag!r}, at line {line}')
+        for line in corpora.lines():
+            self.say(line)
 
     def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
         self.compiling += seconds
@@ -128,7 +116,7 @@ def parser() -> Parser:
     general.add_argument('--workers', metavar='N', type=int, default=1,
                          help='processes on this machine that train together, each on its share of every batch; for '
                               'several machines see the topic "More than one process" in the documentation')
-    seeds.add_seeds(general)
+    add_arguments(general, SeedsArguments)
     general.add_argument('--overwrite', action='store_true',
                          help='replace the run that --save names, if there is one; it stays until the first epoch of '
                               'the new one is saved, which is in .NAME.new beside it until then')
@@ -144,7 +132,7 @@ def read_options(arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str
 
 def named_options(config: str | None, of_command_line: Mapping[str, Any]) -> dict[str, Any]:
     """The values of those `Options` that are named in a file of options or on a command line, which wins."""
-    named = Options.read(read_option_file(config), config) if config is not None else {}
+    named = Options.in_file(config) if config is not None else {}
     names = {entry.name for entry in fields(Options)}
     return {**named, **{name: value for name, value in of_command_line.items() if name in names}}
 
@@ -198,10 +186,12 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     parsed, named = read_options(arguments)
     if os.environ.get('MS_ROLE') == 'MS_SCHED':
         return _schedule()
-    seeds.check(parsed)
+    SeedsArguments.given(vars(parsed))
+    if parsed.seeds is not None:
+        check_seeds(vars(parsed))
     options = _resumed_options(parsed, named) if parsed.resume is not None else new_options(parsed, named)
     if parsed.seeds is not None:
-        return seeds.run(parsed, options, named_options(parsed.config, named))
+        return _train_seeds(parsed, options, named_options(parsed.config, named))
     kind = kind_of(options)
     check_count(parsed.workers)
     if parsed.workers > 1:
@@ -214,6 +204,20 @@ def _chosen(arguments: Sequence[str], watcher: Watcher) -> int:
     elif parsed.device not in ('auto', 'CPU'):
         raise OptionError(f'--model {kind.name} computes on the CPU, got --device {parsed.device}; leave it away')
     return _train(parsed, options, watcher, _meet(kind, watcher), named)
+
+
+def _train_seeds(parsed: argparse.Namespace, options: Options, named: Mapping[str, Any]) -> int:
+    program = console.program('train')
+    try:
+        result = train_seeds(options, named, parsed.seeds, parsed.jobs, parsed.plugin, parsed.device, Heading(program),
+                             trainings(sys.stdout))
+    except KeyboardInterrupt:
+        console.say(f'{program}: stopped; the same command goes on')
+        return console.INTERRUPTED
+    for line in ('', *result.table().splitlines(), ''):
+        console.show(line)
+    console.show(f'kept in {result.folder / TABLE} and {result.folder / FIGURES}')
+    return 0
 
 
 def _train_together(parsed: argparse.Namespace, options: Options, arguments: Sequence[str]) -> int:
