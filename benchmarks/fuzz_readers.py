@@ -5,7 +5,7 @@ import shutil
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
-from ms_crf.cli.train import new_options, read_options
+from ms_crf.cli.train import options_of
 from ms_crf.formats import readers, stream
 from ms_crf.models.encoder import pretrained
 from ms_crf.models.words import vectors
@@ -59,7 +59,7 @@ class Readers:
     def read_options(self, rng):
         some = rng.sample(sorted(options.Options().to_json().items()), 3)
         path = self.material.file('options.json', record_of(rng, {'train': 'a', 'dev': 'b', 'hidden': 6, **dict(some)}))
-        new_options(*read_options(['--config', path]))
+        options_of(['--config', path])
 
     def read_run(self, rng):
         Tagger.load(self.material.damaged_run(rng, 'words'))

@@ -16,7 +16,7 @@ from contestants import Quiet, calls, processor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from ms_crf.cli import train  # noqa: E402
-from ms_crf.training.begin import start  # noqa: E402
+from ms_crf.training.course import start  # noqa: E402
 
 import mindspore as ms  # noqa: E402
 from mindspore import ops  # noqa: E402
@@ -72,7 +72,7 @@ def main():
     given = [text for name, value in vars(arguments).items() if value for text in (f'--{name}', value)]
     with tempfile.TemporaryDirectory() as folder:
         given += ['--batch-size', '32', '--save', f'{folder}/run']
-        run = start(train.new_options(*train.read_options(given)), Quiet())
+        run = start(train.options_of(given), Quiet())
         named, products = parts(run)
         print('| part | ms |\n|---|---|')
         for name, functions in named.items():

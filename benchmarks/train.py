@@ -24,7 +24,7 @@ from contestants import Quiet, ask, processor, start, stop  # noqa: E402
 
 def ours(options):
     """A function that trains for an epoch: (seconds, score on dev, score on test)."""
-    from ms_crf.training.begin import start
+    from ms_crf.training.course import start
 
     run = start(options, Quiet())
 

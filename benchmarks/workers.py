@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from ms_crf.cli import train  # noqa: E402
 from ms_crf.runs import records  # noqa: E402
-from ms_crf.training.begin import start  # noqa: E402
+from ms_crf.training.course import start  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import Quiet, processor  # noqa: E402
@@ -31,13 +31,13 @@ from contestants import Quiet, processor  # noqa: E402
 _SUM = '''
 import time
 import ms_crf.base.environment
-from ms_crf.training import workers
+from ms_crf.training import collectives, workers
 import mindspore as ms
 import numpy as np
 ms.set_device('CPU')
-found = workers.meet()
+found = collectives.meet()
 if not workers.is_scheduler():
-    add_up = workers._compiled_sum()
+    add_up = collectives._compiled_sum()
     numbers = ms.Tensor(np.ones({count}, np.float32))
     seconds = []
     for _ in range(60):
@@ -51,7 +51,7 @@ if not workers.is_scheduler():
 
 def numbers_of_a_step(arguments):
     """(steps of an epoch, numbers that a step adds up): all weights but the table's, and the rows of a batch."""
-    run = start(train.new_options(*train.read_options(arguments)), Quiet())
+    run = start(train.options_of(arguments), Quiet())
     run.directory.release()
     network, batches = run.network, run.learner.plan(np.random.default_rng([run.options.seed, 1]))
     table = getattr(network, 'row_table', None)

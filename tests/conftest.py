@@ -268,7 +268,7 @@ def files(corpora, **others):
 
 def options_of(arguments):
     """The `Options` of a command line of train.py that begins a new run."""
-    return train.new_options(*train.read_options(arguments))
+    return train.options_of(arguments)
 
 
 def write_tensors(path, arrays):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 LONGEST = 400              # characters of a message; of a longer one the middle is left out
 
@@ -17,11 +18,11 @@ def visible(text: str) -> str:
                    for character in text)
 
 
-def one_line(text: str) -> str:
+def one_line(text: str, longest: int = LONGEST) -> str:
     """A message as one `visible` line of bounded length."""
     text = visible(text)
-    if len(text) > LONGEST:
-        text = f'{text[:LONGEST // 2]} … {text[-LONGEST // 2:]}'
+    if len(text) > longest:
+        text = f'{text[:longest // 2]} … {text[-longest // 2:]}'
     return text
 
 
@@ -60,7 +61,14 @@ def _initials(form: str) -> str:
     return ''.join(part[:1] for part in form.split('-'))
 
 
-class CorpusError(ValueError):
+class _UserError(ValueError):
+    """An error that can be pickled, and so sent from one process to another, whatever its `__init__` takes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ValueError.__new__, (type(self), *self.args), vars(self)
+
+
+class CorpusError(_UserError):
     """A fault in a file: where it is, what was expected and what is there, in one line.
 
     Attributes:
@@ -84,7 +92,7 @@ def argument(name: str) -> str:
     return f'\ue000{name}\ue001'
 
 
-class OptionError(ValueError):
+class OptionError(_UserError):
     """An option or argument with a value that it can't have, in one line.
 
     Args:
@@ -92,7 +100,10 @@ class OptionError(ValueError):
 
     Attributes:
         message: the same, for another error's message.
+        longest: how many characters are shown; of a longer message the middle is left out.
     """
+
+    longest = LONGEST
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -101,7 +112,8 @@ class OptionError(ValueError):
     def with_options(self, shown: Callable[[str], str]) -> str:
         """The message with the names of arguments as a function shows them."""
         parts = _ARGUMENT.split(self.message)                    # text and names of arguments take turns
-        return one_line(''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts)))
+        return one_line(''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts)),
+                        self.longest)
 
 
 def not_installed(what: str, library: str, extra: str, otherwise: str = '') -> OptionError:

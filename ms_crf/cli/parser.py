@@ -56,7 +56,7 @@ class Parser(argparse.ArgumentParser):
     def _check_once(self, args: Sequence[str]) -> None:
         """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
         for action in self._actions:
-            one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_empty', False)
+            one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_repeated', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
                 raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
 
@@ -143,6 +143,7 @@ def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown
         if about.get('required'):
             made.required.append(added)  # type: ignore[attr-defined] # of `Parser`
         added.may_be_empty = True  # type: ignore[attr-defined] # the dataclass checks paths
+        added.may_be_repeated = about.get('recorded') or about.get('several')  # type: ignore[attr-defined]
 
 
 def command_parser(verb: str, kind: type[Arguments], description: str) -> Parser:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from ms_crf.cli import console
 
@@ -18,7 +19,7 @@ class Terminal:
 
     def __init__(self, program: str) -> None:
         self.program = program
-        self.bar: tqdm | None = None
+        self.bar: Any = None                     # of tqdm, while a task runs
 
     def say(self, text: str) -> None:
         """Shows a line."""

@@ -1,22 +1,24 @@
 """Several models trained on the same files, and their scores on test side by side."""
 
 import contextlib
+import inspect
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ms_crf.base import files, signals
 from ms_crf.base.drafts import new_folder
 from ms_crf.base.environment import choose_device
-from ms_crf.base.errors import CorpusError, OptionError, argument, meant
+from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
-from ms_crf.experiments.runner import CHILDREN, Children, Run, Value, nearest_folder, run_all
+from ms_crf.experiments.runner import CHILDREN, Children, Run, Value, nearest_folder, plain, run_all
 from ms_crf.experiments.table import markdown, mean_and_deviation
+from ms_crf.experiments.train import with_options
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.models import plugins
@@ -28,6 +30,7 @@ from ms_crf.runs.options import Options
 from ms_crf.runs.sources import PARTS
 from ms_crf.text.metrics import as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
+from ms_crf.training.settings import named_options
 
 #: arguments of `train` that the comparison gives each run itself
 _OWN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
@@ -64,6 +67,7 @@ class Comparison:
             files.write_json(path, self.figures)
 
 
+@with_options('model', 'head', 'save', 'overwrite', 'resume', 'workers')
 def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test: PathLike | None = None,
             models: str | Sequence[str] = ('hmm', 'softmax', 'crf'), seeds: int = 3, folds: int | None = None,
             jobs: int = 1, json: PathLike | None = None, keep: PathLike | None = None, config: PathLike | None = None,
@@ -105,8 +109,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
         plugins.load(os.fspath(plugin))
     given = CompareArguments.given({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
     paths = {part: path for part, path in (('train', train), ('dev', dev), ('test', test)) if path is not None}
-    named = _named(given, {name: os.fspath(value) if isinstance(value, os.PathLike) else value
-                           for name, value in {**paths, **options}.items()})
+    named = _named(given, plain({**paths, **options}))
     comparison = Comparison()
     try:
         _run(comparison, given, named, watcher, children)
@@ -179,16 +182,12 @@ def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
 
 def _named(given: CompareArguments, options: dict[str, Value]) -> dict[str, Value]:
     """Returns the options of the trainings that are named in a file or in the call; raises OptionError."""
-    in_file = Options.in_file(given.config) if given.config else {}
+    named: dict[str, Value] = named_options(given.config, options)
     for name in _OWN:
-        if (name in options or name in in_file) and not (name == 'seed' and given.folds):
+        if (name in options or name in named) and not (name == 'seed' and given.folds):
             shown = argument(name) if name in options else f'{given.config}: {name!r}'
             raise OptionError(f'{shown} is chosen by the comparison itself; leave it away')
-    known = [entry.name for entry in fields(Options)]
-    for name in options:
-        if name not in known:
-            raise TypeError(f'compare() got an unexpected keyword argument {name!r}{meant(name, known)}')
-    named = {**in_file, **options}
+    inspect.signature(compare).bind(**options)                   # raises TypeError for unknown names
     if given.folds and 'test' in named:
         raise OptionError(f'{argument("test")} means nothing with {argument("folds")}, each of which is the test of '
                           'the others; leave it away')

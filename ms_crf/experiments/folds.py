@@ -17,6 +17,7 @@ from ms_crf.formats.document import Document, nowhere
 from ms_crf.formats.readers import Sentence, check_readable, columns_of, is_conllu, is_json, read_corpus
 from ms_crf.runs.options import Options
 from ms_crf.text.splitting import Deferred, Splitter
+from ms_crf.training.watchers import lines_of
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def read_folds(named: Mapping[str, Value], count: int, seed: int, watcher: Watch
     pair = options.column_pair()
     corpora = load({part: getattr(options, part) for part in ('train', 'dev') if part in named}, options.scheme, pair,
                    options.splitter, any_tags=options.allow_any_tags)
-    for line in corpora.lines():
+    for line in lines_of(corpora):
         watcher.say(line)
     splitter = Deferred(corpora.splitter or options.splitter)
     documents = documents_of(options.train, pair, splitter)

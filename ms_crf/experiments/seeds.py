@@ -15,6 +15,7 @@ from ms_crf.experiments.table import markdown, mean_and_deviation
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.native import library
 from ms_crf.runs import records
+from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.sources import PARTS
 from ms_crf.text.schemes import PLAIN
@@ -22,11 +23,11 @@ from ms_crf.training.launcher import started_by_msrun
 
 TABLE, FIGURES = 'seeds.md', 'seeds.json'
 _RATES = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy'}
-#: arguments of `train` that can not be used with several seeds: the values that they may have, and why
+#: arguments of `train` that can not be used with several seeds, and why
 _EXCLUDED = {
-    'resume': (None, 'the command with {seeds} goes on by itself with the runs below {save}'),
-    'overwrite': (False, 'what is below {save} is kept; choose another {save} or delete it'),
-    'workers': (1, 'they share the work of one run; {jobs} trains several side by side')}
+    'resume': 'the command with {seeds} goes on by itself with the runs below {save}',
+    'overwrite': 'what is below {save} is kept; choose another {save} or delete it',
+    'workers': 'they share the work of one run; {jobs} trains several side by side'}
 
 
 @dataclass
@@ -67,10 +68,10 @@ class SeedRuns:
                 for seed, record in self.scores.items()}
 
 
-def check_seeds(others: Mapping[str, object]) -> None:
+def check_seeds(given: TrainArguments) -> None:
     """Raises OptionError if one of the other arguments of `train` can not be used with several seeds."""
-    for name, (unnamed, why) in _EXCLUDED.items():
-        if others.get(name, unnamed) != unnamed:
+    for name, why in _EXCLUDED.items():
+        if getattr(given, name) != getattr(TrainArguments, name):
             reason = why.format(**{other: argument(other) for other in ('seeds', 'save', 'jobs')})
             raise OptionError(f'{argument(name)} can not stand beside {argument("seeds")}: {reason}')
     if started_by_msrun():

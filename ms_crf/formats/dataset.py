@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError
@@ -57,23 +57,6 @@ class Corpora(NamedTuple):
     splitter: str | None = None
     #: for 'dev' and 'test' the tags of the files, if `gold` has them in another scheme; otherwise it is empty
     raw: Mapping[str, list[list[str]]] = {}
-
-    def lines(self) -> Iterator[str]:
-        """What users should know of the corpora before a training: sizes, tags, and what is odd about them."""
-        for part, sentences in self.parts.items():
-            tokens = sum(len(sentence.tokens) for sentence in sentences)
-            yield f'{part:<6}{len(sentences):>8,} sentences {tokens:>10,} tokens'
-        trained = '' if self.scheme == self.file_scheme else f', trained as {self.scheme}'
-        yield f'tags: {self.file_scheme}{trained}, {len(self.tags)} of them'
-        for path, count, line in self.repaired:
-            yield (f'{path}: {count} sentences break {self.file_scheme}, the first begins at line {line}; their tags '
-                   'are read by the rules of conlleval')
-        yield from self.remarks
-        for path, line, tag, counts in self.unknown:
-            named = ', '.join(f'{kind} {count}' for kind, count in counts.most_common(NAMED))
-            others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
-            yield (f'{path}: {sum(counts.values())} tags that train lacks can only be missed ({named}{others}), the '
-                   f'first, {tag!r}, at line {line}')
 
 
 def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int, ...] = (0, -1),

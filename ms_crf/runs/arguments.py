@@ -11,6 +11,7 @@ from ms_crf.formats.readers import is_json
 from ms_crf.text import bootstrap
 
 MOST_RUNS = 12                 # in one report
+MOST_TRAININGS = 1000          # of one model in an experiment
 
 
 @dataclass
@@ -20,6 +21,30 @@ class Computing(Arguments):
     plugin: str = option(None, '', 'Python file that registers kinds of model of your own; it is run; see the topic '
                          '"Adding a model" in the documentation', FILE)
     device: str = option('auto', '', 'where to compute', choices=DEVICES)
+
+
+@dataclass
+class TrainArguments(Computing):
+    """What `train` takes beside the `Options` of a run."""
+
+    config: str = option(None, '', 'JSON object of options; the command line wins', FILE)
+    resume: str = option(None, '', 'go on with a run that was stopped; takes --device, --epochs, --patience, '
+                         '--learning-rate and --encoder-lr, which the run keeps, and --train, --dev and --test if '
+                         'these files have moved, nothing else', DIR)
+    workers: int = option(1, '', 'processes on this machine that train together, each on its share of every batch; for '
+                          'several machines see the topic "More than one process" in the documentation', 'N', least=1,
+                          most=1024)
+    seeds: int = option(None, '', 'train with N seeds, from --seed on, each in a folder below --save, seed-1 and so '
+                        'on, and make a table of all; what is there is kept, so that the same command goes on', 'N',
+                        least=1, most=MOST_TRAININGS)
+    jobs: int = option(None, '', 'of --seeds: how many trainings run side by side (default: 1)', 'N', least=1,
+                       most=MOST_TRAININGS)
+    overwrite: bool = option(False, '', 'replace the run that --save names, if there is one; it stays until the first '
+                             'epoch of the new one is saved, which is in .NAME.new beside it until then')
+
+    def reasons(self) -> Mapping[str, str | None]:
+        """Why arguments have no effect beside the others."""
+        return {'jobs': None if self.seeds else f'without {argument("seeds")}'}
 
 
 @dataclass

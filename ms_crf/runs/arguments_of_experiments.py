@@ -3,27 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ms_crf.base.arguments import DIR, FILE, Arguments, option
+from ms_crf.base.arguments import DIR, FILE, option
 from ms_crf.base.errors import OptionError, argument, meant
-from ms_crf.runs.arguments import Computing
+from ms_crf.runs.arguments import MOST_TRAININGS, Computing
 from ms_crf.runs.options import MODELS, Options
 
-MOST = 1000                    # trainings of one model
 HEADS = ('softmax', 'crf')     # of the default model
-
-
-@dataclass
-class SeedsArguments(Arguments):
-    """What `train` takes for several seeds."""
-
-    seeds: int = option(None, '', 'train with N seeds, counted up from seed, each in a folder of its own below the run '
-                        'directory, seed-1 and so on, and make a table of all; finished runs are kept, and the same '
-                        'command resumes', 'N', least=1, most=MOST)
-    jobs: int = option(1, '', 'number of trainings at the same time, with several seeds', 'N', least=1, most=MOST)
-
-    def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect with the others."""
-        return {'jobs': None if self.seeds else f'without {argument("seeds")}'}
 
 
 @dataclass
@@ -32,11 +17,11 @@ class CompareArguments(Computing):
 
     models: str = option('hmm,softmax,crf', '', 'some of hmm, softmax, crf, and of custom model types',
                          'NAMES')
-    seeds: int = option(3, '', 'runs of each model that is random', 'N', least=1, most=MOST)
+    seeds: int = option(3, '', 'runs of each model that is random', 'N', least=1, most=MOST_TRAININGS)
     folds: int = option(None, '', 'cross-validation: cut the training sentences into K folds, each of which is '
                         'tested once by a model of the others; the next fold is dev, unless there is a dev file; seed '
-                        'is the seed of the shuffle and of all runs (default: 1)', 'K', least=2, most=MOST)
-    jobs: int = option(1, '', 'number of trainings at the same time', 'N', least=1, most=MOST)
+                        'is the seed of the shuffle and of all runs (default: 1)', 'K', least=2, most=MOST_TRAININGS)
+    jobs: int = option(1, '', 'number of trainings at the same time', 'N', least=1, most=MOST_TRAININGS)
     json: str = option(None, '', 'write all figures of all runs to FILE', FILE)
     keep: str = option(None, '', 'keep the run directories in DIR', DIR)
     config: str = option(None, '', 'JSON object of options; the command line wins', FILE)

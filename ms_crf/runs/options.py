@@ -9,7 +9,7 @@ from typing import Any
 from ms_crf.base import arguments
 from ms_crf.base.arguments import DIR, FILE, UNLESS_0, Arguments, check_value, whole_numbers
 from ms_crf.base.errors import OptionError, argument, brief, meant
-from ms_crf.base.files import JSONFault, PathLike, json_of, sample
+from ms_crf.base.files import sample
 from ms_crf.formats.brat import is_brat
 from ms_crf.formats.readers import is_json
 from ms_crf.text.partial import MARK
@@ -200,20 +200,6 @@ class Options(Arguments):
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-    @classmethod
-    def in_file(cls, path: PathLike) -> dict[str, Any]:
-        """Options by name from a JSON file; raises OptionError if it can't be read, or holds what is no option."""
-        try:
-            with open(path, encoding='utf-8-sig') as file:
-                return cls.read(json_of(file.read()), path)
-        except OSError as error:
-            raise OptionError(f'{path}: can not be read: {error.strerror}') from None
-        except UnicodeDecodeError as error:
-            raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
-        except JSONFault as error:
-            where = path if error.line is None else f'{path}:{error.line}'
-            raise OptionError(f'{where}: expected a JSON object of options: {error}') from None
 
     @classmethod
     def read(cls, record: Any, source: object) -> dict[str, Any]:

@@ -12,7 +12,9 @@ from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Learner
 from ms_crf.text.bootstrap import difference, f1_of
-from ms_crf.training.begin import Stopped, Watcher, predicted_of
+from ms_crf.training.errors import Stopped
+from ms_crf.training.scores import predicted_of
+from ms_crf.training.watchers import TrainingWatcher
 
 import mindspore as ms
 import numpy as np
@@ -47,7 +49,7 @@ def best_shift(counts: Sequence[np.ndarray]) -> Choice:
 
 
 def balance(network: Any, learner: Learner, corpora: Corpora, decoder: Decoder, before: float,
-            watcher: Watcher) -> float:
+            watcher: TrainingWatcher) -> float:
     """Shifts the score of O in a network by what F1 on dev is best with.
 
     Args:

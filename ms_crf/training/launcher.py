@@ -1,44 +1,47 @@
-"""Starts a training in several processes on this machine by MindSpore's `msrun`, shows what the first of them says,
-and ends all of them when one has died.
+"""Starts a training in several processes on this machine by MindSpore's `msrun`, passes on what the first of them
+reports, and ends all of them when one has died.
+
+Each process writes files that are named after its rank: its process id, its events (a line of JSON each), and in the
+end its outcome, which is what the function returned or raised.
 """
 
 import contextlib
+import json
 import os
-import re
+import pickle
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partialmethod
 from pathlib import Path
+from typing import Any, NoReturn
 
-from ms_crf.base import processes, signals
+from ms_crf.base import files, processes, signals
 from ms_crf.base.drafts import new_folder
-from ms_crf.base.errors import OptionError
-from ms_crf.base.files import temporary
-from ms_crf.cli import console
+from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.watchers import SILENT
+from ms_crf.training.errors import Stopped, WorkersDied
+from ms_crf.training.watchers import TrainingLines, TrainingWatcher
 
-FOLDER = 'MS_CRF_WORKERS'              # names the folder in which each process says that it is there, and how it ended
+import psutil
+
+FOLDER = 'MS_CRF_WORKERS'              # names the folder of the files of all processes
 RANK = 'RANK_ID'                       # the number of a process, from msrun
-MOST = 1024
-_SECONDS = 0.1                         # between two looks at what they say
+_SECONDS = 0.1                         # between two looks at the files
 _SECONDS_LEFT = 10.0                   # that processes which were killed may take to be gone
-_SCHEDULER = 'scheduler'               # at which the workers meet
-_OF_FRAMEWORK = re.compile(r'\[(?:TRACE|DEBUG|INFO|WARNING|ERROR|CRITICAL)\] ')
+_ARGUMENTS, _SCHEDULER = 'arguments.json', 'scheduler'           # at which the workers meet
+_OF_USERS = (OptionError, CorpusError, KeyboardInterrupt, MemoryError, ImportError, OSError, UnicodeError)
 _SCRIPT = """
-import os, sys
+import os
 from ms_crf.base import processes
 processes.end_with(os.getppid())
-from ms_crf.cli.console import enter
-sys.exit(enter("train", {program!r}))
+from ms_crf.training.launcher import work
+from ms_crf.training.train import train
+work(train)
 """
-
-
-def check_count(count: int) -> None:
-    """Raises OptionError unless so many processes can be started here."""
-    if not 1 <= count <= MOST:
-        raise OptionError(f'--workers must be from 1 to {MOST:,}, got {count}')
 
 
 def started_by_msrun() -> bool:
@@ -46,118 +49,122 @@ def started_by_msrun() -> bool:
     return os.environ.get('MS_ROLE') in ('MS_WORKER', 'MS_SCHED')
 
 
-@contextlib.contextmanager
-def said_to_launcher() -> Iterator[list[int]]:
-    """Within the block this process, if `run` has started it, can be seen to be there; behind it how it has ended.
+class _Recorder(TrainingLines):
+    """Writes all events to a file, for `_Worker.replay`."""
 
-    Yields:
-        a list for its exit status.
-    """
-    folder, status = os.environ.get(FOLDER), [console.FAULT]
-    if folder is None or not started_by_msrun():
-        yield status
-        return
-    mark = Path(folder, _SCHEDULER if os.environ['MS_ROLE'] == 'MS_SCHED' else os.environ[RANK])
+    def __init__(self, path: Path) -> None:
+        super().__init__(SILENT)
+        self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115  until the end of the process
+
+    def _write(self, name: str, *values: Any) -> None:
+        print(json.dumps([name, *values]), file=self.file, flush=True)
+
+
+for _name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):
+    setattr(_Recorder, _name, partialmethod(_Recorder._write, _name))
+
+
+def work(train: Callable[..., Any]) -> None:
+    """Calls a function with the arguments in the folder, and writes down its outcome: what each process does."""
+    mark = Path(os.environ[FOLDER], _SCHEDULER if os.environ['MS_ROLE'] == 'MS_SCHED' else os.environ[RANK])
     mark.with_suffix('.process').write_text(str(os.getpid()))
-    yield status
-    sys.stdout.flush()
-    mark.with_suffix('.status').write_text(str(status[0]))
+    arguments = json.loads(mark.with_name(_ARGUMENTS).read_text())
+    outcome: Any
+    with signals.handling(_leave):               # until the training can be stopped, and so saved
+        try:
+            outcome = train(**arguments, watcher=_Recorder(mark.with_suffix('.events')))
+        except _OF_USERS as error:
+            outcome = error
+        except BaseException:                    # a fault of the program: its trace says more
+            outcome = RuntimeError(f'a worker has failed:\n{traceback.format_exc()}')
+    draft = mark.with_suffix('.draft')
+    draft.write_bytes(pickle.dumps(outcome))
+    draft.rename(mark.with_suffix('.outcome'))
+
+
+def _leave(*_: object) -> NoReturn:
+    files.remove_temporaries()
+    os._exit(1)
 
 
 class _Worker:
-    """What is known of one process from what it writes."""
+    """One of the processes, by the files that it writes."""
 
     def __init__(self, folder: Path, rank: int) -> None:
-        self.rank, self.log, self._mark = rank, folder / f'worker_{rank}.log', folder / str(rank)
+        self.rank, self._mark = rank, folder / str(rank)
         self._read, self._rest = 0, b''
+        self._process: psutil.Process | None = None
 
-    @property
-    def process(self) -> int | None:
-        """Its number in the system, once it is there."""
-        with contextlib.suppress(OSError, ValueError):
-            return int(self._mark.with_suffix('.process').read_text())
-        return None
+    def process(self) -> psutil.Process | None:
+        """The process, once it has begun."""
+        if self._process is None:
+            with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
+                self.pid = int(self._mark.with_suffix('.process').read_text())
+                self._process = psutil.Process(self.pid)
+        return self._process
 
-    @property
-    def status(self) -> int | None:
-        """How it has ended, if it could say so."""
-        with contextlib.suppress(OSError, ValueError):
-            return int(self._mark.with_suffix('.status').read_text())
+    def outcome(self) -> Any:
+        """What it returned, or the error that it raised; None as long as it has done neither."""
+        with contextlib.suppress(FileNotFoundError):
+            return pickle.loads(self._mark.with_suffix('.outcome').read_bytes())
         return None
 
     def has_died(self) -> bool:
-        """Whether it is gone and has not said how it ended."""
-        process = self.process
+        """Whether it is gone without an outcome."""
+        process = self.process()
         if process is None:
             return False
-        try:
-            state = Path(f'/proc/{process}/stat').read_text().rpartition(')')[2].split()[0]
-        except OSError:
-            state = 'X'
-        return state in 'XZ' and self.status is None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                return False
+        return self.outcome() is None
 
-    def new_lines(self) -> list[str]:
-        """What it has said since the last call, without what the framework logs."""
-        with contextlib.suppress(OSError), open(self.log, 'rb') as file:
+    def replay(self, watcher: TrainingWatcher) -> None:
+        """Passes on its events since the last call."""
+        with contextlib.suppress(FileNotFoundError), open(self._mark.with_suffix('.events'), 'rb') as file:
             file.seek(self._read)
             data = file.read()
             self._read += len(data)
             *lines, self._rest = (self._rest + data).split(b'\n')
-            texts = [line.decode('utf-8', 'replace') for line in lines]
-            return [text for text in texts if not _OF_FRAMEWORK.match(text)]
-        return []
+            for line in lines:
+                name, *values = json.loads(line)
+                getattr(watcher, name)(*values)
 
 
-def run(count: int, arguments: Sequence[str], resumed: str) -> int:
-    """Trains in so many processes; returns the exit status.
+def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: TrainingWatcher) -> Any:
+    """Trains in several processes; returns what `train` returns in the first of them.
 
     Args:
-        count: of the processes.
-        arguments: of the command line of each of them.
-        resumed: the command by which a training that has ended too early goes on.
+        count: number of the processes.
+        arguments: of `train` in each of them.
+        folder: the run directory, for messages.
+        watcher: receives the events of the first process; if it is to stop, the training is saved after the step.
+
+    Raises:
+        WorkersDied: one of them died.
+        KeyboardInterrupt: they were stopped; a `Stopped` if the training was saved.
+        Exception: what a process raised.
     """
-    program = console.program('train')
-    with temporary(new_folder()) as folder:
-        script = Path(folder, 'worker.py')
-        script.write_text(_SCRIPT.format(program=program))
+    with files.temporary(new_folder()) as scratch:
+        script = Path(scratch, 'worker.py')
+        script.write_text(_SCRIPT)
+        script.with_name(_ARGUMENTS).write_text(json.dumps(arguments))
         # No worker has the number `count`, so msrun starts no processes that copy the logs to standard output.
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.
         command = processes.module_command(
             'mindspore.parallel.cluster.run', f'--worker_num={count}', f'--local_worker_num={count}', '--join=True',
-            f'--tail_worker_log={count}', f'--log_dir={folder}', f'--master_port={_free_port()}', str(script),
-            *arguments, attached=True)
-        workers = [_Worker(Path(folder), rank) for rank in range(count)]
+            f'--tail_worker_log={count}', f'--log_dir={scratch}', f'--master_port={_free_port()}', str(script),
+            attached=True)
+        workers = [_Worker(Path(scratch), rank) for rank in range(count)]
         # If this process is killed, msrun and the workers end as well, each with its parent.
         # In a session of its own: Ctrl-C is for the training, and msrun would kill it.
-        with subprocess.Popen(command, env=processes.environment(**{FOLDER: folder}), stdin=subprocess.DEVNULL,
+        with subprocess.Popen(command, env=processes.environment(**{FOLDER: scratch}), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as msrun:
             try:
-                with signals.handling(lambda *_: _stop(workers[0], msrun)):
-                    return _watch(msrun, workers, program, resumed)
+                with signals.handling(watcher.ask_to_stop):
+                    return _outcome(msrun, workers, folder, watcher)
             finally:
-                _end(msrun, folder)
-
-
-def _end(msrun: subprocess.Popen, folder: str) -> None:
-    """Ends msrun and all that it has started, and waits until they are gone."""
-    with contextlib.suppress(OSError):
-        os.killpg(msrun.pid, signal.SIGKILL)
-    left = [int(mark.read_text() or 0) for mark in Path(folder).glob('*.process')]
-    last = time.monotonic() + _SECONDS_LEFT
-    while left and time.monotonic() < last:
-        left = [process for process in left if _is_ours(process, folder)]
-        for process in left:
-            with contextlib.suppress(OSError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(_SECONDS / 10)
-
-
-def _is_ours(process: int, folder: str) -> bool:
-    """Whether a process is still there, and was started with this folder: its number may be another one's by now."""
-    try:
-        return os.fsencode(f'{FOLDER}={folder}') in Path(f'/proc/{process}/environ').read_bytes().split(b'\0')
-    except OSError:
-        return False
+                _end(msrun, [process for worker in workers if (process := worker.process())])
 
 
 def _free_port() -> int:
@@ -166,54 +173,44 @@ def _free_port() -> int:
         return int(asked.getsockname()[1])
 
 
-_asked: list[int] = []
-
-
-def _stop(leader: _Worker, msrun: subprocess.Popen) -> None:
-    """Asks the first worker to stop all of them after this step; asked again, ends them at once."""
-    _asked.append(1)
-    process = leader.process
-    if len(_asked) > 1 or process is None:
-        with contextlib.suppress(OSError):
-            os.killpg(msrun.pid, signal.SIGKILL)
-        console.leave()
-    with contextlib.suppress(OSError):
-        os.kill(process, signal.SIGTERM)
-
-
-def _watch(msrun: subprocess.Popen, workers: Sequence[_Worker], program: str, resumed: str) -> int:
-    """Shows what the first worker says until all have ended; returns the exit status."""
-    shown: set[str] = set()
+def _outcome(msrun: subprocess.Popen, workers: Sequence[_Worker], folder: str, watcher: TrainingWatcher) -> Any:
+    """Passes on what the first worker reports until all have ended; returns or raises its outcome."""
+    told = False
     while True:
         ended = msrun.poll() is not None
         dead = next((worker for worker in workers if worker.has_died()), None)
-        statuses = [worker.status for worker in workers]
-        shown.update(_show(workers[0], program))           # only now: what it said stands there before its status does
-        if None not in statuses:
-            wrong = [worker for worker, status in zip(workers, statuses) if status != workers[0].status]
-            for line in wrong[0].new_lines()[-1:] if wrong else ():
-                console.say(line)
-            return max(status or 0 for status in statuses)
-        fault = next((worker for worker, status in zip(workers, statuses) if status == console.FAULT), None)
-        if dead is not None or fault is not None or ended:
-            if fault is None:
-                what = f'worker {dead.rank} of {len(workers)} (process {dead.process}) has died' if dead else (
-                    'msrun has ended before the workers were there')
-                console.say(f'{program}: {what}; all are ended, what was saved stays; go on with: {resumed}')
-            elif fault.rank:                     # what the first one said has been shown: often the same
-                for line in fault.new_lines()[-1:]:
-                    if line not in shown:
-                        console.say(line)
-            return console.FAULT
+        outcomes = [worker.outcome() for worker in workers]
+        workers[0].replay(watcher)               # only now: its events are there before its outcome
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        for error in errors:
+            if not isinstance(error, Stopped):   # the others may wait for this one for ever
+                raise error
+        if None not in outcomes:
+            if errors:
+                raise errors[0]
+            return outcomes[0]
+        if dead is not None or ended:
+            if told:                             # before it could be saved
+                raise KeyboardInterrupt
+            raise WorkersDied(f'worker {dead.rank} of {len(workers)} (process {dead.pid}) has died' if dead else
+                              'msrun has ended before the workers were there', folder)
+        if watcher.stopping() and not told:
+            leader = workers[0].process()
+            if leader is None:
+                raise KeyboardInterrupt
+            with contextlib.suppress(psutil.NoSuchProcess):
+                leader.send_signal(signal.SIGTERM)
+            told = True
         time.sleep(_SECONDS)
 
 
-def _show(leader: _Worker, program: str) -> list[str]:
-    """Shows what the first worker has said since, and returns it."""
-    lines = leader.new_lines()
-    for line in lines:
-        if line.startswith(f'{program}: '):
-            console.say(line)
-        else:
-            console.show(line)
-    return lines
+def _end(msrun: subprocess.Popen, known: Sequence[psutil.Process]) -> None:
+    """Ends msrun and all that it has started, and waits until they are gone."""
+    left = list(known)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        left += psutil.Process(msrun.pid).children(recursive=True)
+    msrun.kill()
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, _SECONDS_LEFT)

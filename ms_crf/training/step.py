@@ -3,8 +3,9 @@
 from collections.abc import Callable, Container
 from typing import Any
 
+from ms_crf.training.collectives import Sum
 from ms_crf.training.optimizer import Optimizer
-from ms_crf.training.workers import ALONE, Sum, Workers
+from ms_crf.training.workers import ALONE, Workers
 
 import mindspore as ms
 from mindspore import nn, ops

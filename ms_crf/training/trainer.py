@@ -10,21 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ms_crf.base.errors import argument
 from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import StepLearner
 from ms_crf.models.graphs import read_weights
 from ms_crf.runs import records
-from ms_crf.runs.directory import RunDirectory
+from ms_crf.runs.directory import Onlooker, RunDirectory
 from ms_crf.runs.options import Options
 from ms_crf.runs.saving import Saving, saving
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
 from ms_crf.training.balance import balance
-from ms_crf.training.begin import NotFinite, Stopped, Watcher, score_of, scores_record
+from ms_crf.training.collectives import tell
+from ms_crf.training.errors import NotFinite, Stopped
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
+from ms_crf.training.scores import score_of, scores_record
 from ms_crf.training.step import make_average, make_step
-from ms_crf.training.workers import ALONE, Workers, share_of_batch, tell
+from ms_crf.training.watchers import TrainingWatcher
+from ms_crf.training.workers import ALONE, Workers, share_of_batch
 
 import mindspore as ms
 import numpy as np
@@ -46,8 +50,8 @@ class Training:
 
     stoppable = True           # after each step
 
-    def __init__(self, options: Options, directory: RunDirectory, corpora: Corpora, learner: StepLearner,
-                 watcher: Watcher, workers: Workers = ALONE) -> None:
+    def __init__(self, options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: StepLearner,
+                 watcher: TrainingWatcher, workers: Workers = ALONE) -> None:
         self.workers = workers
         self.options, self.directory, self.corpora, self.watcher = options, directory, corpora, watcher
         ms.set_seed(options.seed)
@@ -223,7 +227,7 @@ class Training:
             step_began = time.perf_counter()
             loss, norm, stopping = self._run_step(shape, indices, self.epoch + self.step_in_epoch / len(batches))
             if not self._can_go_on(loss, norm):
-                raise NotFinite(self._describe(loss, norm, indices))
+                raise self._not_finite(loss, norm, indices)
             if shape not in self.shapes:
                 self.shapes.add(shape)
                 compiling += time.perf_counter() - step_began
@@ -281,13 +285,18 @@ class Training:
         self.scaling.take(finite)
         return not self.scaling.exhausted()
 
-    def _describe(self, loss: float, norm: float, indices: np.ndarray) -> str:
-        """One line about a step that failed, and about the sentences in its batch."""
+    def _not_finite(self, loss: float, norm: float, indices: np.ndarray) -> NotFinite:
+        """The error of a step that failed: one line about it, about the sentences in its batch, and what may help."""
         lines = [self.corpora.parts['train'][index].line for index in sorted(indices)]
         scale = '' if self.scaling is None else f' at a loss scale of {2 * self.scaling.scale:g}'
-        return (f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}'
-                f'{scale}; the sentences of the batch begin at {self.options.train} lines '
-                f'{", ".join(map(str, lines))}')
+        rates = [(name, rate / 4) for name in ('learning_rate', 'encoder_lr')
+                 if (rate := getattr(self.options, name)) > 0]
+        return NotFinite(
+            f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}{scale}'
+            f'; the sentences of the batch begin at {self.options.train} lines {", ".join(map(str, lines))}; '
+            f'{self.folder} holds {f"epoch {self.epoch}" if self.epoch else "no epoch yet"}; try {argument("resume")} '
+            f'{self.folder} '
+            + ' '.join(f'{argument(name)} {rate:g}' for name, rate in rates))
 
     def _end_epoch(self, seconds: float, compiling: float, sentences: int) -> None:
         """Scores and saves an epoch.

@@ -7,7 +7,7 @@ from ms_crf import Tagger
 from ms_crf.cli import train
 from ms_crf.models.base import tags_of
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import course
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def places(tmp_path):
 
 
 def begun(*named):
-    run = begin.start(options_of([*map(str, named)]), train.Watcher(io.StringIO()))
+    run = course.start(options_of([*map(str, named)]), train.Watcher(io.StringIO()))
     run.directory.release()
     return run
 

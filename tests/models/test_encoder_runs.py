@@ -15,7 +15,7 @@ from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.windows import Subwords
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import course
 
 import numpy as np
 import pytest
@@ -136,9 +136,9 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
                                                  str(folder.parent / 'kept'), '--encoder-link'))
     watcher = train.Watcher()
-    one = begin.start(options, watcher).learner
+    one = course.start(options, watcher).learner
     options = replace(options, encoder_cache='', save=str(tmp_path / 'plain'))
-    plain = begin.start(options, watcher).learner
+    plain = course.start(options, watcher).learner
     for part in ('train', 'dev'):
         assert isinstance(one.encoded[part].vectors, np.memmap)
         assert one.encoded[part].vectors.tobytes() == plain.encoded[part].vectors.tobytes()
@@ -198,14 +198,14 @@ class CopyAt(train.Watcher):
 
 def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
-    begin.start(options, train.Watcher())             # and then nothing for once
-    run = begin.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
+    course.start(options, train.Watcher())             # and then nothing for once
+    run = course.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
     before = EncoderFiles(encoder).weights()
     for name, array in before.items():
         found, = (parameter for parameter in run.network.get_parameters() if parameter.name == f'encoder.{name}')
         assert (found.asnumpy() == array).all()
     run.run()
-    begin.resume(tmp_path / 'copy', options, train.Watcher()).run()
+    course.resume(tmp_path / 'copy', options, train.Watcher()).run()
     for name in (records.STATE, records.WEIGHTS):
         found, expected = (records.read_tensors(tmp_path / place / name) for place in ('copy', 'run'))
         assert found.keys() == expected.keys()

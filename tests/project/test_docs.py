@@ -123,16 +123,17 @@ def test_programs_print_what_is_shown_below_them(page, undisturbed, tmp_path):
 UNDERSTAND = """
 import importlib, json, os, sys
 from ms_crf.cli import train
-from ms_crf.cli.parser import load_plugin
+from ms_crf.cli.parser import load_plugin, parse
+from ms_crf.training.settings import ON_RESUME, named_options
 for verb, words in json.load(sys.stdin):
     try:
         if verb == 'train' and '--resume' in words:
-            parsed, given = train.read_options(words)
-            assert set(given) <= set(train.ON_RESUME), 'options that --resume does not take'
+            _, given = parse(train.parser, words)
+            assert set(named_options(None, given)) <= set(ON_RESUME), 'options that --resume does not take'
         elif verb == 'train' and '--init' in words:              # of a run that is not there
-            train.read_options(words)
+            parse(train.parser, words)
         elif verb == 'train' and ('--config' not in words or os.path.exists(words[words.index('--config') + 1])):
-            train.new_options(*train.read_options(words))
+            train.options_of(words)
         else:
             load_plugin(words)
             importlib.import_module(f'ms_crf.cli.{verb}'.replace('-', '_')).parser().parse_args(words)

@@ -10,14 +10,15 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import course
 from ms_crf.training.balance import best_shift
+from ms_crf.training.errors import Stopped
 
 import numpy as np
 import pytest
-from test_train import StopAt
 
 from conftest import ROOT, SMALL, options_of
+from support.trainings import StopAt
 
 SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
 
@@ -87,7 +88,7 @@ class Watcher(StopAt):
 
 
 def trained(texts, folder, *further, train='train.tsv', dev='dev.tsv'):
-    run = begin.start(options_of(['--train', str(texts / train), '--dev', str(texts / dev), *SMALL, '--epochs', '6',
+    run = course.start(options_of(['--train', str(texts / train), '--dev', str(texts / dev), *SMALL, '--epochs', '6',
                                   *further, '--save', str(folder)]), Watcher())
     return run.run(), run
 
@@ -126,11 +127,11 @@ def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     before = records.read_tensors(run / 'weights.ckpt')
     options = records.read_options(run, records.read_config(run), save=str(run))
-    scores = begin.resume(run, options, StopAt(10 ** 6)).run()
+    scores = course.resume(run, options, StopAt(10 ** 6)).run()
     assert scores == runs[0]['with'][0]
     after = records.read_tensors(run / 'weights.ckpt')
     assert all(after[name].tobytes() == before[name].tobytes() for name in before)
-    longer = begin.resume(run, records.read_options(run, records.read_config(run), epochs=8), StopAt(10 ** 6)).run()
+    longer = course.resume(run, records.read_options(run, records.read_config(run), epochs=8), StopAt(10 ** 6)).run()
     assert longer['epochs'] == 8 and longer['dev']['f1'] == 1.0
 
 
@@ -160,11 +161,11 @@ def test_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
     """To the bit the run that was not stopped."""
     arguments = ['--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), *SMALL, '--epochs', '6',
                  '--save', str(tmp_path / 'run')]
-    stopped = begin.start(options_of(arguments), StopsWhileBalancing())
-    with pytest.raises(begin.Stopped):
+    stopped = course.start(options_of(arguments), StopsWhileBalancing())
+    with pytest.raises(Stopped):
         stopped.run()
     assert stopped.watcher.tried == 2 and not (tmp_path / 'run' / 'scores.json').exists()
-    assert begin.resume(tmp_path / 'run', options_of(arguments), StopAt(10 ** 6)).run() == runs[0]['with'][0]
+    assert course.resume(tmp_path / 'run', options_of(arguments), StopAt(10 ** 6)).run() == runs[0]['with'][0]
     one, other = (records.read_tensors(folder / 'weights.ckpt') for folder in (tmp_path / 'run', runs[1] / 'with'))
     assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
@@ -181,7 +182,7 @@ def test_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expecte
     (run / 'checksums.json').unlink()
     options = records.read_options(run, records.read_config(run), save=str(run))
     with pytest.raises(CorpusError) as raised:
-        begin.resume(run, options, StopAt(10 ** 6))
+        course.resume(run, options, StopAt(10 ** 6))
     assert str(raised.value).startswith(f'{run}/scores.json: {expected}')
 
 

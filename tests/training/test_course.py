@@ -7,7 +7,7 @@ import shutil
 
 from ms_crf.cli import train
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import course
 from ms_crf.training.schedules import Best, Course, course_of
 
 import numpy as np
@@ -106,7 +106,7 @@ def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
     """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
     given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
     options, recorder = options_of(given), Recorder()
-    recorder.run = run = begin.start(options, recorder)
+    recorder.run = run = course.start(options, recorder)
     first = records.as_arrays(run.network.trainable_params())
     expected = {name: array.astype(float) for name, array in first.items()}
     run.run_epoch()

@@ -7,15 +7,14 @@ from ms_crf import Tagger
 from ms_crf.cli import train
 from ms_crf.models.base import tags_of
 from ms_crf.runs import records
-from ms_crf.training import begin
-from ms_crf.training.begin import Stopped
+from ms_crf.training import course
+from ms_crf.training.errors import Stopped
 
 import pytest
-from test_train import StopAt
-from test_workers import close_to, train_py
 
 from conftest import files, options_of
 from support.runs import make_run
+from support.trainings import StopAt, close_to, train_py
 
 slow = pytest.mark.slow
 STEPS = ['--batch-size', '4', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
@@ -41,7 +40,7 @@ def contents(folder):
 
 def begun(arguments, watcher=None):
     """A training that has begun and will make no step."""
-    run = begin.start(options_of(arguments), watcher or StopAt(1))
+    run = course.start(options_of(arguments), watcher or StopAt(1))
     run.directory.release()
     return run
 
@@ -129,7 +128,7 @@ def test_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_path, f
     """In the network as in the average that is saved; what is not frozen changes, and what is has no moments."""
     begins = {'words': 'word_table', 'characters': 'characters.', 'lstm': 'layers.'}
     names = tuple(begins[part] for part in frozen.split(','))
-    run = begin.start(options_of([*texts, *STEPS, '--epochs', '2', '--init', str(undisturbed[0]), '--freeze', frozen,
+    run = course.start(options_of([*texts, *STEPS, '--epochs', '2', '--init', str(undisturbed[0]), '--freeze', frozen,
                                   '--save', str(tmp_path / 'run')]), StopAt(-1))
     before = records.as_arrays(run.network.trainable_params())
     run.run()
@@ -152,7 +151,7 @@ def test_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
     arguments = [*texts, *STEPS, '--epochs', '2', '--init', str(base), '--freeze', 'words']
     assert train.main([*arguments, '--save', str(whole)]) == 0
     begun([*arguments, '--save', str(tmp_path / 'unmoved')])
-    run = begin.start(options_of([*arguments, '--save', str(tmp_path / 'stopped')]), StopAt(2))
+    run = course.start(options_of([*arguments, '--save', str(tmp_path / 'stopped')]), StopAt(2))
     with pytest.raises(Stopped):
         run.run()
     assert contents(base) == before

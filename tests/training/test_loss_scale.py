@@ -6,9 +6,9 @@ from ms_crf.cli import train
 from ms_crf.models.encoder.network import SubwordTagger
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import course
 from ms_crf.training import step as steps
-from ms_crf.training.begin import NotFinite, Stopped
+from ms_crf.training.errors import NotFinite, Stopped
 from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FIRST, GROWS_AFTER, LEAST, MOST, LossScale
 
@@ -140,7 +140,7 @@ def test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(co
     options = options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
                                         str(tmp_path / 'run')])
 
-    run = begin.start(options, Steps(4))
+    run = course.start(options, Steps(4))
     run.watcher.run = run
     run.scaling.scale = MOST                                     # with which the first two overflow
     first = records.as_arrays(run._parameters())
@@ -152,7 +152,7 @@ def test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(co
     assert state['position'].tolist()[1:3] == [4, run.steps]
     assert state['loss_scale'].tolist() == [run.scaling.scale, run.scaling.good] < [MOST / 2, 0]
     assert np.isfinite(run.loss_sum)
-    again = begin.resume(tmp_path / 'run', options, Steps(-1))
+    again = course.resume(tmp_path / 'run', options, Steps(-1))
     again.watcher.run = again
     assert again.scaling.state() == run.scaling.state()
     run.watcher.left = again.watcher.left = 2

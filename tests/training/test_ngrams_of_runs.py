@@ -10,13 +10,13 @@ from ms_crf.formats.dataset import load
 from ms_crf.models.words.ngrams import composed, learn
 from ms_crf.models.words.vocabulary import UNKNOWN
 from ms_crf.runs import records
-from ms_crf.training import begin
+from ms_crf.training import course
 
 import numpy as np
 import pytest
-from test_train import StopAt
 
 from conftest import ROOT, SMALL, files, options_of
+from support.trainings import StopAt
 
 
 @pytest.fixture(scope='module')
@@ -66,7 +66,7 @@ def test_what_is_scored_is_what_is_tagged(run, corpora):
 def test_resumed_with_the_table_of_the_run(run, corpora, vectors, tmp_path):
     again = shutil.copytree(run, tmp_path / 'run')
     options = records.read_options(again, records.read_config(again), save=str(again))
-    went_on = begin.resume(again, options, StopAt(1))
+    went_on = course.resume(again, options, StopAt(1))
     went_on.directory.release()
     table = records.read_tensors(run / 'ngrams.ckpt')['ngram_table']
     assert went_on.network.ngram_table.asnumpy().tobytes() == table.tobytes()
@@ -76,7 +76,7 @@ def test_begun_with_a_run_that_has_ngrams(run, corpora, tmp_path):
     """New words begin with what the n-grams of the base make; without an n-gram, as the unknown word."""
     (tmp_path / 'train.tsv').write_text('yanux\tB-PER\nqqq\tI-PER\n\nto\tO\n\n')
     arguments = ['--init', str(run), '--device', 'CPU', '--save', str(tmp_path / 'run')]
-    begun = begin.start(options_of([*files(corpora, train=tmp_path / 'train.tsv'), *arguments]), StopAt(1))
+    begun = course.start(options_of([*files(corpora, train=tmp_path / 'train.tsv'), *arguments]), StopAt(1))
     begun.directory.release()
     names, table = begun.learner.vocabulary, begun.network.word_table.asnumpy()
     made, known = composed(begun.network.ngram_table.asnumpy(), names.ngram_ids(['yanux', 'qqq']))

@@ -5,14 +5,14 @@ import re
 
 from ms_crf.cli import compare, export, infer, train
 from ms_crf.runs import records
-from ms_crf.training import begin
-from ms_crf.training.begin import Stopped
+from ms_crf.training import course
+from ms_crf.training.errors import Stopped
 
 import numpy as np
 import pytest
-from test_train import StopAt
 
 from conftest import ROOT, SMALL, close, files, options_of
+from support.trainings import StopAt
 
 OPTIONS = ['--scheme', 'BIOES', '--no-constraints', '--char-length', '4', '--dropout-embedding', '0.25',
            '--dropout-between', '0.75', '--dropout-kind', 'free', '--unknown', '1e9', '--optimizer', 'sgd',
@@ -26,7 +26,7 @@ def stopped(corpora, tmp_path_factory):
     """(run, weights before the first step, what each step was given) of a training with all of `OPTIONS`."""
     options = options_of([*files(corpora), *SMALL, *OPTIONS, '--save',
                                 str(tmp_path_factory.mktemp('options') / 'run')])
-    run, given = begin.start(options, StopAt(STEPS)), []
+    run, given = course.start(options, StopAt(STEPS)), []
     before, step = records.as_arrays(run.network.trainable_params()), run.step
 
     def recorded(*tensors):
@@ -77,7 +77,7 @@ def test_tags_are_those_of_the_scheme_without_constraints(stopped):
 
 def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
     options = options_of([*files(corpora), *SMALL, '--warmup', '1.5', '--save', str(tmp_path / 'run')])
-    run = begin.start(options, StopAt(1))
+    run = course.start(options, StopAt(1))
     run.directory.release()
     assert run.course.warmup == 1.5
 
@@ -87,7 +87,7 @@ def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
     (['--no-constraints'], ('BIO', 'BIO')), (['--head', 'softmax'], ('BIO', 'BIO'))])
 def test_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_path, named, schemes):
     small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
-    run = begin.start(options_of([*files(corpora), *small, *named, '--save', str(tmp_path / 'run')]), StopAt(1))
+    run = course.start(options_of([*files(corpora), *small, *named, '--save', str(tmp_path / 'run')]), StopAt(1))
     run.directory.release()
     config, vocabulary = records.read_config(tmp_path / 'run'), records.read_json(tmp_path / 'run' / 'vocab.json')
     assert (config['scheme'], config['written_scheme'], config['found_scheme']) == (*schemes, 'BIO')
@@ -106,7 +106,7 @@ def test_text_of_characters_is_learned_with_bigrams(tmp_path):
     def learned(name, *named):
         save = tmp_path / name
         size = ['--word-dim', '4', '--hidden', '4', '--batch-size', '4', '--epochs', '1', '--device', 'CPU']
-        run = begin.start(options_of([*of_parts, *size, *named, '--save', str(save)]), StopAt(1))
+        run = course.start(options_of([*of_parts, *size, *named, '--save', str(save)]), StopAt(1))
         run.directory.release()
         options, vocabulary = records.read_config(save)['options'], records.read_json(save / 'vocab.json')
         return (options['char'], options['bigrams']), vocabulary.get('bigrams'), run.network.word_table.shape
@@ -127,7 +127,7 @@ def test_words_with_vectors_learn_more_slowly(tmp_path, corpora, named, rate):
     for given in (['--embeddings', str(vectors)], ['--word-dim', '2']):
         save = tmp_path / f'run{len(rates)}'
         size = ['--hidden', '4', '--char', 'none', '--epochs', '1', '--device', 'CPU']
-        run = begin.start(options_of([*files(corpora), *size, *given, *named, '--save', str(save)]), StopAt(1))
+        run = course.start(options_of([*files(corpora), *size, *given, *named, '--save', str(save)]), StopAt(1))
         run.directory.release()
         rates.append(records.read_config(save)['options']['word_rate'])
         assert run.optimizer.row_rate == rates[-1]

@@ -5,14 +5,14 @@ import json
 from ms_crf import Tagger
 from ms_crf.cli import evaluate, infer, report, train
 from ms_crf.runs import records
-from ms_crf.training import begin
-from ms_crf.training.begin import Stopped
+from ms_crf.training import course
+from ms_crf.training.errors import Stopped
 
 import numpy as np
 import pytest
-from test_train import StopAt, assert_same_bits
 
 from conftest import SMALL, files, options_of
+from support.trainings import StopAt, assert_same_bits
 
 
 def in_part(path, target):
@@ -31,7 +31,7 @@ def partly(corpora, tmp_path_factory):
     folder = tmp_path_factory.mktemp('partly')
     arguments = [*files(corpora, train=in_part(corpora / 'train.tsv', folder / 'train.tsv'),
                         dev=in_part(corpora / 'dev.tsv', folder / 'dev.tsv')), *SMALL, '--scheme', 'BIOES']
-    run = begin.start(options_of([*arguments, '--save', str(folder / 'run')]), StopAt(-1))
+    run = course.start(options_of([*arguments, '--save', str(folder / 'run')]), StopAt(-1))
     run.run()
     return arguments, folder / 'run', run
 
@@ -54,10 +54,10 @@ def test_what_is_not_known_is_learned_from_the_rest(partly):
 def test_stopped_and_resumed_it_is_the_same_to_the_bit(partly, tmp_path):
     arguments, folder, _ = partly
     options = options_of([*arguments, '--save', str(tmp_path / 'run')])
-    run = begin.start(options, StopAt(4))
+    run = course.start(options, StopAt(4))
     with pytest.raises(Stopped):
         run.run()
-    begin.resume(tmp_path / 'run', options, StopAt(-1)).run()
+    course.resume(tmp_path / 'run', options, StopAt(-1)).run()
     assert_same_bits(tmp_path / 'run', folder)
 
 

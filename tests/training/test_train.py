@@ -14,27 +14,14 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer, train
 from ms_crf.runs import records
-from ms_crf.training import begin, trainer
-from ms_crf.training.begin import Stopped
+from ms_crf.training import course, trainer
+from ms_crf.training.errors import Stopped
 
 import numpy as np
 import pytest
 
 from conftest import ROOT, SMALL, files, options_of, write_tensors
-
-
-def tensors(folder):
-    return {name: records.read_tensors(folder / name) for name in (records.STATE, records.WEIGHTS)}
-
-
-def assert_same_bits(folder, other):
-    found, expected = tensors(folder), tensors(other)
-    for name, arrays in expected.items():
-        assert found[name].keys() == arrays.keys()
-        for key, array in arrays.items():
-            assert found[name][key].tobytes() == array.tobytes(), f'{key} of {name}'
-    scores = [json.loads((place / records.SCORES).read_text()) for place in (folder, other)]
-    assert scores[0] == scores[1]
+from support.trainings import StopAt, assert_same_bits
 
 
 def test_what_a_run_prints_and_leaves(undisturbed):
@@ -69,8 +56,8 @@ def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_o
     folder = tmp_path / 'run'
     small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
     arguments = [*files(corpora), *small, *(['--scheme', 'BIO'] if earlier else []), '--save', str(folder)]
-    with pytest.raises(begin.Stopped):
-        begin.start(options_of(arguments), StopAt(8)).run()
+    with pytest.raises(Stopped):
+        course.start(options_of(arguments), StopAt(8)).run()
     if earlier:
         config = records.read_config(folder)
         config['options']['scheme'] = 'auto'
@@ -87,30 +74,15 @@ def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_o
     assert {'O', 'B-PER'} <= tags <= {'O', 'B-PER', 'I-PER'}
 
 
-class StopAt(train.Watcher):
-    """Says stop after a step."""
-
-    def __init__(self, step):
-        super().__init__(io.StringIO())
-        self.steps_left = step
-
-    def step(self, sentences, loss):
-        super().step(sentences, loss)
-        self.steps_left -= 1
-
-    def stopping(self):
-        return self.steps_left == 0
-
-
 def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     """In the midst of an epoch, at its end, and before anything was saved."""
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
-    run = begin.start(options, StopAt(4))
+    run = course.start(options, StopAt(4))
     with pytest.raises(Stopped):
         run.run()
     assert (run.epoch, run.step_in_epoch) == (0, 4)
     for stop in (9, -1):
-        run = begin.resume(tmp_path / 'run', options, StopAt(stop))
+        run = course.resume(tmp_path / 'run', options, StopAt(stop))
         if stop > 0:
             with pytest.raises(Stopped):
                 run.run()
@@ -179,7 +151,7 @@ def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number)
     epoch = records.read_tensors(folder / records.STATE)['position'][0]
     assert epoch >= 2
     options = records.read_options(folder, records.read_config(folder))
-    assert begin.resume(folder, options, StopAt(1)).epoch == epoch
+    assert course.resume(folder, options, StopAt(1)).epoch == epoch
 
 
 def test_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
@@ -214,7 +186,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
     shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
     watcher = train.Watcher(io.StringIO())
     options = records.read_options(folder, records.read_config(folder))
-    begin.resume(folder, options, watcher).directory.release()
+    course.resume(folder, options, watcher).directory.release()
     assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
     assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ['other', 'run']
@@ -346,7 +318,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     folder = tmp_path / 'run'
     options = options_of([*files(tmp_path), *SMALL[2:], '--embeddings', str(vectors), '--save',
                                         str(folder)])
-    begin.start(options, StopAt(1)).directory.release()
+    course.start(options, StopAt(1)).directory.release()
 
     def check(name, old, new, message):
         path = tmp_path / name
@@ -354,7 +326,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
         assert old in text
         path.write_text(text.replace(old, new, 1))
         with pytest.raises(CorpusError, match=message):
-            begin.resume(folder, options, StopAt(1))
+            course.resume(folder, options, StopAt(1))
         path.write_text(text)
     first = (tmp_path / 'train.tsv').read_text().split('\n\n')[0] + '\n\n'
     check('train.tsv', first, first + first, 'train.tsv: these are not the sentences that .*run began with; restore')
@@ -362,7 +334,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     check('dev.tsv', 'of\tO', 'of\tB-PER', 'dev.tsv: these are not the sentences')
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
-    begin.resume(folder, options, StopAt(1)).directory.release()
+    course.resume(folder, options, StopAt(1)).directory.release()
     config = records.read_config(folder)
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256', 'corpus_sha256'):
         del config[name]
@@ -370,10 +342,10 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
     with pytest.raises(CorpusError, match='has no checksum there, so that it may be any file; restore it, or '
                                           'name it anew'):
-        begin.resume(folder, options, StopAt(1))
+        course.resume(folder, options, StopAt(1))
     parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
-    begin.resume(folder, options, StopAt(1), named=parts).directory.release()
-    begin.resume(folder, options, StopAt(1)).directory.release()            # which keeps their checksums
+    course.resume(folder, options, StopAt(1), named=parts).directory.release()
+    course.resume(folder, options, StopAt(1)).directory.release()            # which keeps their checksums
 
 
 def test_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpora, tmp_path, capsys):

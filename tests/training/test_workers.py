@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 
 from ms_crf import CRF
 from ms_crf.base.errors import OptionError
@@ -19,37 +17,9 @@ import pytest
 
 from conftest import ROOT, SMALL, files, options_of
 from support.encoders import arguments as encoder_arguments
+from support.trainings import close_to, train_py
 
 slow = pytest.mark.slow
-
-
-def train_py(*arguments):
-    """A training in processes of its own, with what it says line by line."""
-    return subprocess.Popen([sys.executable, 'train.py', *map(str, arguments)], cwd=ROOT, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def state_of(folder):
-    """Weights, and what the optimizer knows of them, but for the biases of an encoder's keys.
-
-    These add the same to all scores of a query, which a softmax takes out again: their gradients are rounding alone,
-    of which Adam makes steps of some size.
-    """
-    state = records.read_tensors(folder / records.STATE)
-    for name, array in state.items():
-        if name.endswith('.attention.inputs.bias'):
-            state[name] = np.delete(array.reshape(3, -1), 1, 0)              # of queries, keys and values
-    return state
-
-
-def close_to(folder, other, steps):
-    """Weights, and what the optimizer knows of them, after so many steps."""
-    one, two = map(state_of, (folder, other))
-    assert one['position'].tolist() == two['position'].tolist() and one['position'][2] == steps
-    assert one.keys() == two.keys()
-    for name, array in one.items():
-        np.testing.assert_allclose(two[name], array, rtol=2e-3, atol=1e-4, err_msg=name)
-    assert max(np.abs(two[name] - array).max() for name, array in one.items() if 'table' not in name) < 1e-4
 
 
 def said(training):

@@ -1,4 +1,4 @@
-"""How a training begins, whatever kind of model it is for: from options and files to a `Run` in its directory.
+"""How a training begins or is resumed, for any model type: from options and files to a `TrainingRun` in its directory.
 
 A model that is trained in steps gets the `Training` of `trainer`, one that is fitted at once the `Fitted` here.
 """
@@ -8,53 +8,32 @@ import time
 from collections.abc import Container, Mapping
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.files import temporary
-from ms_crf.base.watchers import Watcher as LearnerWatcher
-from ms_crf.formats.dataset import Corpora, convert, load
-from ms_crf.formats.scoring import score_in
-from ms_crf.models.base import Decoder, Kind, Learner, kind_of, read_run, tags_of
+from ms_crf.base.files import PathLike, temporary
+from ms_crf.formats.dataset import Corpora, load
+from ms_crf.models.base import Kind, Learner, StepLearner, kind_of, read_run
 from ms_crf.runs import records, sources
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options
 from ms_crf.runs.saving import saving, settle
-from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
+from ms_crf.training.scores import score_of, scores_record
+from ms_crf.training.watchers import TrainingWatcher
+from ms_crf.training.workers import ALONE, Workers
 
 
-class Watcher(LearnerWatcher, Protocol):
-    """Is told how a training goes on, to show it, and says when the training is to stop."""
-
-    def corpora(self, corpora: Corpora) -> None:
-        """Called when the files have been read."""
-
-    def compiled(self, task: str, length: int, rows: int, seconds: float) -> None:
-        """Called when a graph was compiled, for the task 'training' or 'tagging', and a batch of this shape."""
-
-    def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
-        """Called when an epoch begins; `done` of its sentences were done already before the training was resumed."""
-
-    def step(self, sentences: int, loss: float) -> None:
-        """Called after each step, with the number of sentences in its batch."""
-
-    def epoch_ends(self, record: dict) -> None:
-        """Called when an epoch is scored and saved, with its line of metrics.jsonl."""
-
-    def stopping(self) -> bool:
-        """Whether the training is to stop after this step."""
-
-
-class Run(Protocol):
-    """A run that has begun."""
+class TrainingRun(Protocol):
+    """A training that has begun."""
 
     epoch: int                 # epochs that are done
     step_in_epoch: int         # steps of the next epoch that are done
     stoppable: bool            # whether the watcher can stop it; then it is saved
 
     @property
-    def directory(self) -> RunDirectory:
+    def directory(self) -> RunDirectory | Onlooker:
         """The directory of the run, locked."""
 
     @property
@@ -70,14 +49,15 @@ class Run(Protocol):
         """
 
 
-def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: Any = None) -> Run:
+def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
+          workers: Workers = ALONE) -> TrainingRun:
     """Begins a new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
         options: those of the run, checked.
         watcher: is told how it goes on.
         overwrite: whether an earlier run may be there, which the new one replaces.
-        workers: the `Workers` of `training.workers` that train together; None for one alone.
+        workers: the processes that train together.
 
     Raises:
         PathTaken: there is something in that folder.
@@ -85,8 +65,7 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
     """
     kind = kind_of(options)
     with ExitStack() as fault:
-        leads = workers is None or workers.leads
-        directory: Any = RunDirectory.new(options.save, overwrite) if leads else Onlooker(options.save, False)
+        directory = RunDirectory.new(options.save, overwrite) if workers.leads else Onlooker(options.save, False)
         fault.callback(directory.release)
         corpora = _read(options, watcher, _for_bio(kind, options), options.allow_any_tags)
         began = time.perf_counter()
@@ -106,28 +85,28 @@ def start(options: Options, watcher: Watcher, overwrite: bool = False, workers: 
     return run
 
 
-def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None, named: Container[str] = ()) -> Run:
+def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers: Workers = ALONE,
+           named: Container[str] = ()) -> TrainingRun:
     """Goes on with a run, whose training files must be the same as before.
 
     Args:
         folder: the run directory.
         options: those of the run, some of them perhaps changed; changes are saved in it.
         watcher: is told how it goes on.
-        workers: those that train together, as in `start`; they need not be as many as before.
+        workers: the processes that train together; they need not be as many as before.
         named: those of 'train', 'dev' and 'test' that the user has named; see `runs.sources` for the others.
 
     Raises:
         CorpusError: the run can't be resumed, or the files are not the same.
     """
     with ExitStack() as fault:
-        leads = workers is None or workers.leads
-        directory: Any = RunDirectory.resumed(folder) if leads else Onlooker(folder, True)
+        directory = RunDirectory.resumed(folder) if workers.leads else Onlooker(folder, True)
         fault.callback(directory.release)
-        if leads:
-            settle(directory.folder)                 # a saving that a crash has cut off
-        if workers is not None:
-            from ms_crf.training.workers import tell
-            tell(workers)
+        if workers.leads:
+            settle(directory.folder)             # a saving that a crash has cut off
+        if workers != ALONE:
+            from ms_crf.training.collectives import tell
+            tell(workers)                        # nobody reads before that
         kind, config = read_run(directory.folder)
         if not kind.in_steps:
             raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
@@ -140,7 +119,7 @@ def resume(folder: Any, options: Options, watcher: Watcher, workers: Any = None,
         check_input(directory.folder, config, options, learner)
         _check_together(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
-        if leads:
+        if workers.leads:
             keep_options(run.folder, options)
         fault.pop_all()
     return run
@@ -159,7 +138,7 @@ def _check_sources(folder: Path, config: Mapping[str, Any], options: Options, na
                                           'it, or name it anew')
 
 
-def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: Watcher,
+def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: TrainingWatcher,
                 run: tuple[Path, dict]) -> Learner:
     """The learner of a run that is resumed; of vectors that only config.json names, no message shows anything."""
     try:
@@ -190,7 +169,7 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
     return 'BIOES' if kind.in_steps and options.head == 'crf' and options.constraints else 'BIO'
 
 
-def _read(options: Options, watcher: Watcher, for_bio: str, any_tags: bool) -> Corpora:
+def _read(options: Options, watcher: TrainingWatcher, for_bio: str, any_tags: bool) -> Corpora:
     """Reads the sentences of a run."""
     paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio,
@@ -199,18 +178,19 @@ def _read(options: Options, watcher: Watcher, for_bio: str, any_tags: bool) -> C
     return corpora
 
 
-def _check_together(workers: Any, learner: Any) -> None:
-    if workers is not None:
-        from ms_crf.training.workers import check_together
-        check_together(workers, learner)
+def _check_together(workers: Workers, learner: Learner) -> None:
+    if workers != ALONE:
+        from ms_crf.training.collectives import check_together
+        check_together(workers, cast(StepLearner, learner))
 
 
-def _training(options: Options, directory: Any, corpora: Corpora, learner: Any, watcher: Watcher, workers: Any) -> Run:
-    from ms_crf.training.trainer import ALONE, Training  # here, because it starts MindSpore
-    return Training(options, directory, corpora, learner, watcher, workers or ALONE)
+def _training(options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner,
+              watcher: TrainingWatcher, workers: Workers) -> TrainingRun:
+    from ms_crf.training.trainer import Training  # here, because it starts MindSpore
+    return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
 
 
-def check_run(folder: Path, watcher: Watcher) -> None:
+def check_run(folder: Path, watcher: TrainingWatcher) -> None:
     """Raises CorpusError if files are missing without which a training can't go on."""
     state, weights = folder / records.STATE, folder / records.WEIGHTS
     if not state.exists() and (weights.exists() or records.read_metrics(folder)):
@@ -272,7 +252,7 @@ class Fitted:
     stoppable = False
     epoch = step_in_epoch = 0
 
-    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
+    def __init__(self, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner, seconds: float) -> None:
         self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
 
     @property
@@ -287,9 +267,8 @@ class Fitted:
         try:
             with draft:
                 decoder = self.learner.decoder(None, None)
-                results: dict[str, Score] = {
-                    part: score_of(part, self.corpora, self.learner, decoder)
-                    for part in ('dev', 'test') if part in self.corpora.parts}
+                results: dict[str, Score] = {part: score_of(part, self.corpora, self.learner, decoder)
+                                             for part in ('dev', 'test') if part in self.corpora.parts}
                 metrics = {'epoch': 0, **as_record(results['dev']), 'seconds': round(self.seconds, 3)}
                 scores = scores_record(0, 0, results)
                 with saving(self.folder) as new:
@@ -299,31 +278,3 @@ class Fitted:
                 return scores
         finally:
             self.directory.release()
-
-
-def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
-    """The score of a model on 'dev' or 'test'."""
-    predicted = predicted_of(part, corpora, learner, decoder)
-    return score_in(corpora.file_scheme, corpora.gold[part], predicted, corpora.written, corpora.raw.get(part))
-
-
-def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> list:
-    """The tags of a model for 'dev' or 'test', in the scheme in which it gives them."""
-    predicted = tags_of(decoder, learner.encoded[part])
-    if corpora.written != corpora.scheme:
-        predicted = [convert(tags, corpora.written) for tags in predicted]
-    return predicted
-
-
-def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score], shift: float = 0.0) -> dict[str, Any]:
-    """What scores.json holds: the best epoch, the number of epochs, the shift of O's score, and the scores by part."""
-    return {'best_epoch': best_epoch, 'epochs': epochs, 'shift': shift,
-            **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
-
-
-class Stopped(Exception):
-    """The user has stopped the training, whose state is saved."""
-
-
-class NotFinite(Exception):
-    """The loss or its gradients are not finite; what was saved before stays."""
