@@ -92,6 +92,12 @@ def argument(name: str) -> str:
     return f'\ue000{name}\ue001'
 
 
+def with_names(text: str, shown: Callable[[str], str]) -> str:
+    """Returns text as `visible` shows it, with the names that `argument` marks as a function shows them."""
+    parts = _ARGUMENT.split(text)                                # text and names of arguments take turns
+    return ''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts))
+
+
 class OptionError(_UserError):
     """An option or argument with a value that it can't have, in one line.
 
@@ -111,9 +117,7 @@ class OptionError(_UserError):
 
     def with_options(self, shown: Callable[[str], str]) -> str:
         """The message with the names of arguments as a function shows them."""
-        parts = _ARGUMENT.split(self.message)                    # text and names of arguments take turns
-        return one_line(''.join(shown(part) if place % 2 else visible(part) for place, part in enumerate(parts)),
-                        self.longest)
+        return one_line(with_names(self.message, shown), self.longest)
 
 
 def not_installed(what: str, library: str, extra: str, otherwise: str = '') -> OptionError:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
 from ms_crf.base.environment import DEVICES
-from ms_crf.base.errors import OptionError, brief, meant
+from ms_crf.base.errors import OptionError, brief, meant, with_names
 from ms_crf.cli import console
 from ms_crf.models import plugins
 
@@ -125,7 +125,9 @@ def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown
         if about['group'] not in groups:
             groups[about['group']] = made.add_argument_group(about['group'])
         names = about.get('names', (f'--{entry.name.replace("_", "-")}',))
-        text = about['text'].replace('%', '%%') if shown is None or entry.name in shown else argparse.SUPPRESS
+        text = with_names(about['text'], console.option_name).replace('%', '%%')
+        if shown is not None and entry.name not in shown:
+            text = argparse.SUPPRESS
         options: dict[str, Any] = {'default': entry.default, 'help': text}
         if about.get('positional'):
             names, options['nargs'] = (entry.name,), '*' if about.get('several') else '?'

@@ -28,19 +28,21 @@ class TrainArguments(Computing):
     """What `train` takes beside the `Options` of a run."""
 
     config: str = option(None, '', 'JSON object of options; the command line wins', FILE)
-    resume: str = option(None, '', 'go on with a run that was stopped; takes --device, --epochs, --patience, '
-                         '--learning-rate and --encoder-lr, which the run keeps, and --train, --dev and --test if '
-                         'these files have moved, nothing else', DIR)
+    resume: str = option(None, '', f'go on with a run that was stopped; takes {argument("device")}, '
+                         f'{argument("epochs")}, {argument("patience")}, {argument("learning_rate")} and '
+                         f'{argument("encoder_lr")}, which the run keeps, and {argument("train")}, {argument("dev")} '
+                         f'and {argument("test")} if these files have moved, nothing else', DIR)
     workers: int = option(1, '', 'processes on this machine that train together, each on its share of every batch; for '
                           'several machines see the topic "More than one process" in the documentation', 'N', least=1,
                           most=1024)
-    seeds: int = option(None, '', 'train with N seeds, from --seed on, each in a folder below --save, seed-1 and so '
-                        'on, and make a table of all; what is there is kept, so that the same command goes on', 'N',
-                        least=1, most=MOST_TRAININGS)
-    jobs: int = option(None, '', 'of --seeds: how many trainings run side by side (default: 1)', 'N', least=1,
-                       most=MOST_TRAININGS)
-    overwrite: bool = option(False, '', 'replace the run that --save names, if there is one; it stays until the first '
-                             'epoch of the new one is saved, which is in .NAME.new beside it until then')
+    seeds: int = option(None, '', f'train with N seeds, from {argument("seed")} on, each in a folder below '
+                        f'{argument("save")}, seed-1 and so on, and make a table of all; what is there is kept, so '
+                        'that the same command goes on', 'N', least=1, most=MOST_TRAININGS)
+    jobs: int = option(None, '', f'of {argument("seeds")}: how many trainings run side by side (default: 1)', 'N',
+                       least=1, most=MOST_TRAININGS)
+    overwrite: bool = option(False, '', f'replace the run that {argument("save")} names, if there is one; it stays '
+                             'until the first epoch of the new one is saved, which is in .NAME.new beside it until '
+                             'then')
 
     def reasons(self) -> Mapping[str, str | None]:
         """Why arguments have no effect beside the others."""

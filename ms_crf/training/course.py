@@ -1,6 +1,6 @@
-"""How a training begins or is resumed, for any model type: from options and files to a `TrainingRun` in its directory.
+"""How a training begins or is resumed, for any model type: from options and files to a run in its directory.
 
-A model that is trained in steps gets the `Training` of `trainer`, one that is fitted at once the `Fitted` here.
+A model that is trained in steps gets the `Training` of `trainer`, a model that is fitted at once the `Fitted` here.
 """
 
 import json
@@ -8,7 +8,7 @@ import time
 from collections.abc import Container, Mapping
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, temporary
@@ -24,33 +24,12 @@ from ms_crf.training.scores import score_of, scores_record
 from ms_crf.training.watchers import TrainingWatcher
 from ms_crf.training.workers import ALONE, Workers
 
-
-class TrainingRun(Protocol):
-    """A training that has begun."""
-
-    epoch: int                 # epochs that are done
-    step_in_epoch: int         # steps of the next epoch that are done
-    stoppable: bool            # whether the watcher can stop it; then it is saved
-
-    @property
-    def directory(self) -> RunDirectory | Onlooker:
-        """The directory of the run, locked."""
-
-    @property
-    def folder(self) -> Path:
-        """The run directory."""
-
-    def run(self) -> dict:
-        """Trains to the end; returns what scores.json holds.
-
-        Raises:
-            Stopped: the watcher has stopped it.
-            NotFinite: the loss is no number any more.
-        """
+if TYPE_CHECKING:
+    from ms_crf.training.trainer import Training
 
 
 def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
-          workers: Workers = ALONE) -> TrainingRun:
+          workers: Workers = ALONE) -> 'Training | Fitted':
     """Begins a new run in the folder that the options name; nothing is written before all input has been read.
 
     Args:
@@ -86,7 +65,7 @@ def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
 
 
 def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers: Workers = ALONE,
-           named: Container[str] = ()) -> TrainingRun:
+           named: Container[str] = ()) -> 'Training | Fitted':
     """Goes on with a run, whose training files must be the same as before.
 
     Args:
@@ -185,7 +164,7 @@ def _check_together(workers: Workers, learner: Learner) -> None:
 
 
 def _training(options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner,
-              watcher: TrainingWatcher, workers: Workers) -> TrainingRun:
+              watcher: TrainingWatcher, workers: Workers) -> 'Training':
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
     return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
 

@@ -48,7 +48,7 @@ class Training:
         workers: those that train together, of which one saves, scores and shows.
     """
 
-    stoppable = True           # after each step
+    stoppable = True           # after each step, when it is saved
 
     def __init__(self, options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: StepLearner,
                  watcher: TrainingWatcher, workers: Workers = ALONE) -> None:

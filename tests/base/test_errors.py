@@ -1,6 +1,9 @@
 """Messages are one line of a length that can be read, whatever stands in the file or the option."""
 
-from ms_crf.base.errors import LONGEST, CorpusError, OptionError, brief
+import pickle
+
+from ms_crf.base.errors import LONGEST, CorpusError, NoRun, OptionError, argument, brief
+from ms_crf.runs.directory import PathTaken
 
 import pytest
 
@@ -28,3 +31,12 @@ def test_a_long_message_keeps_both_ends():
 ], ids=['text', 'surrogate', 'number', 'numbers', 'long'])
 def test_a_value_is_shown_in_brief(value, shown):
     assert brief(value) == shown
+
+
+@pytest.mark.parametrize('error', [
+    CorpusError('a.tsv', 3, 'expected a tag'), NoRun('runs', None, 'none yet'), OptionError(f'{argument("hidden")} 7'),
+    PathTaken('run', 'expected a folder', True)], ids=lambda error: type(error).__name__)
+def test_errors_go_from_one_process_to_another(error):
+    """As multiprocessing and the workers of a training send them."""
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error) and str(copy) == str(error) and vars(copy) == vars(error)
