@@ -1,7 +1,6 @@
 """Several models trained on the same files, and their scores on test side by side."""
 
 import contextlib
-import inspect
 import os
 import statistics
 import time
@@ -16,9 +15,8 @@ from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
-from ms_crf.experiments.runner import CHILDREN, Children, Run, Value, nearest_folder, plain, run_all
+from ms_crf.experiments.runner import CHILDREN, Children, Run, Value, nearest_folder, run_all
 from ms_crf.experiments.table import markdown, mean_and_deviation
-from ms_crf.experiments.train import with_options
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.models import plugins
@@ -30,10 +28,10 @@ from ms_crf.runs.options import Options
 from ms_crf.runs.sources import PARTS
 from ms_crf.text.metrics import as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
-from ms_crf.training.settings import named_options
+from ms_crf.training.settings import named_options, takes_options
 
 #: arguments of `train` that the comparison gives each run itself
-_OWN = ('model', 'head', 'seed', 'save', 'overwrite', 'resume')
+_OWN = ('model', 'head', 'save', 'overwrite', 'resume')
 _HEADS = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy', 'ill_formed': 'ill-formed spans',
           'train_seconds': 'training s', 'sentences_per_second': 'sentences/s'}
 #: figures of which the table has the median
@@ -67,12 +65,12 @@ class Comparison:
             files.write_json(path, self.figures)
 
 
-@with_options('model', 'head', 'save', 'overwrite', 'resume', 'workers')
+@takes_options(*_OWN)
 def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test: PathLike | None = None,
             models: str | Sequence[str] = ('hmm', 'softmax', 'crf'), seeds: int = 3, folds: int | None = None,
             jobs: int = 1, json: PathLike | None = None, keep: PathLike | None = None, config: PathLike | None = None,
             plugin: PathLike | None = None, device: str = 'auto', watcher: Watcher = SILENT,
-            children: Children = CHILDREN, **options: Value | PathLike) -> Comparison:
+            children: Children = CHILDREN, **options: Value) -> Comparison:
     """Trains several models on the same files, each in processes of its own, and scores them on test.
 
     Args:
@@ -108,8 +106,8 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
     if plugin is not None:
         plugins.load(os.fspath(plugin))
     given = CompareArguments.given({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
-    paths = {part: path for part, path in (('train', train), ('dev', dev), ('test', test)) if path is not None}
-    named = _named(given, plain({**paths, **options}))
+    paths = {part: os.fspath(path) for part, path in zip(PARTS, (train, dev, test)) if path is not None}
+    named = _named(given, {**paths, **options})
     comparison = Comparison()
     try:
         _run(comparison, given, named, watcher, children)
@@ -183,11 +181,10 @@ def ill_formed(tags: Sequence[Sequence[str]], scheme: str) -> float:
 def _named(given: CompareArguments, options: dict[str, Value]) -> dict[str, Value]:
     """Returns the options of the trainings that are named in a file or in the call; raises OptionError."""
     named: dict[str, Value] = named_options(given.config, options)
-    for name in _OWN:
-        if (name in options or name in named) and not (name == 'seed' and given.folds):
+    for name in (*_OWN, *(() if given.folds else ('seed',))):
+        if name in options or name in named:
             shown = argument(name) if name in options else f'{given.config}: {name!r}'
             raise OptionError(f'{shown} is chosen by the comparison itself; leave it away')
-    inspect.signature(compare).bind(**options)                   # raises TypeError for unknown names
     if given.folds and 'test' in named:
         raise OptionError(f'{argument("test")} means nothing with {argument("folds")}, each of which is the test of '
                           'the others; leave it away')

@@ -75,11 +75,6 @@ def options_of(arguments: Mapping[str, Value]) -> Iterator[str]:
             yield f'--{dashed(name)}={value}'
 
 
-def plain(options: Mapping[str, Value | os.PathLike[str]]) -> dict[str, Value]:
-    """Returns options by name, with paths as text."""
-    return {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
-
-
 def nearest_folder(path: PathLike) -> Path:
     """Returns the path itself, or the next one above it that exists."""
     absolute = Path(os.path.abspath(path))

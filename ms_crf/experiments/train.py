@@ -1,38 +1,16 @@
 """`train`: one run, or a run for each of several seeds."""
 
-import inspect
-from collections.abc import Callable, Container
-from typing import Any, TypeVar, cast, overload
+from typing import Any, overload
 
+from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.experiments.runner import CHILDREN, Children, plain
+from ms_crf.experiments.runner import CHILDREN, Children
 from ms_crf.experiments.seeds import SeedRuns, check_seeds, train_seeds
 from ms_crf.models import plugins
 from ms_crf.runs.arguments import TrainArguments
-from ms_crf.training.settings import named_options, new_options
+from ms_crf.training.settings import named_options, new_options, takes_options
 from ms_crf.training.train import Trained
 from ms_crf.training.train import train as train_once
-
-F = TypeVar('F', bound=Callable[..., object])
-
-
-def with_options(*excluded: str) -> Callable[[F], F]:
-    """Returns a decorator that names the arguments of a training in a signature instead of the parameter `**options`.
-
-    Help and editors then show them.
-
-    Args:
-        excluded: names of arguments that the function does not take.
-    """
-    def decorated(function: F) -> F:
-        own = inspect.signature(function)
-        named = [parameter for parameter in own.parameters.values() if parameter.kind != parameter.VAR_KEYWORD]
-        names: Container[str] = {*own.parameters, *excluded}
-        named += [parameter for name, parameter in inspect.signature(train_once).parameters.items()
-                  if name not in names]
-        cast(Any, function).__signature__ = own.replace(parameters=named)
-        return function
-    return decorated
 
 
 @overload
@@ -44,9 +22,11 @@ def train(*, seeds: int, jobs: int | None = None, watcher: Watcher = SILENT, chi
           **options: Any) -> SeedRuns: ...
 
 
-@with_options()
-def train(*, seeds: int | None = None, jobs: int | None = None, watcher: Watcher = SILENT,
-          children: Children = CHILDREN, **options: Any) -> Trained | SeedRuns:
+@takes_options()
+def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike | None = None,
+          overwrite: bool = False, config: PathLike | None = None, plugin: PathLike | None = None, device: str = 'auto',
+          workers: int = 1, watcher: Watcher = SILENT, children: Children = CHILDREN,
+          **options: Any) -> Trained | SeedRuns:
     """Trains a tagger on tagged sentences, and scores its best epoch; with `seeds` a tagger for each of several seeds.
 
     Args:
@@ -73,12 +53,12 @@ def train(*, seeds: int | None = None, jobs: int | None = None, watcher: Watcher
         >>> found.best                                                                  # doctest: +SKIP
         PosixPath('runs/mine/seed-2')
     """
-    given = TrainArguments.given({**options, 'seeds': seeds, 'jobs': jobs})
+    given = TrainArguments.given(locals())
     if seeds is None:
-        return train_once(**options, watcher=watcher)
+        return train_once(resume=resume, overwrite=overwrite, config=config, plugin=plugin, device=device,
+                          workers=workers, watcher=watcher, **options)
     check_seeds(given)
     if given.plugin:
         plugins.load(given.plugin)
-    inspect.signature(train_once).bind(**options)                # raises TypeError for unknown names
-    named = named_options(given.config, plain(options))
+    named = named_options(given.config, options)
     return train_seeds(new_options(named), named, seeds, jobs or 1, given.plugin, given.device, watcher, children)
