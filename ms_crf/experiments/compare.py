@@ -16,7 +16,7 @@ from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
 from ms_crf.experiments.runner import CHILDREN, Children, Run, Value, nearest_folder, run_all
-from ms_crf.experiments.table import markdown, mean_and_deviation
+from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.models import plugins
@@ -30,10 +30,10 @@ from ms_crf.text.metrics import as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
 from ms_crf.training.settings import named_options, takes_options
 
-#: arguments of `train` that the comparison gives each run itself
+#: arguments of `train` that the comparison gives each run itself, as it does the seed without folds
 _OWN = ('model', 'head', 'save', 'overwrite', 'resume')
-_HEADS = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy', 'ill_formed': 'ill-formed spans',
-          'train_seconds': 'training s', 'sentences_per_second': 'sentences/s'}
+_HEADS = {**RATES, 'ill_formed': 'ill-formed spans', 'train_seconds': 'training s',
+          'sentences_per_second': 'sentences/s'}
 #: figures of which the table has the median
 _MEDIANS = {'train_seconds': '.1f', 'sentences_per_second': ',.0f'}
 
@@ -104,9 +104,9 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
         >>> print(found.table())                                                                # doctest: +SKIP
     """
     if plugin is not None:
-        plugins.load(os.fspath(plugin))
+        plugins.load(str(plugin))
     given = CompareArguments.given({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
-    paths = {part: os.fspath(path) for part, path in zip(PARTS, (train, dev, test)) if path is not None}
+    paths = {part: str(path) for part, path in zip(PARTS, (train, dev, test)) if path is not None}
     named = _named(given, {**paths, **options})
     comparison = Comparison()
     try:

@@ -11,7 +11,7 @@ from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.runner import CHILDREN, Children, Run, Value, nearest_folder, run_all
-from ms_crf.experiments.table import markdown, mean_and_deviation
+from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
 from ms_crf.models.base import kind_of, read_run
 from ms_crf.native import library
 from ms_crf.runs import records
@@ -22,7 +22,6 @@ from ms_crf.text.schemes import PLAIN
 from ms_crf.training.launcher import started_by_msrun
 
 TABLE, FIGURES = 'seeds.md', 'seeds.json'
-_RATES = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy'}
 #: arguments of `train` that can not be used with several seeds, and why
 _EXCLUDED = {
     'resume': 'the command with {seeds} goes on by itself with the runs below {save}',
@@ -53,17 +52,17 @@ class SeedRuns:
     def table(self) -> str:
         """Returns a table in Markdown: a row for each seed, and a row of means ± standard deviations."""
         cells = [(part, rate) for part in ('dev', 'test') if all(part in record for record in self.scores.values())
-                 for rate in _RATES]
+                 for rate in RATES]
         columns = [[record[part][rate] for record in self.scores.values()] for part, rate in cells]
         rows = [[str(seed), str(record['best_epoch']), *(mean_and_deviation([column[index]]) for column in columns)]
                 for index, (seed, record) in enumerate(self.scores.items())]
         if len(rows) > 1:
             rows.append(['mean ± deviation', '–', *map(mean_and_deviation, columns)])
-        return markdown(['seed', 'best epoch', *(f'{part} {_RATES[rate]}' for part, rate in cells)], rows)
+        return markdown(['seed', 'best epoch', *(f'{part} {RATES[rate]}' for part, rate in cells)], rows)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures of each seed."""
-        return {str(seed): {part: {rate: record[part][rate] for rate in _RATES} for part in ('dev', 'test')
+        return {str(seed): {part: {rate: record[part][rate] for rate in RATES} for part in ('dev', 'test')
                             if part in record} | {'best_epoch': record['best_epoch']}
                 for seed, record in self.scores.items()}
 

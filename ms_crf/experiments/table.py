@@ -3,6 +3,9 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
+#: rates and their heads
+RATES = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy'}
+
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table in Markdown, without a line end after its last row."""

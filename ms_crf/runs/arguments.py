@@ -36,9 +36,9 @@ class TrainArguments(Computing):
                           'several machines see the topic "More than one process" in the documentation', 'N', least=1,
                           most=1024)
     seeds: int = option(None, '', f'train with N seeds, from {argument("seed")} on, each in a folder below '
-                        f'{argument("save")}, seed-1 and so on, and make a table of all; what is there is kept, so '
-                        'that the same command goes on', 'N', least=1, most=MOST_TRAININGS)
-    jobs: int = option(None, '', f'of {argument("seeds")}: how many trainings run side by side (default: 1)', 'N',
+                        f'{argument("save")}, seed-1 and so on, and make a table of all; finished runs are kept, and '
+                        'the same command resumes', 'N', least=1, most=MOST_TRAININGS)
+    jobs: int = option(None, '', f'number of trainings at the same time, with {argument("seeds")} (default: 1)', 'N',
                        least=1, most=MOST_TRAININGS)
     overwrite: bool = option(False, '', f'replace the run that {argument("save")} names, if there is one; it stays '
                              'until the first epoch of the new one is saved, which is in .NAME.new beside it until '

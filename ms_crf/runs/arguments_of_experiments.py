@@ -19,8 +19,9 @@ class CompareArguments(Computing):
                          'NAMES')
     seeds: int = option(3, '', 'runs of each model that is random', 'N', least=1, most=MOST_TRAININGS)
     folds: int = option(None, '', 'cross-validation: cut the training sentences into K folds, each of which is '
-                        'tested once by a model of the others; the next fold is dev, unless there is a dev file; seed '
-                        'is the seed of the shuffle and of all runs (default: 1)', 'K', least=2, most=MOST_TRAININGS)
+                        'tested once by a model of the others; the next fold is dev, unless there is a dev file; '
+                        f'{argument("seed")} is the seed of the shuffle and of all runs (default: 1)', 'K', least=2,
+                        most=MOST_TRAININGS)
     jobs: int = option(1, '', 'number of trainings at the same time', 'N', least=1, most=MOST_TRAININGS)
     json: str = option(None, '', 'write all figures of all runs to FILE', FILE)
     keep: str = option(None, '', 'keep the run directories in DIR', DIR)

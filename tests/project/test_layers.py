@@ -109,7 +109,8 @@ def test_no_kind_of_model_knows_another():
 
 def test_messages_of_the_library_name_no_options_of_commands():
     """What raises an error knows its arguments; commands translate. Names of values in a style sheet are no options."""
-    library = tuple(f'ms_crf.{folder}' for folder in ('base', 'crf', 'nn', 'text', 'runs', 'training', 'tagging'))
+    library = tuple(f'ms_crf.{folder}' for folder in ('base', 'crf', 'nn', 'text', 'runs', 'training', 'tagging',
+                                                 'experiments'))
     for name in MODULES:
         if name.startswith(library):
             texts = [node.value for node in ast.walk(tree(name)) if isinstance(node, ast.Constant)]
