@@ -110,8 +110,7 @@ def _check_sources(folder: Path, config: Mapping[str, Any], options: Options, na
         path = getattr(options, part)
         fault = sources.fault_of(config, options, part) if path and part not in named else None
         if fault == sources.CHANGED:
-            raise CorpusError(path, None, f'these are not the sentences that {folder} began with; restore them or '
-                                          'begin a new run')
+            raise _changed(path, 'sentences', folder)
         if fault is not None:
             raise CorpusError(path, None, f'the {part} file that {records.config_path(folder)} names {fault}; restore '
                                           'it, or name it anew')
@@ -125,8 +124,12 @@ def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: T
     except CorpusError as error:
         if not options.embeddings or error.path != options.embeddings:
             raise
-    raise CorpusError(options.embeddings, None, f'these are not the vectors that {run[0]} began with; restore them or '
-                                                'begin a new run')
+    raise _changed(options.embeddings, 'vectors', run[0])
+
+
+def _changed(path: str, what: str, folder: Path) -> CorpusError:
+    return CorpusError(path, None, f'these are not the {what} that {folder} began with; restore them or begin a new '
+                                   'run')
 
 
 def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
@@ -198,8 +201,7 @@ def check_input(folder: Path, config: dict, options: Options, learner: Learner) 
     for name, what, path in (('text_sha256', 'sentences', options.train), ('dev_sha256', 'sentences', options.dev),
                              ('vectors_sha256', 'vectors', options.embeddings)):
         if name in record and record[name] != config[name]:
-            raise CorpusError(path, None, f'these are not the {what} that {folder} began with; restore them or begin a '
-                                          'new run')
+            raise _changed(path, what, folder)
     known = records.read_json(folder / records.VOCABULARY)
     if known != learner.vocabulary.to_json() or record != {name: config[name] for name in record}:
         raise CorpusError(folder, None, 'the training files or word vectors are not those that the run began with; '
