@@ -31,6 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from ms_crf.experiments.table import markdown, mean_and_deviation  # noqa: E402
 from ms_crf.formats.readers import read_corpus  # noqa: E402
 from ms_crf.text.schemes import spans_of, tags_of  # noqa: E402
 
@@ -122,20 +123,15 @@ def train(parsed, sentences, taken, way, seed):
             'test': scores['test']['f1']}
 
 
-def shown(values):
-    spread = f' ± {100 * statistics.stdev(values):.2f}' if len(values) > 1 else ''
-    return f'{100 * statistics.mean(values):.2f}{spread}'
-
-
 def table(done):
-    yield '| taken away | what is done with it | sentences | runs | dev F1 | test F1 |'
-    yield '|---' * 6 + '|'
+    rows = []
     for taken, way in tasks():
         runs = [record for record in done if (record['taken'], record['way']) == (taken, way)]
         if runs:
             size = statistics.mean(record['sentences'] for record in runs)
-            scores = (shown([record[part] for record in runs]) for part in ('dev', 'test'))
-            yield f'| {taken} | {way} | {size:,.0f} | {len(runs)} | {" | ".join(scores)} |'
+            scores = (mean_and_deviation([record[part] for record in runs]) for part in ('dev', 'test'))
+            rows.append([taken, way, f'{size:,.0f}', str(len(runs)), *scores])
+    return markdown(['taken away', 'what is done with it', 'sentences', 'runs', 'dev F1', 'test F1'], rows)
 
 
 def main():
@@ -155,8 +151,7 @@ def main():
             done.append(train(parsed, sentences, taken, way, seed))
             with results.open('a') as file:
                 file.write(json.dumps(done[-1]) + '\n')
-    for line in table(done):
-        print(line)
+    print(table(done))
 
 
 if __name__ == '__main__':

@@ -10,7 +10,6 @@ spans. Both tag the test texts split at blanks, as text is that nobody has annot
 import argparse
 import json
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from ms_crf.experiments.table import mean_and_deviation  # noqa: E402
 from ms_crf.formats.readers import read_corpus  # noqa: E402
 from ms_crf.text.schemes import spans_of, tags_of  # noqa: E402
 
@@ -83,9 +83,8 @@ def main():
                     seed)
                 made = folder / f'{ending}{seed}'
                 table = run('infer.py', '--run', made, '--input', folder / 'test.jsonl', '--score')
-                scores.append(float(re.search(r'FB1: +([\d.]+)', table).group(1)))
-            spread = f' ± {statistics.stdev(scores):.2f}' if len(scores) > 1 else ''
-            print(f'{way:<20} F1 {statistics.mean(scores):.2f}{spread}', flush=True)
+                scores.append(float(re.search(r'FB1: +([\d.]+)', table).group(1)) / 100)
+            print(f'{way:<20} F1 {mean_and_deviation(scores)}', flush=True)
 
 
 if __name__ == '__main__':

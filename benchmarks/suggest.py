@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.base.files import write_text  # noqa: E402
+from ms_crf.experiments.table import markdown, mean_and_deviation  # noqa: E402
 from ms_crf.formats.readers import read_corpus  # noqa: E402
 
 RANDOM = 'random'
@@ -99,16 +100,14 @@ class Simulation:
 
 def table(parsed, found):
     """Rows by the number of sentences: for each way the test F1 and the tokens, of the seeds that all ways have."""
-    yield f'| annotated sentences | {" | ".join(f"{way}, F1 | tokens" for way in parsed.by)} |'
-    yield '|---' * (1 + 2 * len(parsed.by)) + '|'
+    rows = []
     for size in parsed.sizes:
-        cells = []
+        rows.append([f'{size:,}'])
         for way in parsed.by:
             steps = [step for (at, _, named), step in found.items() if (at, named) == (size, way)]
-            scores = [100 * step[2] for step in steps]
-            spread = f' ± {statistics.stdev(scores):.2f}' if len(scores) > 1 else ''
-            cells += [f'{statistics.mean(scores):.2f}{spread}', f'{statistics.mean(step[0] for step in steps):,.0f}']
-        yield f'| {size:,} | {" | ".join(cells)} |'
+            rows[-1] += [mean_and_deviation([step[2] for step in steps]),
+                         f'{statistics.mean(step[0] for step in steps):,.0f}']
+    return markdown(['annotated sentences', *(head for way in parsed.by for head in (f'{way}, F1', 'tokens'))], rows)
 
 
 def main():
@@ -131,8 +130,8 @@ def main():
                 found[size, seed, way] = tokens, dev, test = simulation.step(way, size)
                 print(f'seed {seed}, {size} sentences, {way}: {tokens} tokens, dev F1 {100 * dev:.2f}, '
                       f'test F1 {100 * test:.2f}', flush=True)
-        write_text(Path(parsed.folder, 'table.md'), '\n'.join(table(parsed, found)) + '\n')
-    print('\n'.join(table(parsed, found)))
+        write_text(Path(parsed.folder, 'table.md'), table(parsed, found) + '\n')
+    print(table(parsed, found))
 
 
 if __name__ == '__main__':

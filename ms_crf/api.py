@@ -8,16 +8,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.experiments.compare import compare
+    from ms_crf.experiments.train import train
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
-    from ms_crf.training.train import train
 
 _HOMES = {
+    'compare': 'experiments.compare',
     'evaluate': 'reports.evaluation',
     'report': 'reports.report',
-    'train': 'training.train',
+    'train': 'experiments.train',
 }
-__all__ = ['evaluate', 'report', 'train']
+__all__ = ['compare', 'evaluate', 'report', 'train']
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
+INTERRUPTED = 130              # exit status of a command that a signal has stopped
 
 
 @contextmanager
@@ -28,6 +29,31 @@ def handling(handler: Callable[..., object]) -> Iterator[None]:
     finally:
         for number in changed:
             signal.signal(number, before[number])
+
+
+@contextmanager
+def deferred() -> Iterator[Callable[[], None]]:
+    """Within the block, where an exception is not safe, a signal only takes effect at the next safe point.
+
+    Yields:
+        a function to call at safe points, which raises KeyboardInterrupt if a signal has come. A second signal raises
+        KeyboardInterrupt at once, and a third one is handled as before the block.
+    """
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    received: list[int] = []
+
+    def receive(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) > 1:
+            signal.signal(number, before[number])
+            check()
+
+    def check() -> None:
+        if received:
+            raise KeyboardInterrupt
+
+    with handling(receive):
+        yield check
 
 
 def interrupt(*_: object) -> NoReturn:

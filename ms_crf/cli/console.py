@@ -12,9 +12,10 @@ from io import TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
 from ms_crf.base.errors import visible
+from ms_crf.base.signals import INTERRUPTED as INTERRUPTED
 from ms_crf.base.signals import SIGNALS
 
-FAULT, INTERRUPTED = 2, 130
+FAULT = 2
 REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages that requirements.txt names, for running
 #: commands: the name that each has by itself, and what it does
 VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),

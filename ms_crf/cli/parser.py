@@ -1,4 +1,4 @@
-"""Parsers of command lines, whose faults are reported in one line; files of options; plugins."""
+"""Parsers of command lines, whose faults are reported in one line; plugins."""
 
 import argparse
 import os

@@ -1,13 +1,16 @@
 """The command line of `train`: parses arguments, trains, prints scores."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ms_crf.api import train
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import console
+from ms_crf.cli.children import Heading, trainings
 from ms_crf.cli.parser import Help, Parser, add_arguments, parse
 from ms_crf.cli.training_progress import Watcher
-from ms_crf.experiments import seeds
+from ms_crf.experiments.seeds import FIGURES, TABLE
 from ms_crf.formats.readers import is_json
 from ms_crf.formats.tag_columns import UnlikelyTags
 from ms_crf.runs.arguments import TrainArguments
@@ -43,9 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     parsed, named = parse(parser, arguments)
-    seeds.check(parsed)
     if parsed.seeds is not None:
-        return seeds.run(parsed, options_of(arguments), named_options(parsed.config, named))
+        return _train_seeds(named)
     watcher = Watcher()
     again = f'{console.call("train")}{"" if parsed.plugin is None else f" --plugin {parsed.plugin}"} --resume '
     try:
@@ -66,6 +68,19 @@ def _main(arguments: Sequence[str]) -> int:
         raise with_options(error) from None
     if done.scores:                              # of several processes the first has them
         _report(watcher, done)
+    return 0
+
+
+def _train_seeds(named: Mapping[str, Any]) -> int:
+    program = console.program('train')
+    try:
+        found = train(**named, watcher=Heading(program), children=trainings(sys.stdout))
+    except KeyboardInterrupt:
+        console.say(f'{program}: stopped; the same command goes on')
+        return console.INTERRUPTED
+    for line in ('', *found.table().splitlines(), ''):
+        console.show(line)
+    console.show(f'kept in {found.folder / TABLE} and {found.folder / FIGURES}')
     return 0
 
 

@@ -1,19 +1,25 @@
-"""Cross-validation: a corpus cut into folds, each of which is tested once by what was learned from the others."""
+"""Cross-validation: a corpus cut into folds, each of which is tested once by a model of the others."""
 
 import json
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from ms_crf.base import files
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
+from ms_crf.base.watchers import Watcher
+from ms_crf.experiments.runner import Value
 from ms_crf.formats import alignment, brat, columns, conllu, json_records
+from ms_crf.formats.dataset import load
 from ms_crf.formats.document import Document, nowhere
-from ms_crf.formats.readers import Sentence, columns_of, is_conllu, is_json
-from ms_crf.text.splitting import Splitter
+from ms_crf.formats.readers import Sentence, check_readable, columns_of, is_conllu, is_json, read_corpus
+from ms_crf.runs.options import Options
+from ms_crf.text.splitting import Deferred, Splitter
+from ms_crf.training.watchers import lines_of
 
 import numpy as np
-
-LEAST = 3                      # folds, of which one is for dev and one for test
 
 
 class Fold(NamedTuple):
@@ -22,6 +28,47 @@ class Fold(NamedTuple):
     train: list[Sentence]
     dev: list[Sentence]
     test: list[Sentence]
+
+    def write(self, folder: Path) -> None:
+        """Writes train.jsonl, dev.jsonl and test.jsonl to a folder, which is created."""
+        with files.faults_named(folder, ''):
+            folder.mkdir(parents=True)
+        for part, sentences in self._asdict().items():
+            files.write_text(folder / f'{part}.jsonl', as_json(sentences))
+
+
+def read_folds(named: Mapping[str, Value], count: int, seed: int, watcher: Watcher) -> tuple[list[Fold], str | None]:
+    """Reads a corpus and cuts it into folds.
+
+    Args:
+        named: the options that were named, and their values: `train`, perhaps `dev`, and how they are read.
+        count: number of folds.
+        seed: of the shuffle.
+        watcher: receives the sizes of the corpora and of the folds, and remarks on the files.
+
+    Returns:
+        The folds, and the name of the splitter of the corpus; None if the corpus is in tokens.
+    """
+    given = {name: value for name, value in named.items()
+             if name in ('train', 'dev', 'columns', 'splitter', 'scheme', 'allow_any_tags')}
+    options = Options(**given)  # type: ignore[arg-type] # checked before
+    if not os.path.isfile(options.train) and not os.path.isdir(options.train):
+        check_readable(options.train)
+        raise CorpusError(options.train, None, 'expected a file or a folder, which are read twice for folds, got '
+                                               'neither')
+    pair = options.column_pair()
+    corpora = load({part: getattr(options, part) for part in ('train', 'dev') if part in named}, options.scheme, pair,
+                   options.splitter, any_tags=options.allow_any_tags)
+    for line in lines_of(corpora):
+        watcher.say(line)
+    splitter = Deferred(corpora.splitter or options.splitter)
+    documents = documents_of(options.train, pair, splitter)
+    dev = read_corpus(options.dev, pair, splitter) if 'dev' in named else None
+    folds = folds_of(options.train, documents, count, seed)
+    sizes = sorted({len(fold) for fold in folds})
+    whole = '' if len(documents) == sum(map(len, folds)) else f', from {len(documents):,} documents'
+    watcher.say(f'{count} folds of {" to ".join(map(str, dict.fromkeys((sizes[0], sizes[-1]))))} sentences{whole}')
+    return list(turns_of(folds, dev)), corpora.splitter
 
 
 def documents_of(path: PathLike, pair: tuple[int, ...], splitter: Splitter) -> list[list[Sentence]]:

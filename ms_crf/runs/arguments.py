@@ -11,6 +11,7 @@ from ms_crf.formats.readers import is_json
 from ms_crf.text import bootstrap
 
 MOST_RUNS = 12                 # in one report
+MOST_TRAININGS = 1000          # of one model in an experiment
 
 
 @dataclass
@@ -35,13 +36,17 @@ class TrainArguments(Computing):
                           'several machines see the topic "More than one process" in the documentation', 'N', least=1,
                           most=1024)
     seeds: int = option(None, '', f'train with N seeds, from {argument("seed")} on, each in a folder below '
-                        f'{argument("save")}, seed-1 and so on, and make a table of all; what is there is kept, so '
-                        'that the same command goes on', 'N', least=1, most=1000)
-    jobs: int = option(None, '', f'of {argument("seeds")}: how many trainings run side by side (default: 1)', 'N',
-                       least=1, most=1000)
+                        f'{argument("save")}, seed-1 and so on, and make a table of all; finished runs are kept, and '
+                        'the same command resumes', 'N', least=1, most=MOST_TRAININGS)
+    jobs: int = option(None, '', f'number of trainings at the same time, with {argument("seeds")} (default: 1)', 'N',
+                       least=1, most=MOST_TRAININGS)
     overwrite: bool = option(False, '', f'replace the run that {argument("save")} names, if there is one; it stays '
                              'until the first epoch of the new one is saved, which is in .NAME.new beside it until '
                              'then')
+
+    def reasons(self) -> Mapping[str, str | None]:
+        """Why arguments have no effect beside the others."""
+        return {'jobs': None if self.seeds else f'without {argument("seeds")}'}
 
 
 @dataclass

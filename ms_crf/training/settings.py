@@ -1,19 +1,55 @@
 """The options of a training, from a file and from arguments: of a new run, or of a run that is resumed."""
 
-from collections.abc import Mapping
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from ms_crf.base.arguments import Arguments
-from ms_crf.base.errors import OptionError, argument
+from ms_crf.base.errors import OptionError, argument, meant
 from ms_crf.base.files import JSONFault, PathLike, json_of
 from ms_crf.models.inheritance import with_base
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
 
+F = TypeVar('F', bound=Callable[..., Any])
 #: options that a resumed training takes
 ON_RESUME = ('epochs', 'patience', 'learning_rate', 'encoder_lr', 'train', 'dev', 'test')
+
+
+def takes_options(*excluded: str) -> Callable[[F], F]:
+    """Returns a decorator of functions with the parameter `**options`, which stands for the fields of `Options`.
+
+    Help and editors show all options by name. The function receives paths as text; an unknown name is a TypeError.
+
+    Args:
+        excluded: options that the function refuses itself.
+    """
+    def decorate(function: F) -> F:
+        own = inspect.signature(function)
+        named = {name: parameter for name, parameter in own.parameters.items() if name != 'options'}
+        for entry in fields(Options):
+            kind: Any = entry.type
+            named.setdefault(entry.name, inspect.Parameter(
+                entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default,
+                annotation=kind | None if entry.default is None else kind))
+
+        @functools.wraps(function)
+        def call(**arguments: Any) -> Any:
+            for name in arguments:
+                if name not in named and name not in excluded:
+                    raise TypeError(f'{function.__name__}() got an unexpected keyword argument {name!r}'
+                                    f'{meant(name, named)}')
+            return function(**{name: os.fspath(value) if isinstance(value, os.PathLike) else value
+                               for name, value in arguments.items()})
+
+        call.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[parameter for name, parameter in named.items() if name not in excluded])
+        return cast(F, call)
+    return decorate
 
 
 def named_options(config: PathLike | None, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,16 @@
 """`train`: a run from files and options, by one process or by several that train together."""
 
-import inspect
-import os
 import time
 from collections.abc import Mapping
 from contextlib import closing, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from ms_crf.base import signals
 from ms_crf.base.environment import choose_device
-from ms_crf.base.errors import OptionError, argument, meant
+from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.models import plugins
@@ -24,7 +22,7 @@ from ms_crf.runs.options import Options
 from ms_crf.tagging.run import Run
 from ms_crf.training import course, launcher
 from ms_crf.training.errors import Stopped
-from ms_crf.training.settings import named_options, new_options, resumed_options
+from ms_crf.training.settings import named_options, new_options, resumed_options, takes_options
 from ms_crf.training.watchers import TrainingLines, TrainingWatcher
 from ms_crf.training.workers import ALONE, Workers, is_scheduler
 
@@ -50,6 +48,7 @@ class Trained:
         return Run.open(self.folder)
 
 
+@takes_options()
 def train(*, resume: PathLike | None = None, overwrite: bool = False, config: PathLike | None = None,
           plugin: PathLike | None = None, device: str = 'auto', workers: int = 1, watcher: Watcher = SILENT,
           **options: Any) -> Trained:
@@ -85,25 +84,12 @@ def train(*, resume: PathLike | None = None, overwrite: bool = False, config: Pa
         [('PER', 0, 0), ('LOC', 3, 3)]
     """
     given = TrainArguments.given(locals())
-    options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
-    for name in options:
-        if name not in _OPTIONS:
-            raise TypeError(f'train() got an unexpected keyword argument {name!r}{meant(name, _OPTIONS)}')
     if given.plugin:
         plugins.load(given.plugin)
     events = watcher if isinstance(watcher, TrainingWatcher) else TrainingLines(watcher)
     events.asked_to_stop = False                 # of an earlier training with the same watcher
     with closing(events):
         return _train(given, options, events)
-
-
-_OPTIONS = {entry.name: inspect.Parameter(entry.name, inspect.Parameter.KEYWORD_ONLY, default=entry.default,
-                                          annotation=entry.type if entry.default is not None else cast(Any, entry.type)
-                                          | None) for entry in fields(Options)}
-_own = inspect.signature(train)
-# Help and editors show all options by name.
-cast(Any, train).__signature__ = _own.replace(parameters=[
-    *(parameter for parameter in _own.parameters.values() if parameter.name != 'options'), *_OPTIONS.values()])
 
 
 def _train(given: TrainArguments, options: Mapping[str, Any], watcher: TrainingWatcher) -> Trained:

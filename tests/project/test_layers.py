@@ -113,7 +113,7 @@ def test_no_kind_of_model_knows_another():
 
 
 @pytest.mark.parametrize('folder', ['base', 'crf', 'nn', 'text', 'formats', 'render', 'runs', 'models', 'training',
-                                    'tagging', 'reports'])
+                                    'tagging', 'reports', 'experiments'])
 def test_messages_of_the_library_name_no_options_of_commands(folder):
     """What raises an error knows its arguments; commands translate. Names of values in a style sheet are no options."""
     for name in MODULES:

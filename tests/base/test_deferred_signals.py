@@ -1,0 +1,33 @@
+"""Signals whose effect waits for a safe point."""
+
+import os
+import signal
+
+from ms_crf.base import signals
+
+import pytest
+
+
+def test_first_signal_waits_for_the_check():
+    reached = []
+    with pytest.raises(KeyboardInterrupt), signals.deferred() as check:
+        check()
+        os.kill(os.getpid(), signal.SIGTERM)
+        reached.append('after the signal')
+        check()
+        reached.append('after the check')
+    assert reached == ['after the signal']
+
+
+def test_second_signal_raises_at_once_and_handlers_are_restored():
+    before = [signal.getsignal(number) for number in signals.SIGNALS]
+    with pytest.raises(KeyboardInterrupt), signals.deferred():
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        pytest.fail('the second signal was ignored')
+    assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+
+
+def test_no_signal_no_effect():
+    with signals.deferred() as check:
+        check()
