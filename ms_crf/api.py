@@ -8,14 +8,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.models.export import export
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
+    from ms_crf.tagging.files import tag
+    from ms_crf.tagging.suggest import suggest
 
 _HOMES = {
     'evaluate': 'reports.evaluation',
+    'export': 'models.export',
     'report': 'reports.report',
+    'suggest': 'tagging.suggest',
+    'tag': 'tagging.files',
 }
-__all__ = ['evaluate', 'report']
+__all__ = ['evaluate', 'export', 'report', 'suggest', 'tag']
 
 
 def __getattr__(name: str) -> Any:

@@ -84,6 +84,11 @@ def argument(name: str) -> str:
     return f'\ue000{name}\ue001'
 
 
+def with_names(text: str, shown: Callable[[str], str]) -> str:
+    """Replaces the arguments that `argument` marks in a text, by a function of their names."""
+    return _ARGUMENT.sub(lambda match: shown(match[1]), text)
+
+
 class OptionError(ValueError):
     """An option or argument with a value that it can't have, in one line.
 
