@@ -114,7 +114,9 @@ class Arguments:
 
 
 def _plain(value: Any) -> Any:
-    return os.fspath(value) if isinstance(value, PurePath) else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (list, tuple)):
+        return list(map(_plain, value))
+    return os.fspath(value) if isinstance(value, PurePath) else value
 
 
 def check_value(entry: Field, value: Any) -> None:
