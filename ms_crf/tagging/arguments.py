@@ -32,10 +32,10 @@ class OfText(OfModel):
                         'like "texts/*.txt"', FILE)
     input_format: str = option(AUTO, 'Input', 'text: a sentence a line; conll: a token a row; json: an object with '
                                '"tokens" or "text" a line; auto goes by the name of the file', choices=(AUTO, *FORMATS))
-    columns: str = option('0,-1', 'Input', 'columns of conll, from 0, or from -1 backwards', 'TOKEN[,TAG]')
+    columns: str = option('0,-1', 'Input', 'columns of conll, from 0, or from -1 backwards: of the token, and of tags '
+                          'that are read or replaced', 'TOKEN[,TAG]')
     chars: bool = option(None, 'Input', 'each character is a token, not each word (default: as the model was trained)')
-    raw: bool = option(False, 'Input', 'find sentences and tokens in the text, in which an empty line ends a sentence; '
-                       'offsets in json count the characters of all of it, and text keeps each of them')
+    raw: bool = option(False, 'Input', 'find sentences and tokens in the text, in which an empty line ends a sentence')
     splitter: str = option(None, 'Input', f'what finds sentences and tokens: {CHOICES} (default: as the model was '
                            'trained)', 'NAME', must=splitter_fault)
     strict: bool = option(False, 'Input', 'stop at a line that is not UTF-8; otherwise it is reported and read with '
@@ -77,9 +77,6 @@ class TagArguments(OfText):
     """What `tag` takes."""
 
     text: str = option(None, 'Input', 'one sentence', 'TEXT')
-    columns: str = option('0,-1', 'Input', 'columns of conll, from 0, or from -1 backwards; the tag is read for '
-                          f'{argument("score")}, and in CoNLL-U it is where {argument("format")} conll puts tags such '
-                          'as NOUN', 'TOKEN[,TAG]')
     output: Any = option(None, 'Output', 'file to write (default: standard output); of many inputs the folder for a '
                          'file each, where those that are there already stay as they are', FILE)
     format: str = option(TEXT, 'Output', 'text: the line with what was found in brackets; conll: the columns and the '
@@ -113,11 +110,6 @@ class TagArguments(OfText):
         if self.many:
             return jobs(self.input, target, self.format)
         return [Job(self.input if isinstance(self.input, str) else LINES, target)]
-
-    @cached_property
-    def kinds(self) -> set[str]:
-        """The formats of the inputs."""
-        return {self.kind(job.source) for job in self.jobs}
 
     def kind(self, source: str) -> str:
         """The format of a file."""
@@ -162,7 +154,8 @@ class TagArguments(OfText):
 
     def reasons(self) -> Mapping[str, str | None]:
         """Why arguments have no effect beside the others."""
-        kind = next(iter(self.kinds)) if len(self.kinds) == 1 else ''
+        kinds = {self.kind(job.source) for job in self.jobs}
+        kind = kinds.pop() if len(kinds) == 1 else ''
         nowhere = f'with {argument("score")} without {argument("output")}' if self.score and not self.output else None
         of_text = f'with {argument("text")}' if self.text is not None else None
         of_brat = f'with {BRAT}' if kind == BRAT else None
@@ -177,28 +170,18 @@ class TagArguments(OfText):
                 f'without {argument("raw")}, or texts with spans to {argument("score")}'}
 
 
+def _part(meaning: str, default: str | None) -> Any:
+    text = f'in the labelling interface of Label Studio: {meaning} (default: as in the input, or {default})'
+    return option(None, 'Output', text, 'NAME', must=lambda name: None if name else ('a name', 'nothing'))
+
+
 @dataclass
 class OfLabelStudio(Arguments):
     """What every function takes that writes tasks of Label Studio."""
 
-    from_name: str = option(None, 'Output', 'in the labelling interface of Label Studio: name of the tag with the '
-                            f'labels (default: as in the input, or {DEFAULT.from_name})', 'NAME')
-    to_name: str = option(None, 'Output', 'in the labelling interface of Label Studio: name of the tag with the text '
-                          f'(default: as in the input, or {DEFAULT.to_name})', 'NAME')
-    label_type: str = option(None, 'Output', 'in the labelling interface of Label Studio: type of the tag with the '
-                             f'labels (default: as in the input, or {DEFAULT.label_type})', 'NAME')
-
-    @property
-    def names(self) -> Names:
-        """The names of the parts of a labelling interface."""
-        return Names(self.from_name, self.to_name, self.label_type)
-
-    def check(self) -> None:
-        """Raises OptionError also for names that are empty."""
-        super().check()
-        for name, value in self.names._asdict().items():
-            if value == '':
-                raise OptionError(f'{argument(name)} must be a name, got nothing')
+    from_name: str = _part('name of the tag with the labels', DEFAULT.from_name)
+    to_name: str = _part('name of the tag with the text', DEFAULT.to_name)
+    label_type: str = _part('type of the tag with the labels', DEFAULT.label_type)
 
 
 @dataclass
@@ -207,11 +190,6 @@ class SuggestArguments(OfLabelStudio, OfText):
 
     known: list[str] = option(None, 'Input', 'annotated sentences: these and their near-duplicates are not suggested '
                               'again', FILE, several=True)
-    columns: str = option('0,-1', 'Input', 'columns of conll, from 0, or from -1 backwards; the tag is that of '
-                          f'{argument("known")}', 'TOKEN[,TAG]')
-    raw: bool = option(False, 'Input', 'find sentences and tokens in the text, in which an empty line ends a sentence')
-    splitter: str = option(None, 'Input', f'what finds sentences and tokens, in {argument("known")} too: {CHOICES} '
-                           '(default: as the model was trained)', 'NAME', must=splitter_fault)
     count: int = option(100, 'Choice', 'how many sentences', 'N', least=1, most=100_000, names=('-n', '--count'))
     by: str = option(LEAST_CONFIDENCE, 'Choice', 'least-confidence: the posterior of the best tags of a sentence; '
                      'mnlp: its logarithm for a token; token-entropy: that of the tag of a token, on average',

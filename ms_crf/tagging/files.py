@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from ms_crf.base.errors import CorpusError, OptionError, argument
@@ -38,13 +38,9 @@ class TagResult(TaggedList[Tagged | TaggedText]):
             `scores.result.spans.f1` a figure of it.
     """
 
-    __slots__ = ('done_before', 'files', 'remarks', 'scores', 'sentences')
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.sentences = self.files = self.done_before = 0
-        self.remarks: list[str] = []
-        self.scores: Scores | None = None
+    sentences = files = done_before = 0
+    remarks: Sequence[str] = ()
+    scores: Scores | None = None
 
 
 def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = None,
@@ -164,7 +160,7 @@ class Tagging:
         items = self._items(job)
         if self.given.format == CONLL:
             items = for_columns(items, name, column is not None)
-        with self._output(job) as write:
+        with text_writer(job.target) if job.target else contextlib.nullcontext(self._show) as write:
             write(writer.begin(TITLE if job.source == LINES else os.path.basename(job.source) or TITLE))
             for chunk in chunks(items, lambda item: len(item.tokens)):
                 self._tag(chunk, name, writer, write)
@@ -185,20 +181,11 @@ class Tagging:
             return items_of(brat.read(job.source, self.remarks.add), self.inputs.splitter, self.remarks.add)
         return self.inputs.of_file(job.source, self.given.indices('score'), self.remarks.add, self.mark)
 
-    @contextlib.contextmanager
-    def _output(self, job: Job) -> Iterator[Write]:
-        """A function that writes text to the output of an input."""
-        stream = self.given.output
-        if job.target:
-            with text_writer(job.target) as write:
-                yield write
-        elif stream is None:
-            yield lambda text: None
-        else:
-            def shown(text: str) -> None:
-                stream.write(text)
-                stream.flush()
-            yield shown
+    def _show(self, text: str) -> None:
+        """Writes text to the output if that is a stream."""
+        if self.given.output is not None:
+            self.given.output.write(text)
+            self.given.output.flush()
 
     def _tag(self, items: Sequence[Item], name: str, writer: Writer, write: Write) -> None:
         try:
@@ -211,19 +198,14 @@ class Tagging:
             raise CorpusError(name, items[error.index].line, error.reason) from None
         self.result.sentences += len(items)
         if self.given.score:
-            self._score(items, tagged, name)
+            scores = self.result.scores or Scores(self.tagger.found_scheme, self.tagger.scheme, name)
+            self.result.scores, scores.path = scores, name
+            scores.add([item.line for item in items], [opened(item.gold or [], self.mark) for item in items],
+                       [sentence.tags for sentence in tagged])
         if self.given.returned:
             self.result += [sentence for item, one in zip(items, tagged) for sentence in _placed(item, one)]
-        elif self.given.output is not None:
+        else:
             write(''.join(writer.lines(item, sentence) for item, sentence in zip(items, tagged)))
-
-    def _score(self, items: Sequence[Item], tagged: Sequence[Tagged], name: str) -> None:
-        if self.result.scores is None:
-            self.result.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, name)
-        self.result.scores.path = name
-        self.result.scores.add([item.line for item in items],
-                               [opened(item.gold or [], self.mark) for item in items],
-                               [sentence.tags for sentence in tagged])
 
 
 def _placed(item: Item, tagged: Tagged) -> list[Tagged | TaggedText]:

@@ -1,7 +1,7 @@
 """The function `suggest`: which sentences of unlabelled text to annotate next."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TextIO, cast
+from typing import TextIO, cast
 
 from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike
@@ -11,39 +11,21 @@ from ms_crf.formats.brat import is_brat
 from ms_crf.formats.conversion import JSON, OF_COLUMNS, OF_TAGS, Source, Target
 from ms_crf.formats.dataset import home
 from ms_crf.formats.document import Document, Placed, Remarks
-from ms_crf.formats.json_fields import Prediction, text_of
+from ms_crf.formats.json_fields import Names, Prediction, text_of
 from ms_crf.formats.readers import check_readable, read_corpus
 from ms_crf.formats.stream import Item
+from ms_crf.models import uncertainty
 from ms_crf.models.base import SentenceError
 from ms_crf.models.chains import ChainDecoder
-from ms_crf.models.uncertainty import (
-    LEAST_CONFIDENCE,
-    TOKEN_ENTROPY,
-    Unsure,
-    gives_entropy,
-    of_confidence,
-    token_entropies,
-)
+from ms_crf.models.uncertainty import LEAST_CONFIDENCE, TOKEN_ENTROPY, Unsure
 from ms_crf.render.tagged import for_columns
 from ms_crf.runs.records import model_version
 from ms_crf.tagging.arguments import AUTO, LINES, SuggestArguments
 from ms_crf.tagging.inputs import Inputs, source_of
-from ms_crf.tagging.suggestions import Alike, Candidate, Pool
+from ms_crf.tagging.suggestions import Alike, Pool, Suggestion
 from ms_crf.tagging.tagger import chunks
 from ms_crf.text.schemes import PLAIN
 from ms_crf.text.splitting import BLANK, CHARACTERS, Deferred
-
-
-class Suggestion(NamedTuple):
-    """A sentence whose annotation would teach the model."""
-
-    score: float               # by the measure that was chosen; the higher, the less confident the model
-    confidence: float          # the posterior of all tags together
-    tokens: list[str]
-    tags: list[str]            # of the model, in its own scheme
-    text: str                  # of the sentence, or of the record that it is in
-    source: str                # the file, and the line there on which the sentence begins
-    line: int
 
 
 class Suggestions(list[Suggestion]):
@@ -57,10 +39,12 @@ class Suggestions(list[Suggestion]):
         remarks: a line for each kind of loss in the format of the output.
     """
 
-    def __init__(self, pool: Pool, chosen: Iterable[Candidate], near: int) -> None:
-        super().__init__(map(_suggestion, chosen))
+    remarks: Sequence[str] = ()
+
+    def __init__(self, pool: Pool) -> None:
+        chosen, near = pool.chosen()
+        super().__init__(chosen)
         self.read, self.known, self.repeated, self.near = pool.read, pool.known_left_out, pool.repeated, near
-        self.remarks: list[str] = []
 
 
 def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None = None,
@@ -96,7 +80,7 @@ def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None
     Example:
         >>> from ms_crf.api import suggest
         >>> chosen = suggest('raw.txt', known=['train.tsv'], run='runs/mine', count=2)    # doctest: +SKIP
-        >>> [(round(one.score, 2), one.text) for one in chosen]                           # doctest: +SKIP
+        >>> [(round(one.score, 2), one.document.text) for one in chosen]                  # doctest: +SKIP
         [(0.81, 'Kowalski moved to Porto in May .'), (0.64, 'Lisbon Systems hired her .')]
     """
     given = SuggestArguments.given({**locals(), 'input': source_of(input)})
@@ -123,7 +107,7 @@ class _Chooser:
         if not self.tagger.gives_confidences:
             raise OptionError(f'{self.inputs.path}: this graph gives no confidences; export one with '
                               f'{argument("confidence")}, or use the run itself')
-        if given.by == TOKEN_ENTROPY and not gives_entropy(self.tagger.decoder):
+        if given.by == TOKEN_ENTROPY and not uncertainty.gives_entropy(self.tagger.decoder):
             raise OptionError(f'{argument("by")} {TOKEN_ENTROPY} needs the posterior of every tag, which exported '
                               'graphs and custom heads do not give; use the run itself, or '
                               f'{argument("by")} {LEAST_CONFIDENCE}')
@@ -135,18 +119,18 @@ class _Chooser:
         with self.watcher.progress('', None, 'sentences') as done:
             for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
                 for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
-                    pool.add(Candidate(score, item.tokens, _document(source, item, unsure, self.model)))
+                    pool.add(Suggestion(score, item.tokens, _document(source, item, unsure, self.model), unsure.tags,
+                                        unsure.confidence))
                 done(len(chunk))
-        chosen, left_out = pool.chosen()
-        if not pool.read:
+        chosen = Suggestions(pool)
+        if not chosen.read:
             raise CorpusError(given.name, None, 'expected sentences, got none')
         if not chosen:
             raise OptionError(f'{given.name}: expected sentences that are not like those of {argument("known")}, got '
                               'none')
-        result = Suggestions(pool, chosen, left_out)
         if given.output is not None:
-            result.remarks = self._write([candidate.document for candidate in chosen])
-        return result
+            chosen.remarks = self._write([sentence.document for sentence in chosen])
+        return chosen
 
     def _known(self) -> Iterator[list[str]]:
         for path in self.given.known or ():
@@ -166,13 +150,13 @@ class _Chooser:
         sentences = [item.tokens for _, item in chunk]
         try:
             if self.given.by == TOKEN_ENTROPY:
-                found = token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
+                found = uncertainty.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
                 return found, [one.entropy for one in found]
             found = [Unsure(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
         except SentenceError as error:
             name, item = chunk[error.index]
             raise CorpusError(name, item.line, error.reason) from None
-        return found, [of_confidence(one.confidence, len(one.tags), self.given.by) for one in found]
+        return found, [uncertainty.of_confidence(one.confidence, len(one.tags), self.given.by) for one in found]
 
     def _write(self, documents: list[Document]) -> list[str]:
         """Writes the chosen sentences; returns what is said of what the format has no place for."""
@@ -180,20 +164,13 @@ class _Chooser:
         splitter = self.inputs.splitter if given.raw else Deferred(CHARACTERS if self.inputs.characters else BLANK)
         scheme = home(self.tagger.found_scheme)          # that of the files, in which people annotate
         target = Target(given.written, splitter, scheme if given.written in OF_TAGS and scheme != PLAIN else None,
-                        names=given.names)
+                        names=Names(given.from_name, given.to_name, given.label_type))
         source = Source(documents, JSON, self.tagger.scheme, (0, 1))
         if isinstance(given.output, str):
             conversion.write(source, target, given.output, remarks.add)
         else:
             given.output.writelines(conversion.lines(source, target, remarks.add))
         return remarks.lines()
-
-
-def _suggestion(candidate: Candidate) -> Suggestion:
-    document = candidate.document
-    sentence, prediction = (document.sentences or [])[0], document.prediction or Prediction()
-    return Suggestion(candidate.score, prediction.confidence or 0.0, sentence.tokens, sentence.tags or [],
-                      document.text, document.path, document.line)
 
 
 def _document(source: str, item: Item, unsure: Unsure, model: str) -> Document:

@@ -155,7 +155,7 @@ def test_suggestions_are_what_the_model_is_least_confident_of(run, tagger, tmp_p
     assert [one.score for one in chosen] == pytest.approx([1 - confidence for confidence, _ in by_confidence])
     assert [one.confidence for one in chosen] == pytest.approx([value for value, _ in by_confidence], abs=1e-6)
     assert (chosen.read, chosen.repeated, chosen.known, chosen.near, chosen.remarks) == (5, 1, 0, 0, [])
-    assert [lines[one.line - 1] for one in chosen] == [one.text for one in chosen]
+    assert [lines[one.document.line - 1] for one in chosen] == [one.document.text for one in chosen]
     assert [json.loads(line)['tokens'] for line in stream.getvalue().splitlines()] == [one.tokens for one in chosen]
     assert suggest(lines, run=run, count=2, near=1) == chosen
     with pytest.raises(OptionError, match='^format means nothing without output; leave it away$'):
