@@ -36,6 +36,7 @@ def option(default: Any, group: str, text: str, metavar: str | tuple[str, ...] |
             or False if they must have any or none; to UNLESS_0 if they must not be 0 where they count.
         others: what only the command needs:
             names: of the option, if it is not called like the argument.
+            short: a second name of the option, such as '-n'.
             positional: whether it is no option.
             required: whether it must be there.
             several: whether it takes a list, or how many values it takes.

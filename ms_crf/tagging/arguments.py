@@ -190,7 +190,7 @@ class SuggestArguments(OfLabelStudio, OfText):
 
     known: list[str] = option(None, 'Input', 'annotated sentences: these and their near-duplicates are not suggested '
                               'again', FILE, several=True)
-    count: int = option(100, 'Choice', 'how many sentences', 'N', least=1, most=100_000, names=('-n', '--count'))
+    count: int = option(100, 'Choice', 'how many sentences', 'N', least=1, most=100_000, short='-n')
     by: str = option(LEAST_CONFIDENCE, 'Choice', 'least-confidence: the posterior of the best tags of a sentence; '
                      'mnlp: its logarithm for a token; token-entropy: that of the tag of a token, on average',
                      choices=MEASURES)
