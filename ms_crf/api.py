@@ -4,30 +4,30 @@ Each takes keyword arguments that are called like the options of its command, pr
 `watcher` is told how it gets on, see `ms_crf.base.watchers`. A function is loaded when it is first asked for.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ms_crf.base.lazy import loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.experiments.compare import compare
     from ms_crf.experiments.train import train
+    from ms_crf.models.export import export
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
+    from ms_crf.tagging.files import tag
+    from ms_crf.tagging.suggest import suggest
 
 _HOMES = {
     'compare': 'experiments.compare',
     'evaluate': 'reports.evaluation',
+    'export': 'models.export',
     'report': 'reports.report',
+    'suggest': 'tagging.suggest',
+    'tag': 'tagging.files',
     'train': 'experiments.train',
 }
-__all__ = ['compare', 'evaluate', 'report', 'train']
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    value = getattr(importlib.import_module(f'ms_crf.{_HOMES[name]}'), name)
-    globals()[name] = value
-    return value
+__all__ = ['compare', 'evaluate', 'export', 'report', 'suggest', 'tag', 'train']
+__getattr__ = loader(__name__, globals(), _HOMES)
 
 
 def __dir__() -> list[str]:

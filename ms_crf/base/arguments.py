@@ -20,15 +20,15 @@ UNLESS_0 = 'unless 0'
 T = TypeVar('T', bound='Arguments')
 
 
-def option(default: Any, group: str, text: str, metavar: str | None = None, choices: Sequence[str] | None = None,
-           least: float | None = None, most: float | None = None, needs: Mapping[Any, Any] | None = None,
-           **others: Any) -> Any:
+def option(default: Any, group: str, text: str, metavar: str | tuple[str, ...] | None = None,
+           choices: Sequence[str] | None = None, least: float | None = None, most: float | None = None,
+           needs: Mapping[Any, Any] | None = None, **others: Any) -> Any:
     """A field of `Arguments`.
 
     Args:
         default: None where it follows from others.
         group: of options, under which help shows it; '' for none.
-        text: of help.
+        text: of help; `argument` marks the names of other arguments in it.
         metavar: what stands for the value there; FILE and DIR are paths, and are checked as such.
         choices: what the value may be, if that is a list.
         least, most: bounds of a number.
@@ -36,9 +36,10 @@ def option(default: Any, group: str, text: str, metavar: str | None = None, choi
             or False if they must have any or none; to UNLESS_0 if they must not be 0 where they count.
         others: what only the command needs:
             names: of the option, if it is not called like the argument.
+            short: a second name of the option, such as '-n'.
             positional: whether it is no option.
             required: whether it must be there.
-            several: whether it takes a list.
+            several: whether it takes a list, or how many values it takes.
             negatable: whether the option can be negated; by default every bool that is not False by default.
             may_be_empty: whether a path may be '', by default only if that is its default.
     """
@@ -114,6 +115,8 @@ class Arguments:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return list(map(_plain, value))
     return os.fspath(value) if isinstance(value, PurePath) else value
 
 
@@ -124,7 +127,7 @@ def check_value(entry: Field, value: Any) -> None:
         end = meant(value, choices, '') if choices and isinstance(value, str) else ''
         raise OptionError(f'{name} must be {fault[0]}, got {fault[1]}{end}')
     if entry.metadata['metavar'] in (FILE, DIR):
-        for path in [value] if isinstance(value, str) else value or ():
+        for path in [value] if isinstance(value, str) else value or () if entry.metadata.get('several') else ():
             if not path and path != entry.default and not entry.metadata.get('may_be_empty'):
                 raise OptionError(f'{name} must be a name, got nothing')
             check_path(name, path, entry.metadata.get('recorded', False))

@@ -14,7 +14,8 @@ Fault = tuple[str, str]
 
 _TYPES: dict[Any, str] = {
     str: 'text', int: 'a whole number', float: 'a number', bool: 'true or false', list: 'a list', dict: 'a JSON object',
-    list[str]: 'a list of strings', dict[str, list[str]]: 'lists of strings by name'}
+    list[str]: 'a list of strings', list[int]: 'a list of whole numbers',
+    dict[str, list[str]]: 'lists of strings by name'}
 
 
 def checked(default: Any = MISSING, **limits: Any) -> Any:

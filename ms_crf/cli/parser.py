@@ -6,7 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable, Container, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
 from ms_crf.base.environment import DEVICES
@@ -124,27 +124,27 @@ def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown
         about = entry.metadata
         if about['group'] not in groups:
             groups[about['group']] = made.add_argument_group(about['group'])
-        names = about.get('names', (f'--{entry.name.replace("_", "-")}',))
+        names = about.get('names', (*about.get('short', '').split(), f'--{entry.name.replace("_", "-")}'))
         text = with_names(about['text'], console.option_name).replace('%', '%%')
-        if shown is not None and entry.name not in shown:
-            text = argparse.SUPPRESS
-        options: dict[str, Any] = {'default': entry.default, 'help': text}
+        options: dict[str, Any] = {'default': entry.default,
+                                   'help': text if shown is None or entry.name in shown else argparse.SUPPRESS}
         if about.get('positional'):
             names, options['nargs'] = (entry.name,), '*' if about.get('several') else '?'
         else:
             options['dest'] = entry.name
-            if about.get('several'):
-                options.update(nargs='+', action='extend')
+            if several := about.get('several'):
+                options.update({'nargs': '+', 'action': 'extend'} if several is True else {'nargs': several})
         if entry.type is bool:
             negatable = about.get('negatable', entry.default is not False)
             options['action'] = argparse.BooleanOptionalAction if negatable else 'store_true'
         else:
-            kind_of_value = entry.type if entry.type in (int, float) else str
-            options.update(type=kind_of_value, choices=about['choices'], metavar=about['metavar'])
+            (kind_of_value,) = get_args(entry.type) or (entry.type,)
+            options.update(type=kind_of_value if kind_of_value in (int, float) else str, choices=about['choices'],
+                           metavar=about['metavar'])
         added = groups[about['group']].add_argument(*names, **options)
         if about.get('required'):
             made.required.append(added)  # type: ignore[attr-defined] # of `Parser`
-        added.may_be_empty = True  # type: ignore[attr-defined] # the dataclass checks paths
+        added.may_be_empty = about.get('may_be_empty') or entry.default == ''  # type: ignore[attr-defined]
         added.may_be_repeated = about.get('recorded') or about.get('several')  # type: ignore[attr-defined]
 
 

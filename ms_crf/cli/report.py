@@ -1,12 +1,11 @@
 """The command `ms-crf report`: writes a page about runs."""
 
-import sys
 from collections.abc import Sequence
 
 from ms_crf.api import report
 from ms_crf.cli import console
 from ms_crf.cli.parser import Parser, command_parser, parse
-from ms_crf.cli.terminal import Terminal
+from ms_crf.cli.terminal import Person
 from ms_crf.runs.arguments import ReportArguments
 
 
@@ -17,13 +16,6 @@ def parser() -> Parser:
                           'are set side by side, with tests of their differences.')
 
 
-class _Progress(Terminal):
-    def say(self, text: str) -> None:
-        """Shows which run is tagged, on a terminal only."""
-        if sys.stderr.isatty():
-            console.say(text)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status."""
     return console.command('report', _report, arguments)
@@ -31,6 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _report(arguments: Sequence[str]) -> int:
     parsed, named = parse(parser, arguments)
-    figures = report(**named, watcher=_Progress(console.program('report')))
+    figures = report(**named, watcher=Person(console.program('report')))
     console.show(f'the report of {" and ".join(each.path for each in figures)} is in {parsed.output}')
     return 0

@@ -20,7 +20,8 @@ from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.models import plugins
-from ms_crf.models.base import Kind, kind_of
+from ms_crf.models.base import Kind
+from ms_crf.models.registry import kind_of
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.arguments_of_experiments import CompareArguments, selected_by

@@ -16,7 +16,7 @@ from ms_crf.runs.run import Run
 from ms_crf.text import bootstrap
 
 
-def report(runs: Sequence[PathLike] = (), *, input: PathLike | None = None, output: PathLike = 'report.html',
+def report(runs: Sequence[PathLike] | None = None, *, input: PathLike | None = None, output: PathLike = 'report.html',
            errors: int = 50, columns: str | None = None, unknown_tag: str | None = None,
            resamples: int = bootstrap.RESAMPLES, seed: int = bootstrap.SEED, plugin: PathLike | None = None,
            device: str = 'auto', watcher: Watcher = SILENT) -> list[RunFigures]:
@@ -45,7 +45,7 @@ def report(runs: Sequence[PathLike] = (), *, input: PathLike | None = None, outp
         >>> from ms_crf.api import report
         >>> figures = report(['runs/sample'], output='report.html')  # doctest: +SKIP
     """
-    given = ReportArguments.given({**locals(), 'runs': [str(run) for run in runs]})
+    given = ReportArguments.given(locals())
     if given.plugin:
         plugins.load(given.plugin)
     check_output(given.output)

@@ -64,6 +64,28 @@ class OfModel(Computing):
 
 
 @dataclass
+class ExportArguments(Computing):
+    """What `export` takes."""
+
+    run: str = option(None, '', 'run directory (default: the newest in runs/)', DIR)
+    output: str = option('model.mindir', '', 'graph to write', FILE)
+    confidence: bool = option(False, '', 'posteriors as well, from which confidences are computed')
+    emissions: bool = option(False, '', 'stop at score and history, for programs that call post_decode')
+    static: list[int] = option(None, '', 'only for batches of B sentences, padded to L tokens', ('B', 'L'), several=2)
+
+    def check(self) -> None:
+        """Raises OptionError at the first value that can't be."""
+        super().check()
+        if self.confidence and self.emissions:
+            raise OptionError(f'argument {argument("confidence")}: not allowed with argument {argument("emissions")}')
+        if not self.output.endswith('.mindir'):
+            raise OptionError(f'{argument("output")} must end in .mindir, got {self.output}')
+        if self.static and (len(self.static) != 2 or min(self.static) < 1):
+            raise OptionError(f'{argument("static")} must be two numbers of at least 1, got '
+                              f'{" ".join(map(str, self.static))}')
+
+
+@dataclass
 class OfScores(Arguments):
     """What every function takes that scores tagged sentences and draws samples of them."""
 

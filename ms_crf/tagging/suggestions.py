@@ -12,12 +12,14 @@ from ms_crf.formats.document import Document
 SPARE = 10_000                 # candidates that are held beside as many as are wanted
 
 
-class Candidate(NamedTuple):
+class Suggestion(NamedTuple):
     """A sentence that may be chosen."""
 
     score: float               # the higher, the sooner it is chosen; equal tokens have equal scores
     tokens: list[str]
-    document: Document         # it is all that the document holds
+    document: Document         # with its text, file and line; the sentence is all that the document holds
+    tags: Sequence[str] = ()   # of the model
+    confidence: float = 1.0    # the posterior of all tags together
 
 
 class Alike:
@@ -94,11 +96,11 @@ class Pool:
     def __init__(self, count: int, known: Alike, spare: int = SPARE) -> None:
         self.count, self.room, self._known = count, count + spare, known
         self.read = self.known_left_out = self.repeated = 0
-        self._held: list[Candidate] = []
+        self._held: list[Suggestion] = []
         self._tokens: set[tuple[str, ...]] = set()
         self._least: float | None = None         # the score that one must be above, once some were dropped
 
-    def add(self, candidate: Candidate) -> None:
+    def add(self, candidate: Suggestion) -> None:
         self.read += 1
         key = tuple(candidate.tokens)
         if self._known.same(key):
@@ -111,9 +113,9 @@ class Pool:
             if len(self._held) >= 2 * self.room:
                 self._shrink()
 
-    def chosen(self) -> tuple[list[Candidate], int]:
+    def chosen(self) -> tuple[list[Suggestion], int]:
         """The chosen candidates, the best first, and the number of near-duplicates that were left out before."""
-        found: list[Candidate] = []
+        found: list[Suggestion] = []
         left_out = 0
         for candidate, alike in self._in_order():
             if len(found) == self.count:
@@ -123,7 +125,7 @@ class Pool:
                 found.append(candidate)
         return found, left_out
 
-    def _in_order(self) -> Iterator[tuple[Candidate, bool]]:
+    def _in_order(self) -> Iterator[tuple[Suggestion, bool]]:
         """All that are held, the best first, and whether each is like a known one or one before it."""
         before = Alike(self._known.size, self._known.threshold)
         for candidate in sorted(self._held, key=lambda held: -held.score):           # stable: the first of equals

@@ -121,7 +121,7 @@ def test_help_with_streams_that_are_closed_or_full(command):
                              (None, {'stdout': None, 'stderr': None, 'preexec_fn': closed(0, 1, 2)})):
             process = start([*command, '--help'], **options)
             errors = process.communicate(timeout=60)[1]
-            program = command[-1]
+            program = f'ms-crf {command[-1]}' if 'ms_crf' in command else command[-1]
             assert process.returncode == 2
             assert errors == (why and f'{program}: standard output can not be written: {why}\n')
 
@@ -157,7 +157,8 @@ def test_an_error_with_standard_error_closed_still_has_its_status():
 
 def test_nohup_stays_nohup():
     """A signal that was ignored when the command began is ignored on."""
-    program = ('from ms_crf.cli import console; import os, signal; console.begin("x")\n'
+    program = ('from ms_crf.base import signals; from ms_crf.cli import console; import os, signal\n'
+               'console.begin("x")\n'
                'os.kill(os.getpid(), signal.SIGHUP)\n'
                'with signals.handling(signals.interrupt): os.kill(os.getpid(), signal.SIGHUP)\n'
                'print("still here")')

@@ -42,7 +42,7 @@ def tagger(run, load):
 @pytest.fixture
 def infer_py(capsys, load, monkeypatch):
     """infer.py in this process: its status, output and errors."""
-    monkeypatch.setattr(infer.Tagger, 'load', load)
+    monkeypatch.setattr(Tagger, 'load', load)
 
     def call(*arguments):
         status = infer.main([str(argument) for argument in arguments])
@@ -262,8 +262,8 @@ def test_a_conversation(run, tmp_path):
     (['--text', 'a', '--mindir', 'absent.mindir'], 'absent.json: no such file'),
     (['--text', 'a'], 'runs: no run there yet; make one with: python train.py'),
     (['--text', 'a', '--nbest', '2'], '--nbest needs --format json or html, got text'),
-    (['--text', 'a', '--nbest', '-1'], '--nbest must be from 0 to 1000, got -1'),
-    (['--text', 'a', '--nbest', '1001', '--format', 'json'], '--nbest must be from 0 to 1000, got 1001'),
+    (['--text', 'a', '--nbest', '-1'], '--nbest must be at least 0, got -1'),
+    (['--text', 'a', '--nbest', '1001', '--format', 'json'], '--nbest must be at most 1000, got 1001'),
     (['--input-format', 'conll', '--columns', 'x'], "--columns must be a number or two like 0,-1, got 'x'"),
     (['--text', 'a', '--score'], '--score needs tags in the input, got text'),
     (['--text', 'a', '--device', 'TPU'], "argument --device: invalid choice: 'TPU'"),

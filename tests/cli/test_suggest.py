@@ -178,8 +178,8 @@ def test_what_comes_through_a_pipe(run):
 
 
 @pytest.mark.parametrize('arguments,message', [
-    ('-n 0', '--count must be from 1 to 100,000, got 0'), ('--near 1.5', '--near must be from 0 to 1, got 1.5'),
-    ('--near nan', '--near must be from 0 to 1, got nan'), ('--ngram 11', '--ngram must be from 1 to 10, got 11'),
+    ('-n 0', '--count must be at least 1, got 0'), ('--near 1.5', '--near must be at most 1, got 1.5'),
+    ('--near nan', '--near must be at least 0, got nan'), ('--ngram 11', '--ngram must be at most 10, got 11'),
     ('--near 1 --ngram 3', '--ngram means nothing with --near 1, by which only equal sentences are left out; leave it '
                            'away'),
     ('--by doubt', "argument --by: invalid choice: 'doubt' (choose from least-confidence, mnlp, token-entropy)"),

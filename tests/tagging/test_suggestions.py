@@ -3,7 +3,7 @@
 import random
 
 from ms_crf.formats.document import Document
-from ms_crf.tagging.suggestions import Alike, Candidate, Pool
+from ms_crf.tagging.suggestions import Alike, Pool, Suggestion
 
 import pytest
 
@@ -16,7 +16,7 @@ def jaccard(one, other, size):
 
 
 def candidate(score, *tokens):
-    return Candidate(score, list(tokens), Document('', 'x', 1))
+    return Suggestion(score, list(tokens), Document('', 'x', 1))
 
 
 def chosen(candidates, count, known=(), size=2, threshold=0.5, spare=10_000):

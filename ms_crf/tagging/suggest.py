@@ -1,0 +1,187 @@
+"""The function `suggest`: which sentences of unlabelled text to annotate next."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO, cast
+
+from ms_crf.base.errors import CorpusError, OptionError, argument
+from ms_crf.base.files import PathLike
+from ms_crf.base.watchers import SILENT, Watcher
+from ms_crf.formats import conversion
+from ms_crf.formats.brat import is_brat
+from ms_crf.formats.conversion import JSON, OF_COLUMNS, OF_TAGS, Source, Target
+from ms_crf.formats.dataset import home
+from ms_crf.formats.document import Document, Placed, Remarks
+from ms_crf.formats.json_fields import Names, Prediction, text_of
+from ms_crf.formats.readers import check_readable, read_corpus
+from ms_crf.formats.stream import Item
+from ms_crf.models import uncertainty
+from ms_crf.models.base import SentenceError
+from ms_crf.models.chains import ChainDecoder
+from ms_crf.models.uncertainty import LEAST_CONFIDENCE, TOKEN_ENTROPY, Unsure
+from ms_crf.render.tagged import for_columns
+from ms_crf.tagging.arguments import AUTO, LINES, SuggestArguments
+from ms_crf.tagging.inputs import Inputs, source_of
+from ms_crf.tagging.suggestions import Alike, Pool, Suggestion
+from ms_crf.tagging.tagger import chunks
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.splitting import BLANK, CHARACTERS, Deferred
+
+
+class Suggestions(list[Suggestion]):
+    """The sentences that `suggest` returns, the highest score first.
+
+    Attributes:
+        read: the number of sentences in the input.
+        known: how many of them were left out because they are annotated.
+        repeated: how many because a sentence with the same tokens came before.
+        near: how many near-duplicates were left out before the last sentence was chosen.
+        remarks: a line for each kind of loss in the format of the output.
+    """
+
+    remarks: Sequence[str] = ()
+
+    def __init__(self, pool: Pool) -> None:
+        chosen, near = pool.chosen()
+        super().__init__(chosen)
+        self.read, self.known, self.repeated, self.near = pool.read, pool.known_left_out, pool.repeated, near
+
+
+def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None = None,
+            output: PathLike | TextIO | None = None, run: PathLike | None = None, mindir: PathLike | None = None,
+            input_format: str = AUTO, columns: str = '0,-1', chars: bool | None = None, raw: bool = False,
+            splitter: str | None = None, strict: bool = False, count: int = 100, by: str = LEAST_CONFIDENCE,
+            near: float = 0.5, ngram: int = 2, format: str | None = None, from_name: str | None = None,
+            to_name: str | None = None, label_type: str | None = None, plugin: PathLike | None = None,
+            device: str = 'auto', watcher: Watcher = SILENT) -> Suggestions:
+    """Finds the sentences of unlabelled text whose annotation would teach a model most.
+
+    Args:
+        input: path of a file, also .gz, of a folder, or a pattern like 'texts/*.txt'; or lines of text: an open text
+            stream or any other iterable of strings. '-' and `sys.stdin` are standard input.
+        known: files of annotated sentences; they and their near-duplicates are not suggested again.
+        output: path of a file to write, of brat a folder; or a text stream.
+        run, mindir, input_format, columns, chars, raw, splitter, strict, plugin, device: as for `tag`.
+        count: how many sentences to choose.
+        by: the measure: 'least-confidence', 'mnlp' or 'token-entropy', see `ms_crf.models.uncertainty`.
+        near: of two sentences whose word n-grams have a larger Jaccard index only one is chosen.
+        ngram: words of an n-gram.
+        format: of the output, such as 'tokens' or 'label-studio'; by default by its name, otherwise 'tokens'.
+        from_name, to_name, label_type: the names in a labelling interface of Label Studio.
+        watcher: is told what is loaded, how many sentences are read, and which lines are no UTF-8.
+
+    Returns:
+        The chosen sentences with their tags and scores, the highest score first, and counts as attributes.
+
+    Raises:
+        OptionError: an argument can't be, or has no effect beside the others.
+        CorpusError: a file has a fault, or there is nothing to choose from.
+
+    Example:
+        >>> from ms_crf.api import suggest
+        >>> chosen = suggest('raw.txt', known=['train.tsv'], run='runs/mine', count=2)    # doctest: +SKIP
+        >>> [(round(one.score, 2), one.document.text) for one in chosen]                  # doctest: +SKIP
+        [(0.81, 'Kowalski moved to Porto in May .'), (0.64, 'Lisbon Systems hired her .')]
+    """
+    given = SuggestArguments.given({**locals(), 'input': source_of(input)})
+    for path in [path for path in given.sources if path != LINES] + [
+            path for path in given.known or () if not is_brat(path)]:
+        check_readable(path)
+    if isinstance(given.output, str):
+        conversion.check_target(given.output, given.written)
+    return _Chooser(given, watcher).run()
+
+
+class _Chooser:
+    """One call of `suggest`.
+
+    Args:
+        given: its arguments.
+        watcher: see there.
+    """
+
+    def __init__(self, given: SuggestArguments, watcher: Watcher) -> None:
+        self.given, self.watcher = given, watcher
+        self.inputs = Inputs(given, watcher)
+        self.tagger, self.model = self.inputs.tagger, self.inputs.model.version
+        if not self.tagger.gives_confidences:
+            raise OptionError(f'{self.inputs.path}: this graph gives no confidences; export one with '
+                              f'{argument("confidence")}, or use the run itself')
+        if given.by == TOKEN_ENTROPY and not uncertainty.gives_entropy(self.tagger.decoder):
+            raise OptionError(f'{argument("by")} {TOKEN_ENTROPY} needs the posterior of every tag, which exported '
+                              'graphs and custom heads do not give; use the run itself, or '
+                              f'{argument("by")} {LEAST_CONFIDENCE}')
+
+    def run(self) -> Suggestions:
+        """Chooses sentences, and writes them if there is an output."""
+        given = self.given
+        pool = Pool(given.count, Alike(given.ngram, given.near, self._known()))
+        with self.watcher.progress('', None, 'sentences') as done:
+            for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
+                for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
+                    pool.add(Suggestion(score, item.tokens, _document(source, item, unsure, self.model), unsure.tags,
+                                        unsure.confidence))
+                done(len(chunk))
+        chosen = Suggestions(pool)
+        if not chosen.read:
+            raise CorpusError(given.name, None, 'expected sentences, got none')
+        if not chosen:
+            raise OptionError(f'{given.name}: expected sentences that are not like those of {argument("known")}, got '
+                              'none')
+        if given.output is not None:
+            chosen.remarks = self._write([sentence.document for sentence in chosen])
+        return chosen
+
+    def _known(self) -> Iterator[list[str]]:
+        for path in self.given.known or ():
+            for sentence in read_corpus(path, self.given.indices('known'), self.inputs.splitter):
+                yield sentence.tokens
+
+    def _items(self) -> Iterator[tuple[str, Item]]:
+        """(name, sentence) of all inputs."""
+        for source in self.given.sources:
+            name, items = self.inputs.name(source), self.inputs.of_file(source, self.given.indices('known')[:1])
+            for item in for_columns(items, name) if self.given.written in OF_COLUMNS else items:
+                if item is not None and item.tokens:
+                    yield name, item
+
+    def _judged(self, chunk: Sequence[tuple[str, Item]]) -> tuple[list[Unsure], list[float]]:
+        """What the model says of sentences, and how uncertain it is of each."""
+        sentences = [item.tokens for _, item in chunk]
+        try:
+            if self.given.by == TOKEN_ENTROPY:
+                found = uncertainty.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
+                return found, [one.entropy for one in found]
+            found = [Unsure(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
+        except SentenceError as error:
+            name, item = chunk[error.index]
+            raise CorpusError(name, item.line, error.reason) from None
+        return found, [uncertainty.of_confidence(one.confidence, len(one.tags), self.given.by) for one in found]
+
+    def _write(self, documents: list[Document]) -> list[str]:
+        """Writes the chosen sentences; returns what is said of what the format has no place for."""
+        given, remarks = self.given, Remarks(self.given.name)
+        splitter = self.inputs.splitter if given.raw else Deferred(CHARACTERS if self.inputs.characters else BLANK)
+        scheme = home(self.tagger.found_scheme)          # that of the files, in which people annotate
+        target = Target(given.written, splitter, scheme if given.written in OF_TAGS and scheme != PLAIN else None,
+                        names=Names(given.from_name, given.to_name, given.label_type))
+        source = Source(documents, JSON, self.tagger.scheme, (0, 1))
+        if isinstance(given.output, str):
+            conversion.write(source, target, given.output, remarks.add)
+        else:
+            given.output.writelines(conversion.lines(source, target, remarks.add))
+        return remarks.lines()
+
+
+def _document(source: str, item: Item, unsure: Unsure, model: str) -> Document:
+    """A sentence with the tags of a model.
+
+    A text that a record holds is kept whole, as the record's other fields belong to it.
+    """
+    has_text = not item.rows and (item.record is None or text_of(item.record) == item.text)
+    begin, end = item.starts[0], item.starts[-1] + len(item.tokens[-1])
+    if item.record is not None and has_text:
+        begin, end = 0, len(item.text)
+    places = [(start - begin, start - begin + len(token)) for token, start in zip(item.tokens, item.starts)]
+    placed = Placed(item.tokens, places, item.line, unsure.tags, (item.line,) * len(places))
+    return Document(item.text[begin:end], source, item.line, sentences=[placed], bordered=False, has_text=has_text,
+                    prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)

@@ -1,0 +1,115 @@
+"""The functions of `ms_crf.api` beside their commands: they take the same, give the same, and print nothing."""
+
+import importlib
+import inspect
+import json
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from ms_crf import api
+
+import pytest
+from conftest import ROOT
+
+from support.runs import make_run
+
+VERBS = {'tag': 'infer', 'tag_many': 'tag-many'}      # of functions that are not called like their commands
+DIGESTS = {'sha256', 'record_sha256'}
+
+
+class Case(NamedTuple):
+    """The same task as a call of a function and as a command line; {run}, {network} and {test} stand for paths."""
+
+    call: str
+    arguments: str
+    library: str = 'numpy'                            # what it needs
+
+
+CASES = {
+    'evaluate': Case('evaluate({test!r}, run={run!r}, resamples=100, json="figures.json")',
+                     '--input {test} --run {run} --resamples 100 --json figures.json'),
+    'export': Case('export("graph.mindir", run={network!r}, static=(2, 4))',
+                   '--output graph.mindir --run {network} --static 2 4'),
+    'report': Case('report([{run!r}], input={test!r}, resamples=100)', '{run} --input {test} --resamples 100',
+                   'matplotlib'),
+    'suggest': Case('suggest({test!r}, run={run!r}, count=3, by="mnlp", output="next.jsonl")',
+                    '--input {test} --run {run} -n 3 --by mnlp --output next.jsonl'),
+    'tag': Case('tag(input={test!r}, run={run!r}, format="json", score=True, output="tagged.jsonl")',
+                '--input {test} --run {run} --format json --score --output tagged.jsonl'),
+}
+
+
+@pytest.fixture(scope='module')
+def paths(run, corpora, tmp_path_factory):
+    network = make_run(tmp_path_factory.mktemp('network') / 'run', char='none')
+    return {'run': str(run), 'network': str(network), 'test': str(corpora / 'test.tsv')}
+
+
+def command_of(name):
+    return importlib.import_module(f'ms_crf.cli.{VERBS.get(name, name).replace("-", "_")}')
+
+
+def written(folder):
+    """What is in the files of a folder, without measured rates; of a graph, which is not written twice with the same
+    bytes, its record."""
+    files = {path.name: re.sub(rb'[\d,]+ (sentences|tokens)\b', b'', path.read_bytes()) for path in folder.iterdir()}
+    for name in [name for name in files if name.endswith('.mindir')]:
+        del files[name]
+        record = json.loads(files[name.replace('.mindir', '.json')])
+        files[name.replace('.mindir', '.json')] = {key: value for key, value in record.items() if key not in DIGESTS}
+    return files
+
+
+def test_every_function_has_a_case():
+    assert sorted(CASES) == sorted(api.__all__)
+
+
+@pytest.mark.parametrize('name', api.__all__)
+def test_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, monkeypatch):
+    """The function is called in a thread that is not the main one."""
+    pytest.importorskip(CASES[name].library)
+    for folder in ('command', 'function'):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / 'command')
+    assert command_of(name).main(CASES[name].arguments.format(**paths).split()) == 0
+    capfd.readouterr()
+    monkeypatch.chdir(tmp_path / 'function')
+    with ThreadPoolExecutor(1) as threads:
+        result = threads.submit(eval, CASES[name].call.format(**paths), {name: getattr(api, name)}).result()
+    assert result is not None and capfd.readouterr() == ('', '')
+    assert written(tmp_path / 'function') == written(tmp_path / 'command') != {}
+
+
+def test_a_script_calls_all_functions_and_prints_nothing(paths, tmp_path):
+    calls = [f'from ms_crf.api import {name}\n{case.call.format(**paths)}' for name, case in CASES.items()
+             if importlib.util.find_spec(case.library) is not None]
+    (tmp_path / 'script.py').write_text('\n'.join(calls))
+    process = subprocess.run([sys.executable, 'script.py'], cwd=tmp_path, env={'PYTHONPATH': str(ROOT)},
+                             capture_output=True, text=True, timeout=120)
+    assert (process.returncode, process.stdout, process.stderr) == (0, '', '')
+
+
+@pytest.mark.parametrize('name', api.__all__)
+def test_each_option_is_an_argument_with_the_same_default(name):
+    """A value that must be given has no default in the function; its command may have another source for it."""
+    options = {action.dest: action.default for action in command_of(name).parser()._actions if action.dest != 'help'}
+    parameters = dict(inspect.signature(getattr(api, name)).parameters)
+    assert parameters.pop('watcher').default is importlib.import_module('ms_crf.base.watchers').SILENT
+    assert set(parameters) == set(options)
+    for argument, parameter in parameters.items():
+        assert parameter.default == options[argument] or (
+            parameter.default is parameter.empty and options[argument] is None), argument
+        assert parameter.annotation is not parameter.empty, argument
+
+
+@pytest.mark.parametrize('name', api.__all__)
+def test_a_docstring_names_all_arguments_and_has_an_example(name):
+    function = getattr(api, name)
+    text = inspect.getdoc(function)
+    described, parts = text.partition('\nArgs:\n')[2].split('\n\n'), text.split('\n')
+    for argument in inspect.signature(function).parameters:
+        assert f' {argument}' in described[0].replace('`', ' '), argument
+    assert {'Args:', 'Returns:', 'Raises:', 'Example:'} <= set(parts) and f'>>> from ms_crf.api import {name}' in text
