@@ -79,10 +79,9 @@ def train(*, resume: PathLike | None = None, overwrite: bool = False, config: Pa
     Example:
         >>> from ms_crf.api import train
         >>> done = train(train='data/train.tsv', dev='data/dev.tsv', save='runs/mine', epochs=2)  # doctest: +SKIP
-        >>> done.scores['dev']['f1'] > 0.8                                                        # doctest: +SKIP
-        True
-        >>> done.tagger().tag([['Ada', 'flew', 'to', 'Rome']])[0].spans                           # doctest: +SKIP
-        [('PER', 0, 0), ('LOC', 3, 3)]
+        >>> round(done.scores['dev']['f1'], 2)                                                    # doctest: +SKIP
+        0.87
+        >>> tagger = done.tagger()                                                                # doctest: +SKIP
     """
     given = TrainArguments.given(locals())
     options = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
