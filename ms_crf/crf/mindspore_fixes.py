@@ -10,11 +10,17 @@ from ms_crf.crf.attributes import FixedAttributes
 
 import mindspore as ms
 from mindspore._c_expression import MixedPrecisionType
-from mindspore.graph import jit_trace
-from mindspore.graph.api import _pynative_executor
-from mindspore.graph.jit_context import jit_context, set_jit_context
 from mindspore.rewrite.common import namespace
 from mindspore.train.amp import AmpDecorator, AmpLevel, create_amp_strategy
+
+try:
+    from mindspore.graph import jit_trace
+    from mindspore.graph.api import _pynative_executor
+    from mindspore.graph.jit_context import jit_context, set_jit_context
+except ImportError:              # before MindSpore 2.9
+    from mindspore.common import jit_trace
+    from mindspore.common.api import _pynative_executor
+    from mindspore.common.jit_context import jit_context, set_jit_context
 
 if TYPE_CHECKING:
     from mindspore.nn import Cell as _Mixin
