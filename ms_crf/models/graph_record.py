@@ -145,18 +145,18 @@ class Graph:
         self.path = Path(path)
 
     @cached_property
-    def _read(self) -> tuple[dict[str, Any], 'GraphInput']:
+    def _opened(self) -> tuple[dict[str, Any], 'GraphInput']:
         return read_record(self.path)
 
     @property
     def record(self) -> dict[str, Any]:
         """What the record holds."""
-        return self._read[0]
+        return self._opened[0]
 
     @property
     def graph_input(self) -> 'GraphInput':
         """What makes its inputs of sentences."""
-        return self._read[1]
+        return self._opened[1]
 
     @property
     def scheme(self) -> str:

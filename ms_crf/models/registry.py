@@ -30,14 +30,9 @@ def register(kind: K) -> K:
     return kind
 
 
-def kind_named(name: str) -> 'type[Kind]':
-    """The model type of that name, which must exist."""
-    return _loaded(model_types.TYPES[name])
-
-
 def kind_of(options: Options) -> 'type[Kind]':
     """The model type that options ask for."""
-    return _loaded(model_types.chosen(options.model, options))
+    return cast('type[Kind]', model_types.chosen(options.model, options).load())
 
 
 def kind_of_run(run: Run) -> 'type[Kind]':
@@ -48,8 +43,4 @@ def kind_of_run(run: Run) -> 'type[Kind]':
 def kind_of_graph(record: dict[str, Any]) -> 'type[Kind] | None':
     """The model type of an exported graph by the record next to it; None if it is unknown."""
     row = model_types.of_graph(record)
-    return None if row is None else _loaded(row)
-
-
-def _loaded(row: ModelType) -> 'type[Kind]':
-    return cast('type[Kind]', row.load())
+    return None if row is None else cast('type[Kind]', row.load())

@@ -94,12 +94,6 @@ def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
     files.write_json(path, record, path.with_name(f'.{RECORD}'))
 
 
-def check(path: PathLike) -> None:
-    """Raises CorpusError unless the record of its run lists what the file holds."""
-    path = Path(path)
-    Verified(path.parent).check(path.name)
-
-
 class Verified:
     """The files of a run directory, compared with its record, which is read once.
 

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import ms_crf
-from ms_crf.models import registry
+from ms_crf.runs import model_types
 
 import pytest
 
@@ -37,7 +37,7 @@ def names(path):
 
 
 def test_these_are_the_kinds_of_the_package():
-    assert all(registry.kind_named(name).name == name for name in KINDS)
+    assert all(model_types.TYPES[name].load().name == name for name in KINDS)
     table = (PACKAGE / 'runs' / 'model_types.py').read_text(encoding='utf-8')
     assert table.count("'ms_crf.models.") == len(KINDS)
 

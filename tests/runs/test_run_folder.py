@@ -120,7 +120,7 @@ def test_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
                 new.text('metrics.jsonl', f'{{"epoch": {number}}}\n')
         return real(path, name)
     monkeypatch.setattr(checksums, 'digest_of', replaced)
-    checksums.check(hmm / 'metrics.jsonl')
+    checksums.Verified(hmm).check('metrics.jsonl')
 
 
 # Crashes
