@@ -126,7 +126,7 @@ def _known_tags(tags: Tensor, live: Tensor, num_tags: int) -> tuple[Tensor, Tens
 
 def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
            usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Normaliser of all paths minus that of the paths through the known tags, with its gradient.
+    """Normaliser of all paths minus the normaliser of the paths through the known tags, with its gradient.
 
     The gradient is posteriors of all paths minus posteriors of the known ones, which are plain counts
     where every tag is known.
@@ -135,55 +135,57 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
         tags: (L, B) int32, negative where not known. The rest as in `posteriors`.
 
     Returns:
-        loss (B,), nan if a tag is not below K, and its gradient by emissions (L, B, K) and by transitions (B, K, K).
+        loss (B,), nan if a tag is not below K, and its gradient by emissions (L, B, K) and by transitions: (B, K, K),
+        or (L, B, K, K) of transitions of each step.
     """
     length, batch, num_tags = emissions.shape
+    by_step = len(transitions.shape) == 4
     emissions = emissions - largest_of(emissions)                # from both terms alike: less to round
-    every, marginals, pairs, _, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end, usable)
-
-    live = tensors.real(lengths, length)                           # (L, B)
+    live = tensors.real(lengths, length)                         # (L, B)
     tags, marked, lowest, impossible = _known_tags(tags, live, num_tags)
-    counts = count_transitions(tags, lengths, num_tags)          # (B, K, K)
+    if by_step:
+        every, marginals, pairs, _ = log_domain.forward_backward(emissions, lengths, transitions, start, end)
+        following = ops.concat((marked[1:], zeros_like(marked[:1])), 0)
+        counts = marked.expand_dims(3) * following.expand_dims(2)             # (L, B, K, K)
+        repeated = lowest < 0.0
+    else:
+        every, marginals, pairs, _, reliable = scaled.forward_backward(emissions, lengths, transitions, start, end,
+                                                                       usable)
+        counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
+        repeated = ops.logical_or(lowest < 0.0, ops.logical_not(reliable))
     known = path_score(emissions, lengths, marked, counts, transitions, start, end)
-    if ops.logical_or(lowest < 0.0, ops.logical_not(reliable)):
-        # The log domain, for all paths and for those through the known tags side by side.
+    if repeated:
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
         free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
-        restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
-        stacked = ops.concat((emissions, tensors.clear_padding(restricted, lengths)), 1)
-        value, by_tag, by_step, _ = log_domain.forward_backward(
-            stacked, ops.concat((lengths, lengths), 0), transitions, start, end)
-        every, marginals, pairs = value[:batch], by_tag[:, :batch], by_step[:batch]
+        restricted = tensors.clear_padding(ops.select(free, emissions, MISMATCH * ones_like(emissions)), lengths)
+        if by_step:
+            value, by_tag, by_pair, _ = log_domain.forward_backward(restricted, lengths, transitions, start, end)
+        else:
+            # The log domain, for all paths and for the paths through the known tags, as one batch.
+            value, by_tag, by_pair, _ = log_domain.forward_backward(
+                ops.concat((emissions, restricted), 1), ops.concat((lengths, lengths), 0), transitions, start, end)
+            every, marginals, pairs = value[:batch], by_tag[:, :batch], by_pair[:batch]
+            value, by_tag, by_pair = value[batch:], by_tag[:, batch:], by_pair[batch:]
         rows = (unknown.sum(0) > 0.0).expand_dims(-1)            # (B, 1), where plain counts don't do
-        known = ops.select(rows[:, 0], value[batch:], known)
-        marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag[:, batch:], marked)
-        counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step[batch:], counts)
-    value = ops.select(lengths > 0, every - known + impossible, zeros_like(every))
-    return value, marginals - marked, pairs - counts
-
-
-def losses_of_steps(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
-                    end: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """`losses` with transitions of each step (L, B, K, K), as in `posteriors`: loss (B,), and its gradient by emissions
-    (L, B, K) and by transitions (L, B, K, K)."""
-    length, _, num_tags = emissions.shape
-    emissions = emissions - largest_of(emissions)
-    every, marginals, pairs, _ = log_domain.forward_backward(emissions, lengths, transitions, start, end)
-
-    live = tensors.real(lengths, length)                           # (L, B)
-    tags, marked, lowest, impossible = _known_tags(tags, live, num_tags)
-    following = ops.concat((marked[1:], zeros_like(marked[:1])), 0)
-    counts = marked.expand_dims(3) * following.expand_dims(2)                 # (L, B, K, K)
-    known = path_score(emissions, lengths, marked, counts, transitions, start, end)
-    if lowest < 0.0:
-        unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
-        free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
-        restricted = ops.select(free, emissions, MISMATCH * ones_like(emissions))
-        value, by_tag, by_step, _ = log_domain.forward_backward(
-            tensors.clear_padding(restricted, lengths), lengths, transitions, start, end)
-        rows = (unknown.sum(0) > 0.0).expand_dims(-1)            # (B, 1)
         known = ops.select(rows[:, 0], value, known)
         marked = ops.select(ops.broadcast_to(rows, marked.shape), by_tag, marked)
-        counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_step, counts)
+        counts = ops.select(ops.broadcast_to(rows.expand_dims(-1), counts.shape), by_pair, counts)
     value = ops.select(lengths > 0, every - known + impossible, zeros_like(every))
     return value, marginals - marked, pairs - counts
+
+
+def pack(value: Tensor, by_emissions: Tensor, by_transitions: Tensor, lengths: Tensor) -> Tensor:
+    """A value and its gradients as one tensor (2 + L + K, B, K), or (2 + L + L * K, B, K) of transitions of each step.
+
+    The rows are the value, the same for all tags, then the gradients by end scores, emissions and transitions.
+
+    Args:
+        value: (B,).
+        by_emissions: (L, B, K).
+        by_transitions: (B, K, K), or (L, B, K, K).
+        lengths: (B,).
+    """
+    _, batch, num_tags = by_emissions.shape
+    value = ops.broadcast_to(value.reshape(1, batch, 1), (1, batch, num_tags))
+    by_end = tensors.at_last(by_emissions, lengths).expand_dims(0)
+    return ops.concat((value, by_end, by_emissions, by_transitions.reshape(-1, batch, num_tags)), 0)

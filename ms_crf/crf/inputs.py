@@ -1,115 +1,86 @@
 """Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
 
-from typing import Any, NoReturn
+from typing import TypeAlias
 
+from ms_crf.crf import shapes, validation
 from ms_crf.crf.mindspore_fixes import check_not_traced
+from ms_crf.crf.shapes import FLOATS, INTEGERS, Described
 from ms_crf.crf.tensors import continued, forbid, nan_where, ones_like
-from ms_crf.crf.validation import (
-    FLOATS,
-    check_argument,
-    check_batch,
-    check_emissions,
-    check_lengths,
-    check_numbers,
-    check_pair_emissions,
-    check_pair_emissions_argument,
-    check_paths_argument,
-    check_scalar,
-    check_shapes,
-    check_shapes_of_scores,
-    check_sums_of_targets,
-    check_temperature,
-    check_types,
-)
 
 import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore.ops.functional import isconstant
+from numpy.typing import ArrayLike
+
+Numbers: TypeAlias = float | ArrayLike | Tensor
+
+# Checks that a graph makes when it is compiled, and PyNative mode at each call. A tensor is described by (type, shape).
+_at_compilation = ops.constexpr(check=False)
+check_scores = _at_compilation(shapes.check_shapes_of_scores)
+check_constrained = _at_compilation(validation.check_flag)
+check_comparable = _at_compilation(shapes.check_comparable)
+check_sets = _at_compilation(shapes.check_sets)
+_check_shape_of_paths = _at_compilation(shapes.check_paths_argument)
+_check_shape_of_pairs = _at_compilation(shapes.check_pair_emissions_argument)
+_check_argument = _at_compilation(shapes.check_argument)
+_check_scalar = _at_compilation(shapes.check_scalar)
+# Checks of values, for PyNative mode.
+_check_sums_of_targets = _at_compilation(validation.check_sums_of_targets)
+_check_pair_emissions = _at_compilation(validation.check_pair_emissions)
 
 
 @ops.constexpr(check=False)
-def _check(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple | None, seq_length: tuple | None) -> None:
-    """Each of emissions, tags and seq_length as (dtype, shape), or None."""
+def _check(num_tags: int, batch_first: bool, emissions: Described, tags: Described | None,
+           seq_length: Described | None) -> None:
     check_not_traced()
-    check_types(str(emissions[0]), None if tags is None else str(tags[0]),
-                None if seq_length is None else str(seq_length[0]))
-    check_shapes(num_tags, batch_first, emissions[1], tags and tags[1], seq_length and seq_length[1])
+    shapes.check_arguments(num_tags, batch_first, emissions, tags, seq_length)
 
 
-@ops.constexpr(check=False)
-def check_scores(num_tags: int, transitions: tuple, start: tuple, end: tuple) -> None:
-    """Raises ValueError unless the parameters of a layer have the shapes for so many tags."""
-    check_shapes_of_scores(num_tags, transitions=transitions, start_transitions=start, end_transitions=end)
-
-
-@ops.constexpr(check=False)
-def _check_paths(paths: tuple, emissions: tuple, batch_first: bool) -> None:
-    """Both as (dtype, shape)."""
-    check_paths_argument(str(paths[0]), paths[1], emissions[1], batch_first)
-
-
-def check_paths(paths: Any, emissions: Tensor, batch_first: bool) -> None:
+def check_paths(paths: Tensor, emissions: Tensor, batch_first: bool) -> None:
     """Raises TypeError or ValueError unless paths are integers (batch, length) for emissions as a caller gave them."""
-    _check_paths(describe('paths', paths), describe('emissions', emissions), batch_first)
+    _check_shape_of_paths(describe('paths', paths), describe('emissions', emissions), batch_first)
 
 
 @ops.constexpr(check=False)
-def _check_pair_emissions(num_tags: int, batch_first: bool, emissions: tuple, pair_emissions: tuple) -> None:
-    """Both as (dtype, shape)."""
-    check_pair_emissions_argument(num_tags, batch_first, emissions[1], str(pair_emissions[0]), pair_emissions[1])
-
-
-@ops.constexpr(check=False)
-def _refuse(name: str, argument: Any) -> NoReturn:
+def _refuse(name: str, argument: object) -> None:
     raise TypeError(f'{name} must be a Tensor, got {type(argument).__name__}')
 
 
-def describe(name: str, argument: Any) -> tuple:
+def describe(name: str, argument: Tensor) -> Described:
     """(dtype, shape) of a tensor."""
     if not isinstance(argument, Tensor):
         _refuse(name, argument)
     return argument.dtype, argument.shape
 
 
-def _describe_optional(name: str, argument: Any) -> tuple | None:
+def _describe_optional(name: str, argument: Tensor | None) -> Described | None:
     """(dtype, shape) of a tensor, None of None."""
     if argument is None:
         return None
     return describe(name, argument)
 
 
-@ops.constexpr(check=False)
-def _check_like(name: str, argument: tuple, form: str, shape: tuple) -> None:
-    """The argument as (dtype, shape)."""
-    check_argument(name, str(argument[0]), argument[1], form, shape)
-
-
-def check_like(name: str, argument: Any, form: str, shape: tuple) -> None:
+def check_like(name: str, argument: Tensor, form: str, shape: tuple) -> None:
     """Raises TypeError or ValueError unless an argument is a tensor of numbers of this shape, that of `form`."""
-    _check_like(name, describe(name, argument), form, shape)
+    _check_argument(name, describe(name, argument), form, shape)
 
 
 @ops.constexpr(check=False)
-def _constant(name: str, values: Any) -> Tensor:
-    return Tensor(check_numbers(name, values))
+def _constant(name: str, values: Numbers) -> Tensor:
+    return Tensor(validation.check_numbers(name, values))
 
 
-def tensor_of(name: str, values: Any) -> Tensor:
+def tensor_of(name: str, values: Numbers) -> Tensor:
     """A tensor as it is, numbers and arrays as float32."""
     if isinstance(values, Tensor):
         return values
     return _constant(name, values)
 
 
-@ops.constexpr(check=False)
-def _check_distributions(name: str, targets: Tensor, lengths: Tensor) -> None:
-    check_sums_of_targets(name, targets, lengths)
-
-
 def check_distributions(name: str, targets: Tensor, lengths: Tensor) -> None:
     """Raises ValueError for targets (L, B, K) that are no distributions; in a graph it does nothing."""
     if has_values(targets):
-        _check_distributions(name, targets, lengths)
+        _check_sums_of_targets(name, targets, lengths)
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -121,12 +92,12 @@ def has_values(tensor: Tensor) -> bool:
 def _check_values(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | None, num_tags: int,
                   batch_first: bool) -> None:
     if tags is not None:
-        check_batch(tags, seq_length, num_tags, batch_first)
+        validation.check_batch(tags, seq_length, num_tags, batch_first)
         if len(tags.shape) > 2:                                  # sets: emissions are looked at with their normaliser
             return
     elif seq_length is not None:
-        check_lengths(seq_length, emissions.shape[0])
-    check_emissions(emissions, seq_length)
+        validation.check_lengths(seq_length, emissions.shape[0])
+    validation.check_emissions(emissions, seq_length)
 
 
 def check_values(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | None, num_tags: int,
@@ -216,14 +187,14 @@ def prepare_steps(transitions: Tensor, emissions: Tensor, pair_emissions: Tensor
         length, batch = batch, length
     steps = ops.zeros((length, batch, num_tags, num_tags), ms.float32)
     if pair_emissions is not None:
-        _check_pair_emissions(num_tags, batch_first, describe('emissions', emissions),
+        _check_shape_of_pairs(num_tags, batch_first, describe('emissions', emissions),
                               describe('pair_emissions', pair_emissions))
         if not (isconstant(length) and length == 1):
             pairs = pair_emissions.astype(ms.float32)
             if batch_first:
                 pairs = ops.transpose(pairs, (1, 0, 2, 3))
             if looked_at and has_values(pairs):
-                _check_pair_values(pairs, lengths)
+                _check_pair_emissions(pairs, lengths)
             steps = ops.concat((pairs, steps[:1]), 0)
     steps = forbid(steps + transitions)
     followed = continued(lengths, length).expand_dims(2).expand_dims(3)       # (L, B, 1, 1)
@@ -231,37 +202,32 @@ def prepare_steps(transitions: Tensor, emissions: Tensor, pair_emissions: Tensor
 
 
 @ops.constexpr(check=False)
-def _check_pair_values(pairs: Tensor, lengths: Tensor) -> None:
-    check_pair_emissions(pairs, lengths)
+def _constant_temperature(temperature: float) -> Tensor:
+    validation.check_temperature(temperature)
+    return Tensor(float(temperature), ms.float32)
 
 
 @ops.constexpr(check=False)
-def check_comparable(num_tags: int, batch_first: bool, other_num_tags: int, other_batch_first: bool) -> None:
-    """Raises ValueError unless two layers have as many tags and the same layout."""
-    if num_tags != other_num_tags:
-        raise ValueError(f'other must have as many tags, {num_tags}, got {other_num_tags}')
-    if batch_first != other_batch_first:
-        raise ValueError(f'other must have the same layout, batch_first = {batch_first}, got {other_batch_first}')
-
-
-@ops.constexpr(check=False)
-def _checked_temperature(temperature: float) -> float:
-    check_temperature(temperature)
-    return float(temperature)
-
-
-@ops.constexpr(check=False)
-def _check_temperature_tensor(dtype: Any, shape: tuple) -> None:
-    check_scalar('temperature', str(dtype), shape, FLOATS)
+def _constant_seed(seed: int) -> Tensor:
+    validation.check_seed(seed)
+    return Tensor(int(seed), ms.int64)
 
 
 def prepare_temperature(temperature: float | Tensor) -> Tensor:
     """A scalar tensor (float32), nan where it is not above 0."""
     if not isinstance(temperature, Tensor):
-        return Tensor(_checked_temperature(temperature), ms.float32)
-    _check_temperature_tensor(temperature.dtype, temperature.shape)
+        return _constant_temperature(temperature)
+    _check_scalar('temperature', describe('temperature', temperature), FLOATS)
     temperature = temperature.astype(ms.float32)
     return temperature + nan_where(ops.logical_not(temperature > 0.0))
+
+
+def prepare_seed(seed: int | Tensor) -> Tensor:
+    """A scalar tensor (int64)."""
+    if not isinstance(seed, Tensor):
+        return _constant_seed(seed)
+    _check_scalar('seed', describe('seed', seed), INTEGERS)
+    return seed.astype(ms.int64)
 
 
 def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bool) -> Tensor:

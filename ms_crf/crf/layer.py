@@ -1,53 +1,38 @@
-"""The CRF layer: a linear chain over emissions, with its loss, best paths and posteriors."""
+"""The CRF layer: a linear chain over emissions, with its losses, best paths, posteriors and samples.
 
-from collections.abc import Sequence
-from typing import Any
+`CRF` declares all calls. The bodies are in other modules: `backends` for the calls that operators in C++ also compute,
+`losses`, `markov`, `sampling` and `span_sets` for the other calls.
+"""
 
-from ms_crf.crf.constraints import Constraints, check_constraints, usable_tags
-from ms_crf.crf.decoding import OtherDecoding
-from ms_crf.crf.distribution import Distribution
-from ms_crf.crf.gradients import (
-    LogNormalizer,
-    LogNormalizerOfSteps,
-    NegativeLogLikelihood,
-    NegativeLogLikelihoodOfSteps,
-    value_of,
-)
-from ms_crf.crf.inference import posteriors, posteriors_of_path
-from ms_crf.crf.inputs import check_paths, check_values, in_range, prepare_tags
-from ms_crf.crf.losses import Losses
-from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.crf.native.cells import Chain, scores_and_history, scores_and_paths
-from ms_crf.crf.nbest import best_paths, checked_n
-from ms_crf.crf.sets import are_sets, lengths_of, lowered
-from ms_crf.crf.tensors import clear_padding, is_fixed, nan_in_rows, zeros_like
-from ms_crf.crf.validation import check_batch_first, check_flag, check_reduction, check_table_of_tags
-from ms_crf.crf.viterbi import best_paths_of, viterbi_any_length
-from ms_crf.crf.viterbi import viterbi as viterbi_fixed_length
-from ms_crf.native import custom
+from ms_crf.crf import losses, markov, sampling, span_sets
+from ms_crf.crf.inference import posteriors
+from ms_crf.crf.inputs import Numbers, check_comparable, check_constrained, check_like, prepare_tags
+from ms_crf.crf.parameters import Chain
+from ms_crf.crf.tensors import lowered
+from ms_crf.crf.viterbi import History
 
-import mindspore as ms
-import numpy as np
-from mindspore import Parameter, Tensor, nn, ops
-from mindspore.common.initializer import Uniform, initializer
+from mindspore import Tensor, ops
+from numpy.typing import ArrayLike
 
 
-class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
+class CRF(Chain):
     """Linear-chain conditional random field.
 
-    It gives each path of tags the probability exp(score - `normalizer`), its score being the sum of its emissions,
-    transitions, start and end: `log_prob` is the logarithm of it, `nbest` gives scores, `marginals` the probability
-    of each tag at a position, `path_posteriors` that of the tags of a path one by one.
+    It gives each path of tags the probability exp(score - `normalizer`). The score of a path is the sum of its
+    emissions, transitions, start and end.
 
-    A path may also be scored pair by pair: `pair_emissions` (length - 1, batch, num_tags, num_tags), or batch first,
-    which every method takes (for the call itself: `loss` and `viterbi`), are added to the transitions of each step,
-    entry (t, b, i, j) to that from tag i at position t to tag j at t + 1. Then plain operators compute in the log
-    domain, on CPU too.
+    Calls of every method have these arguments in common:
+        emissions: (length, batch, num_tags), or (batch, length, num_tags) with batch_first, in any float type. They are
+            computed in float32.
+        seq_length: (batch,), the number of real positions of each row: 0 to length, None for full rows. Rows of length
+            0 cost nothing.
+        pair_emissions: (length - 1, batch, num_tags, num_tags), or batch first. Entry (t, b, i, j) is added to the
+            transition from tag i at position t to tag j at t + 1. Then plain operators compute in the log domain, on
+            CPU too. The call itself does not take them; `loss` and `viterbi` do.
+        temperature: a number above 0 or a tensor without axes, by which all scores are divided: above 1 the
+            distribution is less sure, below 1 surer. A tensor may change without a new graph, and has a gradient.
 
-    Every method takes emissions as (length, batch, num_tags), or (batch, length, num_tags) with
-    batch_first, in any float type (they are computed in float32), and seq_length (batch,), the number
-    of real positions of each row: 0 to length, None for full rows. Rows of length 0 cost nothing.
-    All of them work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
+    All methods work inside `ms.jit`, in GRAPH_MODE and in PYNATIVE_MODE.
 
     Emissions, pair_emissions and parameters of -inf, or below -1e24, forbid as constraints do, with a gradient of 0.
     All values of a row with nan or +inf in its emissions or pair_emissions are nan, and its best paths are all 0; on
@@ -58,18 +43,14 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
     Args:
         num_tags: number of tags.
         batch_first: layout of emissions, tags and results.
-        reduction: of the loss: 'none' (batch,), 'sum', 'mean' over rows that are not empty,
-            'token_mean' over real positions.
+        reduction: of the losses: 'none' (batch,), 'sum', 'mean' over rows that are not empty, 'token_mean' over real
+            positions.
         constraints: what `allowed_transitions` returns. Paths that break them have no part in the
             normaliser and are chosen only where no other path exists; a gold path that breaks them
             costs about 10,000 a break.
         check_values: raise ValueError, with row and position, for a tag or length that can't be and for an
             emission of nan or +inf. In PyNative mode only, where it waits for the values: a graph can't look at
             them, and answers nan. `check_batch` does the same for a batch on the host.
-
-    All calls but `crf(...)`, `decode`, `viterbi` and `nbest` divide all scores by `temperature`, a number above 0 or a
-    tensor without axes: above 1 the distribution is less sure, below 1 surer. A tensor may change without a new graph,
-    and has a gradient.
 
     Parameters: transitions (num_tags, num_tags), entry (i, j) scores tag j after tag i;
     start_transitions and end_transitions (num_tags,).
@@ -92,96 +73,110 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         '1.000'
     """
 
-    def __init__(self, num_tags: int, batch_first: bool = False, reduction: str = 'sum',
-                 constraints: Sequence[np.ndarray] | None = None, check_values: bool = False) -> None:
-        super().__init__()
-        check_table_of_tags(num_tags)
-        check_batch_first(batch_first)
-        check_reduction(reduction)
-        check_flag('check_values', check_values)
-        num_tags = int(num_tags)
-        self.num_tags = num_tags
-        self.batch_first = batch_first
-        self.reduction = reduction
-        self.check_values = check_values
-        self.start_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='start_transitions')
-        self.end_transitions = Parameter(initializer(Uniform(0.1), (num_tags,)), name='end_transitions')
-        self.transitions = Parameter(initializer(Uniform(0.1), (num_tags, num_tags)), name='transitions')
-        self.constrained = constraints is not None
-        allowed = None
-        self._usable = None
-        if constraints is not None:
-            allowed = check_constraints(constraints, num_tags)
-            self._allowed = Tensor(allowed.transitions)
-            self._allowed_start = Tensor(allowed.start)
-            self._allowed_end = Tensor(allowed.end)
-            self._usable = Tensor(usable_tags(allowed))
-        self.log_normalizer = LogNormalizer(self._usable)
-        self.negative_log_likelihood = NegativeLogLikelihood(self._usable)
-        self.log_normalizer_of_steps = LogNormalizerOfSteps()
-        self.negative_log_likelihood_of_steps = NegativeLogLikelihoodOfSteps()
-        self.native = Chain(batch_first, allowed)
-
-    @property
-    def constraints(self) -> Constraints | None:
-        """A copy of the constraints as bool arrays, None without."""
-        if not self.constrained:
-            return None
-        return Constraints(*(tensor.asnumpy().copy() for tensor in (self._allowed, self._allowed_start,
-                                                                    self._allowed_end)))
-
-    def extend_repr(self) -> str:
-        constraints = None
-        if self.constrained:
-            constraints = f'{int(self._allowed.asnumpy().sum())} of {self.num_tags ** 2} transitions'
-        return (f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}, '
-                f'constraints={constraints}, check_values={self.check_values}')
-
     # No argument more: inside a graph, `ms.grad(crf)` must be given all that there are.
     def construct(self, emissions, tags=None, seq_length=None):
-        """What `loss` gives; without tags what `viterbi` gives.
+        """Returns `loss(emissions, tags, seq_length)`; without tags `viterbi(emissions, seq_length)`.
 
         The loss has first and second derivatives. Second ones are to be compiled: MindSpore's PyNative mode gets
         those of plain functions wrong.
-
-        Args:
-            emissions: (length, batch, num_tags), or batch first.
-            tags: (length, batch), or batch first; a negative tag means that it is not known, and the
-                loss is then that of all paths through the known ones. Or bool, in the shape of emissions: which
-                tags each token may have; the loss is then that of all paths through these.
-            seq_length: (batch,).
-
-        Returns:
-            With tags, the negative log likelihood in float32, reduced. Without, (score, history):
-            (batch, num_tags) and (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
         if tags is None:
             return self.viterbi(emissions, seq_length)
         return self.loss(emissions, tags, seq_length)
 
+    def loss(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
+             pair_emissions: Tensor | None = None, tag_weights: Numbers | None = None,
+             token_weights: Numbers | None = None, row_weights: Numbers | None = None, cost: Numbers | None = None,
+             temperature: float | Tensor | None = None) -> Tensor:
+        """The negative log likelihood in float32, reduced; with weights and costs.
+
+        A row's loss is the sum of -w_t log p(y_t | y_1 ... y_(t-1), x) over its tokens, times the weight of the row.
+        The weight w_t of a token is the weight of its tag times its own weight. With weights of 1 the sum is the
+        negative log likelihood. The divisor of a mean does not depend on weights.
+
+        With costs, p belongs to the chain whose score of each path y' has the sum of cost(y_t, y'_t) added. This is the
+        softmax-margin loss, log sum exp(score(y') + cost(y, y')) - score(y).
+
+        Args:
+            tags: (length, batch), or batch first; a negative tag is not known. The loss is then the loss of all paths
+                through the known tags. With weights, such a token has no term of its own and no cost, and the tokens
+                after it are given the known tags before them. Or bool, in the shape of emissions: which tags each token
+                may have; the loss is then the loss of all paths through these.
+            tag_weights: (num_tags,); tensor, array or list, as the other weights.
+            token_weights: in the shape of tags.
+            row_weights: (batch,).
+            cost: of a wrong tag, or (num_tags, num_tags), entry (i, j) is the cost of tag j where i is right; the
+                diagonal counts as 0. Costs are divided by the temperature.
+        """
+        if cost is not None:
+            emissions = losses.with_costs(emissions, tags, cost, self.num_tags, self.batch_first)
+        if tag_weights is None and token_weights is None:
+            by_row, lengths = self._losses(emissions, tags, seq_length, pair_emissions, temperature)
+        else:
+            known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
+            chain = self._potentials(emissions, seq_length, pair_emissions, temperature, tags, False)
+            by_row, lengths = losses.weighted(known, tag_weights, token_weights, self.batch_first, *chain), chain[1]
+        return losses.reduced(by_row, lengths, row_weights, self.reduction)
+
+    def cross_entropy(self, emissions: Tensor, targets: Tensor, seq_length: Tensor | None = None,
+                      pair_emissions: Tensor | None = None, pair_targets: Tensor | None = None,
+                      row_weights: Numbers | None = None, temperature: float | Tensor | None = None) -> Tensor:
+        """The loss of soft targets: the expected negative log likelihood of a tagging that is drawn from them, reduced.
+
+        A row's loss is the normaliser minus the expected score. To learn from another chain, give its `marginals` and
+        `edge_marginals` at a temperature as targets, and this temperature.
+
+        Args:
+            targets: as emissions, a distribution over the tags of each token.
+            pair_targets: as pair_emissions, a distribution over the pairs of tags at t and t + 1, as `edge_marginals`
+                returns them; without, tokens are independent.
+            row_weights: (batch,).
+        """
+        check_like('targets', targets, 'emissions', emissions.shape)
+        emissions = lowered(emissions)                           # the same from both terms: less to round
+        every = self.normalizer(emissions, seq_length, pair_emissions, temperature)
+        chain = self._potentials(emissions, seq_length, pair_emissions, temperature)
+        by_row = every - losses.expected_score(targets, pair_targets, self.batch_first, self.check_values, *chain)
+        return losses.reduced(by_row, chain[1], row_weights, self.reduction)
+
+    def path_cross_entropy(self, emissions: Tensor, paths: Tensor, weights: Tensor, seq_length: Tensor | None = None,
+                           pair_emissions: Tensor | None = None, row_weights: Numbers | None = None,
+                           temperature: float | Tensor | None = None) -> Tensor:
+        """The loss of a distribution over paths: the weighted sum of their negative log likelihoods, reduced.
+
+        Args:
+            paths: (batch, n, length), as `nbest` returns them; negative tags are not known.
+            weights: (batch, n); paths with a weight of 0 are not looked at.
+            row_weights: (batch,).
+        """
+        rows = losses.of_each_path(paths, weights, emissions, seq_length, pair_emissions, self.batch_first)
+        by_path, lengths = self._losses(*rows, temperature)
+        lengths = lengths.reshape(weights.shape)[:, 0]
+        return losses.reduced(losses.weighted_sum(by_path, weights), lengths, row_weights, self.reduction)
+
+    def log_prob(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
+                 pair_emissions: Tensor | None = None, temperature: float | Tensor | None = None) -> Tensor:
+        """Log probability (batch,) of tags as `loss` takes them, or of all paths through the known ones."""
+        by_row, _ = self._losses(emissions, tags, seq_length, pair_emissions, temperature)
+        return -by_row
+
+    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
+                   temperature: float | Tensor | None = None) -> Tensor:
+        """Log of the sum over all paths (batch,); 0 for rows of length 0.
+
+        Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
+        """
+        return self._backend(pair_emissions, temperature).normalizer(*self._scores(), emissions, seq_length,
+                                                                     pair_emissions, temperature)
+
     def viterbi(self, emissions: Tensor, seq_length: Tensor | None = None,
-                pair_emissions: Tensor | None = None) -> tuple[Tensor, Any]:
+                pair_emissions: Tensor | None = None) -> tuple[Tensor, History]:
         """What `post_decode` takes: the score of the best path to each tag, and which tag was before.
 
         Returns:
             scores (batch, num_tags), and history (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
-        if custom.in_use() and pair_emissions is None:
-            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
-            flat = self.native.viterbi(emissions, lengths, *self._parameters())
-            return scores_and_history(flat, length, batch, self.num_tags)
-        emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, None, False)
-        if is_fixed(emissions) and (pair_emissions is None or emissions.shape[0] == 1):
-            scores, history = viterbi_fixed_length(emissions, lengths, transitions, start, end)
-        else:
-            scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
-            history = history[:emissions.shape[0] - 1]
-        if len(history) > 0:
-            faulty = ops.not_equal(scores.sum(1), scores.sum(1)).reshape(1, -1, 1)
-            history = ops.masked_fill(history, faulty, 0)
-        scores = ops.select((lengths > 0).expand_dims(-1), scores, zeros_like(scores))
-        return scores + void.expand_dims(-1), history
+        return self._backend(pair_emissions).viterbi(*self._scores(), emissions, seq_length, pair_emissions)
 
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None,
                pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -190,14 +185,7 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         Returns:
             paths (batch, length) int32, 0 on padding, and scores (batch,).
         """
-        if custom.in_use() and pair_emissions is None:
-            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
-            flat = self.native.decode(emissions, lengths, *self._parameters())
-            return ops.stop_gradient(flat[batch:]).astype(ms.int32).reshape(batch, length), flat[:batch]
-        emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, None, False)
-        paths, score = best_paths_of(emissions, lengths, transitions, start, end)
-        return ops.transpose(paths, (1, 0)), score + void
+        return self._backend(pair_emissions).decode(*self._scores(), emissions, seq_length, pair_emissions)
 
     def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None,
               pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -209,30 +197,73 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         Returns:
             paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
         """
-        if custom.in_use() and pair_emissions is None:
-            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
-            n = checked_n(n, emissions.shape)
-            flat = self.native.n_best(emissions, lengths, *self._parameters(), ops.zeros((n,), ms.int32))
-            scores, paths = scores_and_paths(flat, length, batch, n)
-            return paths, scores
-        emissions, lengths, transitions, start, end, void = self._potentials(emissions, seq_length, pair_emissions)
-        paths, scores = best_paths(emissions, lengths, transitions, start, end, n)
-        return paths, scores + void.expand_dims(-1)
+        return self._backend(pair_emissions).nbest(*self._scores(), emissions, n, seq_length, pair_emissions)
+
+    def nbest_spans(self, emissions: Tensor, n: int, spans: ArrayLike | Tensor, seq_length: Tensor | None = None,
+                    pair_emissions: Tensor | None = None,
+                    temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """The n best sets of spans, best first: as `nbest`, but taggings that stand for the same spans count once.
+
+        Sets are in the order of the scores of their best taggings. Where a row has fewer than n sets, the rest are
+        zeros with the lowest float32 as score and log probability. The temperature does not change which sets they are.
+
+        Args:
+            emissions: of a known shape.
+            n: number of sets.
+            spans: what `span_steps(tags)` returns, or another table (num_tags + 1, num_tags + 1) of integers from 0
+                to (num_tags + 1) ** 2 - 1: entry (i, j) is the number of the step from tag i to tag j, the last row
+                is for the beginning and the last column for the end. Two taggings count as the same where the numbers
+                of all their steps are the same.
+
+        Returns:
+            paths (batch, n, length) int32, the best tagging of each set, 0 on padding; scores (batch, n) of these
+            taggings, divided by the temperature; and log probabilities (batch, n) of the sets, each summed over all its
+            taggings.
+        """
+        table = span_sets.table_of(spans, self.num_tags)
+        return self.backends.plain.nbest_spans(*self._scores(), emissions, n, table, seq_length, pair_emissions,
+                                               temperature)
+
+    def mbr_decode(self, emissions: Tensor, seq_length: Tensor | None = None,
+                   pair_emissions: Tensor | None = None, constrained: bool = True,
+                   temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The tagging with the fewest wrong tags to be expected: minimum Bayes risk under the Hamming loss.
+
+        Args:
+            constrained: whether only paths are chosen that constraints and scores of -inf allow; else the likeliest tag
+                at each position is, whatever stands before it.
+            temperature: of the marginals.
+
+        Returns:
+            paths (batch, length) int32, 0 on padding, and the number of right tags to be expected (batch,), the sum of
+            their marginals, differentiable.
+        """
+        check_constrained('constrained', constrained)
+        marginals = self.marginals(emissions, seq_length, pair_emissions, temperature)
+        if constrained:
+            paths = self._backend(pair_emissions).likeliest(*self._scores(), emissions, ops.stop_gradient(marginals),
+                                                            seq_length, pair_emissions)
+        else:
+            paths = markov.likeliest(marginals, seq_length, self.batch_first)
+        return paths, markov.expected_hits(marginals, paths, self.batch_first)
 
     def marginals(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
                   temperature: float | Tensor | None = None) -> Tensor:
         """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
         emissions, 0 on padding."""
-        if custom.in_use() and pair_emissions is None and temperature is None:
-            emissions, lengths, _, _ = self._raw(emissions, seq_length, None)
-            return self.native.marginals(emissions, lengths, *self._parameters())
-        emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, temperature=temperature)
-        _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self._usable)
-        marginals = clear_padding(marginals, lengths) + void.expand_dims(-1)
+        return self._backend(pair_emissions, temperature).marginals(*self._scores(), emissions, seq_length,
+                                                                    pair_emissions, temperature)
+
+    def edge_marginals(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
+                       temperature: float | Tensor | None = None) -> Tensor:
+        """Posterior p(tag i at t, tag j at t + 1 | emissions) of each pair of tags at each step, differentiable; in the
+        layout of pair_emissions, 0 on padding."""
+        emissions, lengths, steps, start, end, void = self._steps(emissions, seq_length, pair_emissions, temperature)
+        _, _, pairs = posteriors(emissions, lengths, steps, start, end, None)
+        pairs = (pairs + void.reshape(1, -1, 1, 1))[:-1]
         if self.batch_first:
-            marginals = ops.transpose(marginals, (1, 0, 2))
-        return marginals
+            pairs = ops.transpose(pairs, (1, 0, 2, 3))
+        return pairs
 
     def path_posteriors(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None,
                         pair_emissions: Tensor | None = None,
@@ -240,10 +271,7 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
         """Posteriors of the tags of given paths, one by one and each after the one before it.
 
         Args:
-            emissions: (length, batch, num_tags), or batch first.
             paths: (batch, length) int32, as `decode` returns them.
-            seq_length: (batch,).
-            pair_emissions, temperature: see the class.
 
         Returns:
             p(the path's tag at the position | emissions) (batch, length), and p(tag at the position | the path's tag
@@ -251,71 +279,49 @@ class CRF(CompilableMethods, Losses, OtherDecoding, Distribution, nn.Cell):
             over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
             tag is taken from the first result.
         """
-        if custom.in_use() and pair_emissions is None and temperature is None:
-            emissions, lengths, length, batch = self._raw(emissions, seq_length, None)
-            check_paths(paths, emissions, self.batch_first)
-            flat = self.native.path_posteriors(emissions, lengths, *self._parameters(), paths)
-            count = batch * length
-            return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, self.num_tags)
-        emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, temperature=temperature)
-        check_paths(paths, emissions, False)
-        paths = ops.transpose(paths, (1, 0))
-        chosen, conditional = posteriors_of_path(paths, emissions, lengths, transitions, start, end, self._usable)
-        void = void + nan_in_rows(emissions, lengths)
-        chosen, conditional = chosen + void, conditional + void.expand_dims(-1)
-        return ops.transpose(chosen, (1, 0)), ops.transpose(conditional, (1, 0, 2))
+        return self._backend(pair_emissions, temperature).path_posteriors(*self._scores(), emissions, paths, seq_length,
+                                                                          pair_emissions, temperature)
 
     def along(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The old name of `path_posteriors`, which goes with the next version."""
         return self.path_posteriors(emissions, paths, seq_length)
 
-    def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
-                   temperature: float | Tensor | None = None) -> Tensor:
-        """Log of the sum over all paths (batch,); 0 for rows of length 0.
+    def entropy(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
+                temperature: float | Tensor | None = None) -> Tensor:
+        """Entropy (batch,) of the distribution over paths, in nats, differentiable; 0 for rows of length 0."""
+        return markov.entropy(*self._steps(emissions, seq_length, pair_emissions, temperature))
 
-        Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
+    def kl(self, other: 'CRF', emissions: Tensor, seq_length: Tensor | None = None,
+           other_emissions: Tensor | None = None, pair_emissions: Tensor | None = None,
+           other_pair_emissions: Tensor | None = None, temperature: float | Tensor | None = None) -> Tensor:
+        """Kullback-Leibler divergence (batch,) of this layer's distribution from another's, in nats, differentiable.
+
+        Args:
+            other: a layer with as many tags and the same layout. In a graph, two parameters must not have the same
+                name: layers that are not parts of one network need `other.update_parameters_name('other.')` first.
+            emissions, pair_emissions: of this layer; seq_length and temperature are of both.
+            other_emissions, other_pair_emissions: of the other layer; None if they are the same.
+
+        Returns:
+            (batch,), inf, without gradient, where the other layer forbids a path that this one does not; 0 for rows of
+            length 0.
         """
-        if custom.in_use() and pair_emissions is None and temperature is None:
-            emissions, lengths, _, batch = self._raw(emissions, seq_length, None)
-            return self.native.normalizer(emissions, lengths, *self._parameters())[:batch]
-        emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, temperature=temperature)
-        if pair_emissions is None:
-            rows = self.log_normalizer(emissions, lengths, transitions, start, end)
-        else:
-            rows = self.log_normalizer_of_steps(emissions, lengths, transitions, start, end)
-        return value_of(rows) + void
+        check_comparable(self.num_tags, self.batch_first, other.num_tags, other.batch_first)
+        theirs = emissions if other_emissions is None else other_emissions
+        their_pairs = pair_emissions if other_pair_emissions is None else other_pair_emissions
+        return markov.divergence(*self._steps(emissions, seq_length, pair_emissions, temperature),
+                                 *other._steps(theirs, seq_length, their_pairs, temperature))
 
-    def log_prob(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None,
-                 pair_emissions: Tensor | None = None, temperature: float | Tensor | None = None) -> Tensor:
-        """Log probability (batch,) of the tags; of all paths through the known ones if some are negative."""
-        losses, _ = self._losses(emissions, tags, seq_length, pair_emissions, temperature)
-        return -losses
+    def sample(self, emissions: Tensor, n: int, seq_length: Tensor | None = None, seed: int | Tensor = 0,
+               pair_emissions: Tensor | None = None, temperature: float | Tensor | None = None) -> Tensor:
+        """n random paths of each row, drawn one independently of the other from the distribution over paths.
 
-    def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None,
-                pair_emissions: Tensor | None, temperature: float | Tensor | None = None) -> tuple[Tensor, Tensor]:
-        if are_sets(tags):
-            return self._losses_of_sets(emissions, tags, seq_length, pair_emissions, temperature)
-        if custom.in_use() and pair_emissions is None and temperature is None:
-            emissions, lengths, length, batch = self._raw(emissions, seq_length, tags)
-            losses = self.native.loss(emissions, lengths, *self._parameters(), tags)[:batch]
-            return losses, in_range(lengths, 0, length)
-        known = prepare_tags(emissions, tags, self.num_tags, self.batch_first)
-        emissions, lengths, transitions, start, end, void = self._potentials(
-            emissions, seq_length, pair_emissions, tags, temperature=temperature)
-        if pair_emissions is None:
-            rows = self.negative_log_likelihood(emissions, known, lengths, transitions, start, end)
-        else:
-            rows = self.negative_log_likelihood_of_steps(emissions, known, lengths, transitions, start, end)
-        return value_of(rows) + void, lengths
+        Args:
+            n: number of paths.
+            seed: an int from 0 to 2**63 - 1, or a tensor of integers without axes, which may change without a new
+                graph. The same seed gives the same paths, in graphs and in PyNative mode.
 
-    def _losses_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None,
-                        pair_emissions: Tensor | None,
-                        temperature: float | Tensor | None) -> tuple[Tensor, Tensor]:
-        if self.check_values:
-            check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
-        every, restricted = lowered(emissions, tags)
-        losses = (self.normalizer(every, seq_length, pair_emissions, temperature)
-                  - self.normalizer(restricted, seq_length, pair_emissions, temperature))
-        return losses, lengths_of(emissions, seq_length, self.batch_first)
+        Returns:
+            paths (batch, n, length) int32, 0 on padding, without gradient; of a row whose values are nan, some paths.
+        """
+        return sampling.sampled_paths(n, seed, *self._steps(emissions, seq_length, pair_emissions, temperature))

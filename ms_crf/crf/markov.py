@@ -7,7 +7,8 @@ Shapes: L length, B batch, K tags.
 """
 
 from ms_crf.crf import log_domain
-from ms_crf.crf.tensors import FORBIDDEN, largest_of, log, sum_of, zeros_like
+from ms_crf.crf.sets import lengths_of
+from ms_crf.crf.tensors import FORBIDDEN, largest_of, log, real, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -37,10 +38,7 @@ def markov_chain(emissions: Tensor, lengths: Tensor, transitions: Tensor, start:
     position.
 
     Args:
-        emissions: (L, B, K) float32, 0 on padding.
-        lengths: (B,) int32.
-        transitions: (L, B, K, K), those of the step after each position, 0 on padding.
-        start, end: (K,).
+        emissions, lengths, transitions, start, end: what `potentials_of` returns, with transitions of each step.
     """
     lowered = emissions - largest_of(emissions)
     _, marginals, pairs, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
@@ -65,3 +63,49 @@ def impossible(weights: Tensor, pairs: Tensor, of_first: Tensor, of_pairs: Tenso
     at_first = ops.logical_and(weights > 0.0, of_first < FORBIDDEN / 2).astype(ms.float32)
     later = ops.logical_and(pairs > 0.0, of_pairs < FORBIDDEN / 2).astype(ms.float32)
     return at_first.sum(1) + later.sum((0, 2, 3)) > 0.0
+
+
+def entropy(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
+            void: Tensor) -> Tensor:
+    """Entropy (B,) of the distribution over paths, in nats; arguments are what `potentials_of` returns."""
+    first, following, weights, pairs = markov_chain(emissions, lengths, transitions, start, end)
+    return void - expected(weights, pairs, first, following)
+
+
+def divergence(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, void: Tensor,
+               other_emissions: Tensor, other_lengths: Tensor, other_transitions: Tensor, other_start: Tensor,
+               other_end: Tensor, other_void: Tensor) -> Tensor:
+    """Kullback-Leibler divergence (B,) of a chain from another, in nats; inf where only the other forbids a path.
+
+    Args:
+        emissions, ..., other_void: what `potentials_of` returns for the one chain and for the other.
+    """
+    first, following, weights, pairs = markov_chain(emissions, lengths, transitions, start, end)
+    other_first, other_following, _, _ = markov_chain(other_emissions, other_lengths, other_transitions, other_start,
+                                                      other_end)
+    result = expected(weights, pairs, first - other_first, following - other_following)
+    infinite = impossible(weights, pairs, other_first, other_following)
+    return ops.masked_fill(result, infinite, float('inf')) + void + other_void
+
+
+def likeliest(marginals: Tensor, seq_length: Tensor | None, batch_first: bool) -> Tensor:
+    """The likeliest tag at each position (B, L) int32, 0 on padding.
+
+    Args:
+        marginals: (L, B, K), or batch first.
+        seq_length: (B,), as it came from the caller.
+        batch_first: the layout of the marginals.
+    """
+    lengths = lengths_of(marginals, seq_length, batch_first)
+    if batch_first:
+        marginals = ops.transpose(marginals, (1, 0, 2))
+    paths, _ = ops.ArgMaxWithValue(2)(ops.stop_gradient(marginals))
+    paths = paths.astype(ms.int32) * real(lengths, marginals.shape[0]).astype(ms.int32)
+    return ops.transpose(paths, (1, 0))
+
+
+def expected_hits(marginals: Tensor, paths: Tensor, batch_first: bool) -> Tensor:
+    """Sum (B,) of the marginals, in the layout that `likeliest` takes, of the tags of paths (B, L)."""
+    if not batch_first:
+        marginals = ops.transpose(marginals, (1, 0, 2))
+    return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2).sum(1)

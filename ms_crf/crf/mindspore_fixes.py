@@ -1,31 +1,49 @@
-"""Bases of our cells that keep off what MindSpore 2.10 would do to them."""
+"""Workarounds for MindSpore 2.10: base classes that make cells compilable, copyable and safe in mixed precision.
+
+They use names of MindSpore that are not public. A release without one of these names is refused when this is imported.
+"""
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ms_crf.crf.attributes import FixedAttributes
 
 import mindspore as ms
-from mindspore._c_expression import MixedPrecisionType
-from mindspore.rewrite.common import namespace
-from mindspore.train.amp import AmpDecorator, AmpLevel, create_amp_strategy
-
-try:
-    from mindspore.graph import jit_trace
-    from mindspore.graph.api import _pynative_executor
-    from mindspore.graph.jit_context import jit_context, set_jit_context
-except ImportError:              # before MindSpore 2.9
-    from mindspore.common import jit_trace
-    from mindspore.common.api import _pynative_executor
-    from mindspore.common.jit_context import jit_context, set_jit_context
 
 if TYPE_CHECKING:
     from mindspore.nn import Cell as _Mixin
 else:
     _Mixin = object
+
+
+def private(name: str, purpose: str, *modules: str) -> Any:
+    """A name of MindSpore that is not public, from the first of these modules that has it.
+
+    Raises:
+        ImportError: none has it; the message says what ms_crf needs it for.
+    """
+    for module in modules:
+        with suppress(ImportError, AttributeError):
+            return getattr(importlib.import_module(module), name)
+    raise ImportError(f'MindSpore {ms.__version__} has no {name} in {" or ".join(modules)}, which ms_crf needs to '
+                      f'{purpose}; install MindSpore 2.10')
+
+
+_KEEP, _REFUSE = 'keep cells in float32', "refuse ms.jit(capture_mode='trace')"
+_pynative_executor = private('_pynative_executor', _KEEP, 'mindspore.graph.api', 'mindspore.common.api')
+MixedPrecisionType = private('MixedPrecisionType', _KEEP, 'mindspore._c_expression')
+AmpDecorator = private('AmpDecorator', _KEEP, 'mindspore.train.amp')
+AmpLevel = private('AmpLevel', _KEEP, 'mindspore.train.amp')
+create_amp_strategy = private('create_amp_strategy', _KEEP, 'mindspore.train.amp')
+_left_alone = private('_subtree_black_list', 'keep classes as they are written', 'mindspore.rewrite.common.namespace')
+jit_trace = private('jit_trace', _REFUSE, 'mindspore.graph', 'mindspore.common')
+jit_context = private('jit_context', _REFUSE, 'mindspore.graph.jit_context', 'mindspore.common.jit_context')
+set_jit_context = private('set_jit_context', _REFUSE, 'mindspore.graph.jit_context', 'mindspore.common.jit_context')
 
 Function = TypeVar('Function', bound=Callable[..., Any])
 
@@ -63,13 +81,14 @@ def in_float32(function: Function) -> Function:
 class InFloat32(_Mixin):
     """A cell that stays in float32 under every kind of mixed precision, which would cast its inputs to 16 bits.
 
-    Sums over paths and the scores of what is forbidden don't fit there.
+    Sums over paths and the scores of what is forbidden don't fit there. A class with `inside=True` is only called by
+    cells of this kind: its methods need nothing in PyNative mode.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, inside: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, value in list(vars(cls).items()):
-            if callable(value) and not name.startswith('_') and name not in _NOT_COMPUTING:
+            if callable(value) and not inside and not name.startswith('_') and name not in _NOT_COMPUTING:
                 setattr(cls, name, in_float32(value))
 
     @property
@@ -112,7 +131,7 @@ def _called_by_black_list() -> bool:
 
 # Level O1 and white lists write the classes of all cells anew, which then lack the names of their modules;
 # a cell of this list is left as it is.
-namespace._subtree_black_list.append(InFloat32)
+_left_alone.append(InFloat32)
 
 
 class CompilableMethods(FixedAttributes):

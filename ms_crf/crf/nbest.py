@@ -1,5 +1,10 @@
 """The n best paths: a Viterbi recursion that keeps n of them for each tag.
 
+The n best sets of spans are the n best paths of which no two stand for the same spans. A step from one tag to the next
+says something about spans (a span ends, one of this type begins, ...), which has a number. Paths stand for the same
+spans if these numbers are the same at each step. So the recursion keeps, for each tag, the best path of each of n
+different sequences of numbers. A path that is not kept has n better ones at this tag, and the same continuations.
+
 Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
 """
 
@@ -7,30 +12,27 @@ from collections.abc import Sequence
 
 from ms_crf.base.memory import check_memory
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import FORBIDDEN, MISMATCH, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
-from ms_crf.crf.validation import check_n, check_shape_is_known
+from ms_crf.crf.selection import ABSENT, LOWEST, ONE_BY_ONE, best_of_each, largest, numbered
+from ms_crf.crf.shapes import check_shape_is_known
+from ms_crf.crf.tensors import FORBIDDEN, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
+from ms_crf.crf.validation import check_count
 from ms_crf.crf.viterbi import walk_back
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
-ABSENT = MISMATCH             # stands for a path that is not there
-LOWEST = -3.4028234663852886e38
-# Up to here the largest are taken one after the other; beyond, the graph would grow with n.
-ONE_BY_ONE = 8
-
 
 @ops.constexpr(check=False)
 def checked_n(n: int, shape: tuple) -> int:
     """n as an int; the shape is that of the emissions."""
-    check_n(n)
+    check_count('n', n)
     check_shape_is_known('nbest', shape)
     check_memory(4 * int(n) * shape[0] * shape[1], f'the n best paths for n = {n}')
     return int(n)
 
 
 @ops.constexpr
-def at_most(n: int, num_tags: int, length: int) -> int:
+def _at_most(n: int, num_tags: int, length: int) -> int:
     """n, or the number of taggings if that is less."""
     taggings = 1
     for _ in range(length):
@@ -40,43 +42,7 @@ def at_most(n: int, num_tags: int, length: int) -> int:
     return taggings
 
 
-def _largest(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n largest over axis 1 of (B, S, M), the first of equals first: indices and values, both (B, M, n)."""
-    if n > ONE_BY_ONE:
-        return _largest_by_order(candidates, n)
-    positions = ops.arange(candidates.shape[1]).astype(ms.int64).reshape(1, -1, 1)
-    choose = ops.ArgMaxWithValue(1, True)
-    indices, values = [], []
-    for _ in range(n):
-        index, value = choose(candidates)                        # (B, 1, M)
-        indices.append(index)
-        values.append(value)
-        candidates = ops.select(ops.equal(positions, index), LOWEST * ones_like(candidates), candidates)
-    return ops.transpose(ops.concat(indices, 1), (0, 2, 1)), ops.transpose(ops.concat(values, 1), (0, 2, 1))
-
-
-def _largest_by_order(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The same by sorting: a graph and memory that don't grow with n."""
-    chosen = in_order(candidates)[:, :, :n]
-    return chosen, ops.gather_elements(ops.transpose(candidates, (0, 2, 1)), 2, chosen)
-
-
-def in_order(candidates: Tensor) -> Tensor:
-    """Indices (B, M, S) of candidates (B, S, M) from the largest over axis 1 on, the first of equals first.
-
-    Sorting promises no order among equals. So each value gets its rank among the different values, and what
-    is sorted then are the ranks with the positions, no two of which are equal.
-    """
-    candidates = ops.transpose(candidates, (0, 2, 1))            # (B, M, S)
-    size = candidates.shape[2]
-    ordered, positions = ops.sort(ops.stop_gradient(candidates), 2, True)
-    differs = ops.not_equal(ordered[:, :, 1:], ordered[:, :, :-1]).astype(ms.int32)
-    rank = ops.cumsum(ops.concat((ops.zeros_like(differs[:, :, :1]), differs), 2), 2)
-    keys, _ = ops.sort(rank.astype(ms.int64) * size + positions.astype(ms.int64), 2, False)
-    return keys % size
-
-
-def steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
+def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
     """Scores of steps from states to tags: (1, S, K) of transitions (K, K), (blocks, C, B, S, K) of those of steps."""
     num_tags = transitions.shape[-1]
     states = num_tags * n
@@ -89,14 +55,14 @@ def steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) ->
     return steps.reshape(blocks, size, batch, states, num_tags)
 
 
-def steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
-    """C of (1 or B, S, K): those of one block, from what `steps_between_states` gives."""
+def _steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
+    """C of (1 or B, S, K): those of one block, from what `_steps_between_states` gives."""
     if len(steps.shape) == 3:
         return [steps for _ in range(size)]
     return ops.unstack(ops.gather(steps, index, 0), 0)
 
 
-def in_blocks(emissions: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def _in_blocks(emissions: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Emissions (T, B, K) as (blocks, C, B, K), 0 behind them, and where a step is real as (blocks, C, B) float32.
 
     In float32, since the compiler can't add up gradients of bools, not even zeros.
@@ -112,39 +78,49 @@ def in_blocks(emissions: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Te
     return pad_time(emissions, blocks * size).reshape(blocks, size, batch, num_tags), following
 
 
-def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor,
-               n: int) -> tuple[Tensor, Tensor, Tensor]:
+def _recursion(scores: Tensor, numbers: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor,
+               transitions: Tensor, spans: Tensor | None, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """All steps after the first position.
 
     Args:
         scores: (B, S), of the n best paths up to each tag at the first position.
+        numbers: (B, S) int64: paths of different numbers stand for different spans. Without spans it has no part.
         total: (B, 1), what was taken out of the scores.
-        emissions: (T, B, K) of the positions behind the first.
+        emissions: (T, B, K) of the positions after the first.
         lengths: (B,) int32.
         transitions: (K, K), or (T + 1, B, K, K), those of the step after each position.
+        spans: (K + 1, K + 1) int64, what each step says about spans; None for paths.
         n: int.
 
     Returns:
-        scores at each row's end, what was taken out of them, and the state before each state (T, B, S).
+        scores and numbers at each row's end, what was taken out of the scores, and the state before each state
+        (T, B, S).
     """
     length, batch, num_tags = emissions.shape
-    states = num_tags * n
+    states, kinds = num_tags * n, (num_tags + 1) ** 2
     # Steps of a block: unrolled, they cost compilation; a loop writes all of the history at each turn.
-    size = max(1, 16 // n) if n <= ONE_BY_ONE else 4
-    emissions, following = in_blocks(emissions, lengths, size)
+    size = max(1, 16 // n) if spans is None and n <= ONE_BY_ONE else 4
+    emissions, following = _in_blocks(emissions, lengths, size)
     blocks = following.shape[0]
-    steps = steps_between_states(transitions, n, blocks, size)
+    steps = _steps_between_states(transitions, n, blocks, size)
+    said = numbers
+    if spans is not None:
+        said = _steps_between_states(spans[:num_tags, :num_tags], n, blocks, size)        # (1, S, K)
     history = ops.zeros((blocks, size, batch, states), ms.int64)
     index = first_block()
     while index < blocks:
         emission = ops.gather(emissions, index, 0)               # (C, B, K)
         moves = ops.gather(following, index, 0)                  # (C, B)
-        tables = steps_at(steps, index, size)
+        tables = _steps_at(steps, index, size)
         backtrace = []
         for step in range(size):
             candidates = scores.expand_dims(-1) + tables[step] + emission[step].expand_dims(1)       # (B, S, K)
-            chosen, values = _largest(candidates, n)             # (B, K, n)
             move = ops.broadcast_to(moves[step].expand_dims(-1), (batch, states)) > 0.0
+            if spans is None:
+                chosen, values = largest(candidates, n)          # (B, K, n)
+            else:
+                chosen, values, keys = best_of_each(candidates, numbers.expand_dims(-1) * kinds + said, n)
+                numbers = ops.select(move, numbered(keys.reshape(batch, states)), numbers)
             scores = ops.select(move, values.reshape(batch, states), scores)
             backtrace.append(chosen.reshape(batch, states))
         history = put_block(history, index, ops.stack(backtrace, 0))
@@ -152,10 +128,10 @@ def _recursion(scores: Tensor, total: Tensor, emissions: Tensor, lengths: Tensor
         scores = scores - peak
         total = total + peak
         index = index + 1
-    return scores, total, history.reshape(blocks * size, batch, states)[:length]
+    return scores, numbers, total, history.reshape(blocks * size, batch, states)[:length]
 
 
-def sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+def _sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
              end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Emissions and scores with other numbers where there is nan, of which sorting promises nothing, and nan or 0 for
     each row (B,), or for all (1,): to be added to its scores."""
@@ -172,12 +148,12 @@ def sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Ten
     return emissions, transitions, start, end, ops.select(lengths > 0, void, zeros_like(void))
 
 
-def of_states(values: Tensor, n: int) -> Tensor:
+def _of_states(values: Tensor, n: int) -> Tensor:
     """Values of tags (K,) as those of states (S,)."""
     return ops.broadcast_to(values.expand_dims(-1), (values.shape[0], n)).reshape(-1)
 
 
-def first_states(emissions: Tensor, start: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+def _first_states(emissions: Tensor, start: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
     """Emissions (L, B, K) with each position's largest brought to 0, scores (B, S) at the first position, and what was
     taken out of all positions (B, 1)."""
     _, batch, num_tags = emissions.shape
@@ -189,7 +165,7 @@ def first_states(emissions: Tensor, start: Tensor, n: int) -> tuple[Tensor, Tens
     return lowered, scores.reshape(batch, num_tags * n), peaks.sum(0)
 
 
-def chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, lengths: Tensor, length: int,
+def _chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, lengths: Tensor, length: int,
                  wanted: int) -> tuple[Tensor, Tensor]:
     """Paths (B, wanted, L) and scores (B, wanted) from what the recursion gives.
 
@@ -221,9 +197,9 @@ def chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, le
     return paths, scores + void.expand_dims(-1)
 
 
-def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
-               n: int) -> tuple[Tensor, Tensor]:
-    """Paths (B, n, L) int32, 0 on padding, and scores (B, n), best first; LOWEST where there is no further path.
+def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, wanted: int,
+               spans: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Paths (B, wanted, L) int32, 0 on padding, and scores (B, wanted), best first; LOWEST where there is none more.
 
     nan or +inf in the emissions of a row makes its scores nan, in the other scores all; the paths are some paths then.
 
@@ -232,15 +208,25 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
         lengths: (B,) int32.
         transitions: (K, K) float32, or (L, B, K, K), those of the step after each position, the last without meaning.
         start, end: (K,) float32.
-        n: int, how many.
+        wanted: int, how many.
+        spans: (K + 1, K + 1) int64, what each step says about spans, 0 to (K + 1) ** 2 - 1. Then each path is the best
+            of a set of spans, and no two paths stand for the same spans.
     """
-    wanted = checked_n(n, emissions.shape)
-    length, _, num_tags = emissions.shape
-    emissions, transitions, start, end, void = sortable(emissions, lengths, transitions, start, end)
-    n = at_most(wanted, num_tags, length)
-    lowered, scores, total = first_states(emissions, start, n)
+    length, batch, num_tags = emissions.shape
+    emissions, transitions, start, end, void = _sortable(emissions, lengths, transitions, start, end)
+    n = _at_most(wanted, num_tags, length)
+    lowered, scores, total = _first_states(emissions, start, n)
+    numbers = ops.zeros((batch, num_tags * n), ms.int64)
+    if spans is not None:
+        numbers = numbered(ops.broadcast_to(_of_states(spans[num_tags, :num_tags], n), (batch, num_tags * n)))
     history = ()
     if length > 1:
-        scores, total, history = _recursion(scores, total, lowered[1:], lengths, transitions, n)
-    last, scores = _largest((scores + of_states(end, n)).expand_dims(-1), n)         # (B, 1, n)
-    return chosen_paths(history, last[:, 0], scores[:, 0] + total, void, lengths, length, wanted)
+        scores, numbers, total, history = _recursion(scores, numbers, total, lowered[1:], lengths, transitions, spans,
+                                                     n)
+    candidates = (scores + _of_states(end, n)).expand_dims(-1)   # (B, S, 1)
+    if spans is None:
+        last, scores = largest(candidates, n)                    # (B, 1, n)
+    else:
+        keys = numbers * (num_tags + 1) ** 2 + _of_states(spans[:num_tags, num_tags], n)
+        last, scores, _ = best_of_each(candidates, keys.expand_dims(-1), n)
+    return _chosen_paths(history, last[:, 0], scores[:, 0] + total, void, lengths, length, wanted)

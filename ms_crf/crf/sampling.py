@@ -7,11 +7,11 @@ graphs and in PyNative mode, and a seed that is a tensor changes without a new g
 Shapes: L length, B batch, K tags, n samples of each row.
 """
 
-from typing import Any
-
 from ms_crf.crf import tensors
+from ms_crf.crf.inputs import prepare_seed
+from ms_crf.crf.markov import markov_chain
 from ms_crf.crf.tensors import SMALL_BLOCK, first_block, log, pad_time, put_block
-from ms_crf.crf.validation import INTEGERS, check_n, check_scalar, check_seed
+from ms_crf.crf.validation import check_count
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -23,27 +23,8 @@ _SMALL = 2.0 ** -6
 
 @ops.constexpr(check=False)
 def _checked(n: int) -> int:
-    check_n(n)
+    check_count('n', n)
     return int(n)
-
-
-@ops.constexpr(check=False)
-def _checked_seed(seed: int) -> Tensor:
-    check_seed(seed)
-    return Tensor(int(seed), ms.int64)
-
-
-@ops.constexpr(check=False)
-def _check_seed_tensor(dtype: Any, shape: tuple) -> None:
-    check_scalar('seed', str(dtype), shape, INTEGERS)
-
-
-def prepare_sampling(n: int, seed: int | Tensor) -> tuple[int, Tensor]:
-    """n as an int, and a seed as a scalar tensor (int64)."""
-    if isinstance(seed, Tensor):
-        _check_seed_tensor(seed.dtype, seed.shape)
-        return _checked(n), seed.astype(ms.int64)
-    return _checked(n), _checked_seed(seed)
 
 
 def _low(words: Tensor) -> Tensor:
@@ -98,16 +79,18 @@ def gumbel(streams: Tensor, position: Tensor, num_tags: int) -> Tensor:
     return -log(ops.select(uniform < _SMALL, series, -log(1.0 - uniform)))
 
 
-def sampled_paths(first: Tensor, following: Tensor, lengths: Tensor, seed: Tensor, n: int) -> Tensor:
-    """Paths (B, n, L) int32, 0 on padding.
+def sampled_paths(n: int, seed: int | Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                  end: Tensor, void: Tensor) -> Tensor:
+    """Paths (B, n, L) int32, 0 on padding, without gradient.
 
     Args:
-        first: (B, K), log probability of each tag at the first position.
-        following: (L, B, K, K), that of tag j at the next position after tag i; the last has no meaning.
-        lengths: (B,) int32.
-        seed: a scalar, int64.
-        n: int.
+        n: number of paths of each row.
+        seed: an int, or a tensor of integers without axes.
+        emissions, lengths, transitions, start, end, void: what `potentials_of` returns, with transitions of each step;
+            void is not looked at.
     """
+    n, seed = _checked(n), prepare_seed(seed)
+    first, following, _, _ = markov_chain(emissions, lengths, transitions, start, end)    # (B, K), (L, B, K, K)
     length, batch, num_tags, _ = following.shape
     blocks = (length + SMALL_BLOCK - 1) // SMALL_BLOCK
     following = pad_time(following, blocks * SMALL_BLOCK)
@@ -131,4 +114,4 @@ def sampled_paths(first: Tensor, following: Tensor, lengths: Tensor, seed: Tenso
         index = index + 1
     paths = paths.reshape(blocks * SMALL_BLOCK, batch, n)[:length]
     live = tensors.real(lengths, length).expand_dims(-1)           # (L, B, 1)
-    return ops.transpose(paths * live.astype(ms.int32), (1, 2, 0))
+    return ops.stop_gradient(ops.transpose(paths * live.astype(ms.int32), (1, 2, 0)))

@@ -7,39 +7,28 @@ normalisers, in C++ or in graphs, computes this and its gradients.
 Shapes: L length, B batch, K tags.
 """
 
-from typing import Any
-
-from ms_crf.crf.inputs import describe, in_range
-from ms_crf.crf.tensors import FORBIDDEN, LEAST, largest_of, ones_like, zeros_like
-from ms_crf.crf.validation import check_sets
+from ms_crf.crf.inputs import check_sets, describe, in_range
+from ms_crf.crf.tensors import FORBIDDEN, lowered, ones_like
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
 
-@ops.constexpr(check=False)
-def _check(emissions: tuple, allowed: tuple) -> None:
-    """Each as (dtype, shape)."""
-    check_sets(emissions[1], allowed[1])
-
-
-def are_sets(tags: Any) -> bool:
+def are_sets(tags: Tensor | None) -> bool:
     """Whether these are sets, bools, and not tags."""
     return isinstance(tags, Tensor) and tags.dtype == ms.bool_
 
 
-def lowered(emissions: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """Emissions (…, …, K) in float32 with 0 as the highest of each position, and the same with FORBIDDEN for the tags
-    that are not in the sets: of both the normaliser is lower by as much, and loses less to rounding.
+def free_and_restricted(emissions: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """Emissions (..., ..., K) in float32 with 0 as the highest of each position, and the same with FORBIDDEN for the
+    tags that are not in the sets: of both the normaliser is lower by as much, and loses less to rounding.
 
     Args:
         emissions: (L, B, K), or batch first.
         allowed: bool, of the same shape.
     """
-    _check(describe('emissions', emissions), describe('tags', allowed))
-    emissions = emissions.astype(ms.float32)
-    highest = largest_of(emissions)
-    emissions = emissions - ops.select(highest < LEAST, zeros_like(highest), highest)
+    check_sets(describe('emissions', emissions), describe('tags', allowed))
+    emissions = lowered(emissions)
     return emissions, ops.select(ops.stop_gradient(allowed), emissions, FORBIDDEN * ones_like(emissions))
 
 

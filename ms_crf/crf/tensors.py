@@ -56,6 +56,13 @@ def largest_of(values: Tensor) -> Tensor:
     return largest
 
 
+def lowered(emissions: Tensor) -> Tensor:
+    """Emissions (..., K) in float32 with each position's largest brought to 0, unless it is forbidden."""
+    emissions = emissions.astype(ms.float32)
+    highest = largest_of(emissions)
+    return emissions - ops.select(highest < LEAST, zeros_like(highest), highest)
+
+
 def smallest_of(values: Tensor) -> Tensor:
     """Minimum of everything, a scalar; without gradient."""
     _, smallest = ops.ArgMinWithValue(0)(ops.stop_gradient(values).reshape(-1))

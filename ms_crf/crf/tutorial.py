@@ -5,45 +5,37 @@ holes is refused in PyNative mode; a graph can't look at it, and answers nan for
 meaning that they have in `CRF`.
 """
 
-from typing import Any
-
 from ms_crf.crf import tensors
-from ms_crf.crf.gradients import LogNormalizer, value_of
+from ms_crf.crf.backends import Backends
 from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
-from ms_crf.crf.native.cells import Chain, scores_and_history
+from ms_crf.crf.potentials import Scores, constrained
+from ms_crf.crf.shapes import Described, check_function, check_lengths_argument
 from ms_crf.crf.tensors import forbid, ones_like
-from ms_crf.crf.validation import check_function, check_lengths_argument, check_mask
-from ms_crf.crf.viterbi import History, viterbi
-from ms_crf.native import custom
+from ms_crf.crf.validation import check_count, check_mask
+from ms_crf.crf.viterbi import History
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
 _SCORES = ('trans', 'start_trans', 'end_trans')
-_log_normalizer = LogNormalizer()
-_native = Chain(batch_first=False)
+_backends = Backends(batch_first=False)
 
 
 @ops.constexpr(check=False)
 def _check(names: tuple, arguments: tuple) -> None:
     check_not_traced()
-    check_function(**{name: (str(dtype), shape) for name, (dtype, shape) in zip(names, arguments)})
+    check_function(**dict(zip(names, arguments)))
+
+
+_check_mask_values = ops.constexpr(check=False)(check_mask)
 
 
 @ops.constexpr(check=False)
-def _check_mask_values(mask: Tensor) -> None:
-    check_mask(mask)
-
-
-@ops.constexpr(check=False)
-def _check_lengths(dtype: Any, shape: tuple, max_length: int) -> None:
-    check_lengths_argument(str(dtype), shape)
-    if isinstance(max_length, bool) or not isinstance(max_length, int):
-        raise TypeError(f'max_length must be an int, got {type(max_length).__name__}')
-    if max_length < 1:
-        raise ValueError(f'max_length must be at least 1, got {max_length}')
+def _check_lengths(seq_length: Described, max_length: int) -> None:
+    check_lengths_argument(seq_length)
+    check_count('max_length', max_length)
 
 
 def sequence_mask(seq_length: Tensor, max_length: int, batch_first: bool = False) -> Tensor:
@@ -54,8 +46,7 @@ def sequence_mask(seq_length: Tensor, max_length: int, batch_first: bool = False
         max_length: int, the padded length.
         batch_first: layout of the result.
     """
-    dtype, shape = describe('seq_length', seq_length)
-    _check_lengths(dtype, shape, max_length)
+    _check_lengths(describe('seq_length', seq_length), max_length)
     mask = tensors.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
     if batch_first:
         mask = ops.transpose(mask, (1, 0))
@@ -76,13 +67,8 @@ def _describe_scores(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> t
     return describe('trans', trans), describe('start_trans', start_trans), describe('end_trans', end_trans)
 
 
-def _as_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _as_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> Scores:
     return trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
-
-
-def _in_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    trans, start_trans, end_trans = _as_float32(trans, start_trans, end_trans)
-    return forbid(trans), forbid(start_trans), forbid(end_trans)
 
 
 def _check_and_prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
@@ -116,7 +102,8 @@ def compute_score(emissions: Tensor, tags: Tensor, seq_ends: Tensor, mask: Tenso
     tags = ops.select(ops.logical_and(live, ops.logical_not(impossible)), tags, -ones_like(tags))
     marked = mark_tags(tags, num_tags)                       # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
-    return path_score(emissions, lengths, marked, counts, *_in_float32(trans, start_trans, end_trans)) + void
+    scores = constrained(*_as_float32(trans, start_trans, end_trans), None)
+    return path_score(emissions, lengths, marked, counts, *scores) + void
 
 
 @in_float32
@@ -130,10 +117,8 @@ def compute_normalizer(emissions: Tensor, mask: Tensor, trans: Tensor, start_tra
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    if custom.in_use():
-        flat = _native.normalizer(emissions, lengths, *_as_float32(trans, start_trans, end_trans))
-        return flat[:lengths.shape[0]] + void
-    return value_of(_log_normalizer(emissions, lengths, *_in_float32(trans, start_trans, end_trans))) + void
+    scores = _as_float32(trans, start_trans, end_trans)
+    return _backends.chosen().normalizer(*scores, emissions, lengths, None, None) + void
 
 
 @in_float32
@@ -147,11 +132,6 @@ def viterbi_decode(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: 
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
     emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    if custom.in_use():
-        flat = _native.viterbi(emissions, lengths, *_as_float32(trans, start_trans, end_trans))
-        score, history = scores_and_history(flat, *emissions.shape)
-        return score + void.expand_dims(-1), history
-    trans, start_trans, end_trans = _in_float32(trans, start_trans, end_trans)
-    void = void + tensors.nan_in_rows(emissions, lengths) + tensors.nan_in_scores(trans, start_trans, end_trans)
-    score, history = viterbi(emissions, lengths, trans, start_trans, end_trans)
+    scores = _as_float32(trans, start_trans, end_trans)
+    score, history = _backends.chosen().viterbi(*scores, emissions, lengths, None)
     return score + void.expand_dims(-1), history

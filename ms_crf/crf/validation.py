@@ -1,23 +1,18 @@
-"""What arguments must be, and one line about the one that is not.
+"""What settings and the values of arguments must be, checked on the host, and one line about the value that is not.
 
-The first half looks at shapes and types, which a graph knows while it is compiled; the second half
-at values, which only the host can.
+Types and shapes of tensors are checked in `shapes`.
 """
-
-from typing import Any
 
 from ms_crf.base.memory import check_memory
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-FLOATS = ('Float16', 'BFloat16', 'Float32', 'Float64')
-INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UInt64')
 TOLERANCE = 1e-3              # of sums of probabilities
 REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
 
 
-def check_count(name: str, value: Any, least: int = 1) -> None:
+def check_count(name: str, value: object, least: int = 1) -> None:
     """A whole number, of Python or NumPy, but no bool."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f'{name} must be an int, got {type(value).__name__}')
@@ -25,48 +20,36 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
         raise ValueError(f'{name} must be at least {least}, got {value}')
 
 
-def check_width(name: str, value: Any) -> None:
+def check_width(name: str, value: int) -> None:
     """Of what has two directions."""
     check_count(name, value)
     if value < 2 or value % 2:
         raise ValueError(f'{name} must be even and at least 2, half for each direction, got {value}')
 
 
-def check_num_tags(num_tags: Any) -> None:
-    check_count('num_tags', num_tags)
-
-
-def check_table_of_tags(num_tags: Any) -> None:
+def check_table_of_tags(num_tags: int) -> None:
     """The number of tags of a layer with transitions: those of all pairs of tags have to fit in memory."""
-    check_num_tags(num_tags)
+    check_count('num_tags', num_tags)
     check_memory(4 * int(num_tags) ** 2, f'a table of transitions for num_tags = {num_tags}')
 
 
-def check_batch_first(batch_first: Any) -> None:
-    check_flag('batch_first', batch_first)
-
-
-def check_flag(name: str, value: Any) -> None:
+def check_flag(name: str, value: object) -> None:
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f'{name} must be True or False, got {type(value).__name__}')
 
 
-def check_reduction(reduction: Any) -> None:
+def check_reduction(reduction: str) -> None:
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')
 
 
-def check_n(n: Any) -> None:
-    check_count('n', n)
-
-
-def check_seed(seed: Any) -> None:
+def check_seed(seed: int) -> None:
     check_count('seed', seed, 0)
     if seed >= 2 ** 63:
         raise ValueError(f'seed must be below 2 ** 63, got {seed}')
 
 
-def check_temperature(temperature: Any) -> None:
+def check_temperature(temperature: object) -> None:
     """A number above 0; of a tensor, nobody can look at its value in a graph."""
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
         raise TypeError(f'temperature must be a number, got {type(temperature).__name__}')
@@ -74,23 +57,7 @@ def check_temperature(temperature: Any) -> None:
         raise ValueError(f'temperature must be above 0, got {temperature}')
 
 
-def check_scalar(name: str, dtype: str, shape: tuple, allowed: tuple) -> None:
-    """The type and shape of a tensor in the place of a number."""
-    if dtype not in allowed:
-        raise TypeError(f'{name} must be a number or a tensor of one of {", ".join(allowed)}, got {dtype}')
-    if shape != ():
-        raise ValueError(f'{name} must be a number or a tensor without axes, got shape {shape}')
-
-
-def check_argument(name: str, dtype: str, shape: tuple, form: str, expected: tuple) -> None:
-    """The type and shape of an argument that has to be like something else, which `form` describes."""
-    if dtype not in FLOATS + INTEGERS:
-        raise TypeError(f'{name} must be a tensor of numbers, got {dtype}')
-    if _differ(shape, expected):
-        raise ValueError(f'{name} must have the shape of {form}, {expected}, got {shape}')
-
-
-def check_numbers(name: str, values: Any) -> np.ndarray:
+def check_numbers(name: str, values: ArrayLike) -> np.ndarray:
     """A number, or an array or list of numbers, as float32."""
     array = np.asarray(values)
     if array.dtype.kind not in 'iuf':
@@ -110,7 +77,7 @@ def check_sums_of_targets(name: str, targets: ArrayLike, seq_length: ArrayLike) 
                          f'{targets[row, position].tolist()} in row {row}, position {position}')
 
 
-def check_spans(spans: Any, num_tags: int) -> np.ndarray:
+def check_spans(spans: ArrayLike, num_tags: int) -> np.ndarray:
     """The table of what steps say about spans, as an array, or ValueError or TypeError."""
     table = as_array(spans)
     if table.shape != (num_tags + 1, num_tags + 1):
@@ -121,116 +88,6 @@ def check_spans(spans: Any, num_tags: int) -> np.ndarray:
     if table.min() < 0 or table.max() > most:
         raise ValueError(f'spans must hold numbers from 0 to {most}, got {table.min()} to {table.max()}')
     return table
-
-
-def check_shape_is_known(name: str, shape: tuple) -> None:
-    """A method that is compiled for one shape at a time."""
-    if None in shape or -1 in shape:
-        raise ValueError(f'{name} needs emissions of a known shape, got {shape}; it has no graph for any shape, '
-                         'so compile it for each shape, without dynamic=1, set_inputs or export of any shape')
-
-
-def check_types(emissions: str, tags: str | None = None, seq_length: str | None = None) -> None:
-    """Names of the arguments' types ('Float32', ...; None for an argument that is not given)."""
-    if emissions not in FLOATS:
-        raise TypeError(f'emissions must be a tensor of floats, got {emissions}')
-    if tags is not None and tags not in INTEGERS:
-        raise TypeError(f'tags must be a tensor of integers, got {tags}')
-    if seq_length is not None and seq_length not in INTEGERS:
-        raise TypeError(f'seq_length must be a tensor of integers, got {seq_length}')
-
-
-def _differ(shape: tuple, expected: tuple) -> bool:
-    """Whether two shapes can't be the same; None and -1 are axes of any size."""
-    return len(shape) != len(expected) or any(not {None, -1} & {one, other} and one != other
-                                              for one, other in zip(shape, expected))
-
-
-def check_shapes(num_tags: int, batch_first: bool, emissions: tuple, tags: tuple | None = None,
-                 seq_length: tuple | None = None) -> None:
-    """Shapes as tuples, None in them for an axis of any size; None for an argument that is not given."""
-    layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
-    if len(emissions) != 3:
-        raise ValueError(f'emissions must be {layout}, got shape {emissions}')
-    if _differ(emissions[2:], (num_tags,)):
-        raise ValueError(f'emissions must be {layout} with num_tags = {num_tags}, got shape {emissions}')
-    if 0 in emissions:
-        raise ValueError(f'emissions must be {layout} with no empty axis, got shape {emissions}')
-    if tags is not None and _differ(tags, emissions[:2]):
-        raise ValueError(f'tags must be {layout[:-11]}) like emissions[..., 0] = {emissions[:2]}, got shape {tags}; '
-                         f'batch_first is {batch_first}')
-    batch = emissions[0] if batch_first else emissions[1]
-    if seq_length is not None and _differ(seq_length, (batch,)):
-        raise ValueError(f'seq_length must be (batch,) = ({batch},) for emissions {emissions}, got shape {seq_length}; '
-                         f'batch_first is {batch_first}')
-
-
-def check_shapes_of_scores(num_tags: int, **shapes: tuple) -> None:
-    """Shapes of a layer's parameters."""
-    for name, shape in shapes.items():
-        expected = (num_tags, num_tags) if name == 'transitions' else (num_tags,)
-        if shape != expected:
-            raise ValueError(f'{name} must have shape {expected} for num_tags = {num_tags}, got {shape}; '
-                             'make a new layer for another number of tags')
-
-
-def check_paths_argument(dtype: str, shape: tuple, emissions: tuple, batch_first: bool) -> None:
-    """The type and shape of paths; shapes as in `check_shapes`."""
-    expected = emissions[:2] if batch_first else emissions[1::-1]
-    if dtype not in INTEGERS:
-        raise TypeError(f'paths must be a tensor of integers, got {dtype}')
-    if _differ(shape, expected):
-        raise ValueError(f'paths must be (batch, length) = {expected}, got shape {shape}')
-
-
-def check_sets(emissions: tuple, sets: tuple) -> None:
-    """Shapes as tuples, of emissions and of tags that are bool: for each token which tags it may have."""
-    if _differ(sets, emissions):
-        raise ValueError(f'tags of bool, which say for each token what tags it may have, must be like emissions, '
-                         f'{emissions}, got shape {sets}')
-
-
-def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: tuple, dtype: str,
-                                  pair_emissions: tuple) -> None:
-    """The type and shape of pair_emissions; shapes as in `check_shapes`."""
-    if dtype not in FLOATS:
-        raise TypeError(f'pair_emissions must be a tensor of floats, got {dtype}')
-    emissions, actual = (tuple(None if size == -1 else size for size in shape) for shape in (emissions, pair_emissions))
-    axis = 1 if batch_first else 0                               # of the length
-    steps = None if emissions[axis] is None else emissions[axis] - 1
-    expected = (*((emissions[0], steps) if batch_first else (steps, emissions[1])), num_tags, num_tags)
-    if _differ(actual, expected):
-        names = 'batch, length - 1' if batch_first else 'length - 1, batch'
-        raise ValueError(f'pair_emissions must be ({names}, num_tags, num_tags) = {expected} for emissions '
-                         f'{emissions}, got shape {pair_emissions}; batch_first is {batch_first}')
-
-
-def check_function(emissions: tuple, **others: tuple) -> None:
-    """Arguments of the tutorial's functions, each as (type's name, shape)."""
-    dtype, shape = emissions
-    check_types(dtype)
-    if len(shape) != 3 or 0 in shape:
-        raise ValueError(f'emissions must be (length, batch, num_tags) with no empty axis, got shape {shape}')
-    length, batch, num_tags = shape
-    expected = {'mask': ('(length, batch)', (length, batch)), 'tags': ('(length, batch)', (length, batch)),
-                'seq_ends': ('(batch,)', (batch,)), 'trans': ('(num_tags, num_tags)', (num_tags, num_tags)),
-                'start_trans': ('(num_tags,)', (num_tags,)), 'end_trans': ('(num_tags,)', (num_tags,))}
-    for name, (dtype, actual) in others.items():
-        form, wanted = expected[name]
-        if actual != wanted:
-            raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {actual}')
-        if name in ('tags', 'seq_ends') and dtype not in INTEGERS:
-            raise TypeError(f'{name} must be a tensor of integers, got {dtype}')
-        if name.endswith('trans') and dtype not in FLOATS:
-            raise TypeError(f'{name} must be a tensor of floats, got {dtype}')
-
-
-def check_lengths_argument(dtype: str, shape: tuple, batch: int | None = None) -> None:
-    """The type and shape of seq_length where no emissions are at hand."""
-    if dtype not in INTEGERS:
-        raise TypeError(f'seq_length must be a tensor of integers, got {dtype}')
-    if _differ(shape, (batch,)) or 0 in shape:
-        raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')
 
 
 def as_array(values: ArrayLike) -> np.ndarray:
@@ -306,7 +163,7 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         ValueError: with row and position of the first tag or length that can't be.
     """
     tags = as_array(tags)
-    check_num_tags(num_tags)
+    check_count('num_tags', num_tags)
     sets = tags.dtype == bool
     if sets and (tags.ndim != 3 or tags.shape[2] != num_tags):
         raise ValueError(f'tags of bool must have three axes, the last for num_tags = {num_tags}, got shape '

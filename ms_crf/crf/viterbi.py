@@ -1,16 +1,17 @@
-"""The best path: the Viterbi recursion and the walk back through what it chose, both in the graph.
+"""The best path: the Viterbi recursion and the back-trace through its choices, both in the graph.
 
-Shapes: L length, B batch, K tags, S states that a walk goes through (K, or K ranks times n).
+Shapes: L length, B batch, K tags, T steps, S states that a path goes through (K, or K ranks times n).
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeAlias
 
 from ms_crf.crf import tensors
 from ms_crf.crf.tensors import (
     LEAST,
     SMALL_BLOCK,
     first_block,
+    is_fixed,
     largest_of,
     pad_time,
     put_block,
@@ -20,6 +21,7 @@ from ms_crf.crf.tensors import (
 
 import mindspore as ms
 from mindspore import Tensor, ops
+from mindspore.ops.functional import isconstant
 
 UNROLLED = 128  # a loop would cost 0.3 ms here, for 0.7 s less of compilation
 SHORT = 64      # up to this many positions sums are small enough to round well as they are
@@ -28,7 +30,7 @@ STAY = -3e38    # keeps each tag where it is on padding: below any score
 # instead of 1.7 for B = 1, K = 9, 0.8 instead of 1.8 for B = 4, K = 9, as long for B = 1, K = 17.
 PAIRWISE = 4096
 
-History = Any   # a tensor (L - 1, B, S), or an empty tuple if L is 1
+History: TypeAlias = Tensor | tuple[()]   # a tensor (L - 1, B, S), or an empty tuple if L is 1
 
 
 def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
@@ -83,25 +85,7 @@ def _interleave(odd: Tensor, even: Tensor, shape: tuple) -> Tensor:
     return ops.concat((odd.reshape(half), even.reshape(half)), 1).reshape(shape)
 
 
-def _step_by_step(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (T, B, K) after each of T steps, and the tags (T, B, K) they came from.
-
-    Args:
-        first: (B, K).
-        emissions: (T, B, K).
-        transitions: (K, K).
-    """
-    steps, batch, num_tags = emissions.shape
-    blocks, size = split_length(steps, UNROLLED)
-    emissions = pad_time(emissions, blocks * size)
-    if blocks == 1:
-        scores, history = _block(first, emissions, transitions)
-        return scores, history[:steps]
-    scores, history = steps_in_blocks(first, emissions.reshape(blocks, size, batch, num_tags), transitions)
-    return scores, history[:steps]
-
-
-def steps_in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
+def _in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
     """Scores (T, B, K) after each of T steps, and the tags (T, B, K) they came from, by a loop over blocks.
 
     Args:
@@ -178,158 +162,123 @@ def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Te
     return scores[-1], _interleave(odd, even, (2 * shape[0], batch, num_tags))[:real_steps]
 
 
-def viterbi(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
-            end: Tensor) -> tuple[Tensor, History]:
+def best_scores(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                end: Tensor) -> tuple[Tensor, History]:
     """Scores (B, K) of the best path that ends in each tag, and its history (L - 1, B, K).
 
     history[t, b, j] is the tag at t of the best path that has tag j at t + 1, the lowest of equals. What
-    stands there behind a row's end has no meaning. With one position there is no history: an empty tuple.
+    stands there after a row's end has no meaning. With one position there is no history: an empty tuple. The
+    history is longer than L - 1 if the compiler does not know the length.
 
     Args:
         emissions: (L, B, K) float32; padding is not looked at.
         lengths: (B,) int32.
-        transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
+        transitions: (K, K) float32, entry (i, j) scores tag j after tag i; or (L, B, K, K), those of the step after
+            each position.
+        start, end: (K,) float32.
     """
     length, batch, num_tags = emissions.shape
+    fixed = is_fixed(emissions)
     total = end
-    if length > SHORT:
+    if not fixed or length > SHORT:
         # Each position's largest is taken out and given back at the end: less to round.
         peaks = largest_of(emissions)                            # (L, B, 1)
         emissions = emissions - peaks
-        live = tensors.real(lengths, length).expand_dims(-1)       # (L, B, 1)
+        live = tensors.real(lengths, length).expand_dims(-1)     # (L, B, 1)
         total = ops.select(live, peaks, zeros_like(peaks)).sum(0) + end          # (B, K)
     # Rows of length 0 have nothing there that may be looked at.
     first = start + ops.select((lengths > 0).expand_dims(-1), emissions[0], zeros_like(emissions[0]))   # (B, K)
-    if length == 1:
+    if fixed and length == 1:
         return first + total, ()
-    if batch * num_tags ** 3 <= PAIRWISE:
+    alike = len(transitions.shape) == 2                          # at all steps
+    if fixed and alike and batch * num_tags ** 3 <= PAIRWISE:
         scores, history = _pairwise(first, emissions[1:], lengths, transitions)
         return scores + total, history
-    scores, history = _step_by_step(first, emissions[1:], transitions)
-    last_step = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, batch, 1), (1, batch, num_tags))
-    scores = ops.gather_elements(scores, 0, last_step).reshape(batch, num_tags)     # at each row's end
+    if fixed and alike:
+        blocks, size = split_length(length - 1, UNROLLED)
+    else:
+        # One step more than there are, so that there is one in a sentence of one token.
+        blocks, size = (length + SMALL_BLOCK - 1) // SMALL_BLOCK, SMALL_BLOCK
+    later = pad_time(emissions, blocks * size + 1)[1:]
+    if fixed and alike and blocks == 1:
+        scores, history = _block(first, later, transitions)
+    else:
+        if not alike:
+            transitions = pad_time(transitions, blocks * size).reshape(blocks, size, batch, num_tags, num_tags)
+        scores, history = _in_blocks(first, later.reshape(blocks, size, batch, num_tags), transitions)
+    if fixed:
+        history = history[:length - 1]
+    last_step = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
+    scores = ops.gather_elements(scores, 0, last_step)[0]        # at each row's end
     return ops.select((lengths > 1).expand_dims(-1), scores, first) + total, history
 
 
 def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
-    """States (L, B, n) of the paths that end in states `last` (B, n) at each row's last position.
+    """States of the paths that end in states `last` (B, n) at each row's last position.
 
-    history[t] (B, S) maps a state at t + 1 to the one before it. The maps are joined to maps over two,
-    four, ... positions: log2(L) gathers instead of L.
+    history[t] (B, S) maps a state at t + 1 to the one before it. Where the compiler knows how many there are, the maps
+    are joined to maps over two, four, ... positions: log2(L) gathers instead of L.
 
     Args:
-        history: (L - 1, B, S), or an empty tuple if L is 1.
+        history: (T, B, S), or an empty tuple if L is 1.
         last: (B, n).
-        lengths: (B,); behind a row's end the state stays.
+        lengths: (B,); after a row's end the state stays.
+
+    Returns:
+        (T + 1, B, n) int32, or (T, B, n) where T is not known, at least L.
     """
-    last = last.astype(ms.int32).expand_dims(0)                  # (1, B, n)
-    if len(history) == 0:
-        return last
+    last = last.astype(ms.int32)
+    if isinstance(history, tuple):
+        return last.expand_dims(0)                               # (1, B, n)
     steps, batch, states = history.shape
     stay = ops.arange(states).astype(ms.int32)
     moves = ops.broadcast_to(tensors.continued(lengths, steps).expand_dims(-1), history.shape)
     maps = ops.select(moves, history.astype(ms.int32), ops.broadcast_to(stay, history.shape))   # maps[t]: t + 1 to t
+    if not isconstant(steps):
+        return _walk_in_blocks(maps, last)
     reach = 1
     while reach < steps:                                         # now maps[t]: from t + reach to t
         joined = ops.gather_elements(maps[:-reach], 2, maps[reach:])
         maps = ops.concat((joined, maps[-reach:]), 0)
         reach = reach * 2
+    last = last.expand_dims(0)                                   # (1, B, n)
     index = ops.broadcast_to(last, (steps, batch, last.shape[-1]))
     return ops.concat((ops.gather_elements(maps, 2, index), last), 0)
 
 
-def _cleared(paths: Tensor, lengths: Tensor, scores: Tensor) -> Tensor:
-    """Paths (L, B) with 0 on padding, and in rows whose scores (B,) are nan."""
-    kept = ops.logical_and(tensors.real(lengths, paths.shape[0]), ops.equal(scores, scores))
-    return ops.select(kept, paths, zeros_like(paths))
-
-
-def best_path(scores: Tensor, history: History, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Paths (L, B) int32, 0 on padding, and their scores (B,) from what `viterbi` returns."""
-    last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
-    paths = walk_back(history, last, lengths)[:, :, 0]           # (L, B)
-    score = score[:, 0]
-    paths = _cleared(paths, lengths, score)
-    paths = ops.stop_gradient(paths)                             # they may come back as tags
-    return paths, ops.select(lengths > 0, score, zeros_like(score))
-
-
-def viterbi_any_length(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
-                       end: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (B, K) of the best path that ends in each tag, and its history (T, B, K), as `viterbi`, where the compiler
-    knows neither length nor batch; T is L rounded up to whole blocks. It also takes transitions of each step.
-
-    Args:
-        emissions: (L, B, K) float32; padding is not looked at.
-        lengths: (B,) int32.
-        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
-        start, end: (K,) float32.
-    """
-    length, batch, num_tags = emissions.shape
-    peaks = largest_of(emissions)                                # (L, B, 1)
-    live = tensors.real(lengths, length).expand_dims(-1)           # (L, B, 1)
-    total = ops.select(live, peaks, zeros_like(peaks)).sum(0) + end          # (B, K)
-    emissions = tensors.clear_padding(emissions - peaks, lengths)
-    first = start + emissions[0]                                 # (B, K)
-
-    # One step more than there are, so that there is one in a sentence of one token.
-    blocks = (length + SMALL_BLOCK - 1) // SMALL_BLOCK
-    later = pad_time(emissions, blocks * SMALL_BLOCK + 1)[1:].reshape(blocks, SMALL_BLOCK, batch, num_tags)
-    if len(transitions.shape) == 4:
-        transitions = pad_time(transitions, blocks * SMALL_BLOCK)
-        transitions = transitions.reshape(blocks, SMALL_BLOCK, batch, num_tags, num_tags)
-    scores, history = steps_in_blocks(first, later, transitions)
-    last_step = ops.broadcast_to(ops.maximum(lengths - 2, 0).reshape(1, -1, 1), first.expand_dims(0).shape)
-    scores = ops.gather_elements(scores, 0, last_step)[0]             # at each row's end
-    longer = ops.broadcast_to((lengths > 1).expand_dims(-1), first.shape)
-    return ops.select(longer, scores, first) + total, history
-
-
-def best_path_any_length(scores: Tensor, history: Tensor, lengths: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Paths (L, B) int32, 0 on padding, and their scores (B,) from what `viterbi` returns."""
-    last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
-    steps, batch, num_tags = history.shape
-    stay = ops.arange(num_tags).astype(ms.int32)
-    moves = ops.broadcast_to(tensors.continued(lengths, steps).expand_dims(-1), history.shape)
-    maps = ops.select(moves, history.astype(ms.int32), ops.broadcast_to(stay, history.shape))   # t + 1 to t
-    blocks = steps // SMALL_BLOCK
-    maps = maps.reshape(blocks, SMALL_BLOCK, batch, num_tags)
-    paths = ops.zeros((blocks, SMALL_BLOCK, batch, 1), ms.int32)
-    state = last.astype(ms.int32)                                # (B, 1)
+def _walk_in_blocks(maps: Tensor, state: Tensor) -> Tensor:
+    """States (T, B, n) before each step, from the maps (T, B, S) of whole blocks and the last states (B, n)."""
+    steps, batch, states = maps.shape
+    blocks, chains = steps // SMALL_BLOCK, state.shape[1]
+    maps = maps.reshape(blocks, SMALL_BLOCK, batch, states)
+    paths = ops.zeros((blocks, SMALL_BLOCK, batch, chains), ms.int32)
     done = first_block()
     while done < blocks:
         index = blocks - 1 - done
-        block = ops.gather(maps, index, 0)                       # (C, B, K)
-        states = []
+        block = ops.gather(maps, index, 0)                       # (C, B, S)
+        before = []
         for step in range(SMALL_BLOCK):
             state = ops.gather_elements(block[SMALL_BLOCK - 1 - step], 1, state)
-            states.append(state)
-        paths = put_block(paths, index, ops.stack(states[::-1], 0))
+            before.append(state)
+        paths = put_block(paths, index, ops.stack(before[::-1], 0))
         done = done + 1
-    paths = paths.reshape(blocks * SMALL_BLOCK, batch)[:length]
-    score = score[:, 0]
-    paths = _cleared(paths, lengths, score)
-    return paths, ops.select(lengths > 0, score, zeros_like(score))
+    return paths.reshape(blocks * SMALL_BLOCK, batch, chains)
 
 
 def best_paths_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                   end: Tensor) -> tuple[Tensor, Tensor]:
-    """Best paths (L, B) int32, 0 on padding, and their scores (B,), in the way that suits what the compiler knows.
+    """Best paths (L, B) int32, 0 on padding and in rows with a score of nan, and their scores (B,).
 
     Args:
-        emissions: (L, B, K) float32; padding is not looked at.
-        lengths: (B,) int32.
-        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
-        start, end: (K,) float32.
+        emissions, lengths, transitions, start, end: as of `best_scores`.
     """
     # Where all tags of a position are forbidden, all count alike: what is forbidden would hide the other scores.
     peaks = largest_of(emissions)                                # (L, B, 1)
     closed = tensors.clear_padding(ops.select(peaks < LEAST, peaks, zeros_like(peaks)), lengths)
-    emissions = emissions - closed
-    if tensors.is_fixed(emissions) and len(transitions.shape) == 2:
-        scores, history = viterbi(emissions, lengths, transitions, start, end)
-        paths, score = best_path(scores, history, lengths)
-    else:
-        scores, history = viterbi_any_length(emissions, lengths, transitions, start, end)
-        paths, score = best_path_any_length(scores, history, lengths, emissions.shape[0])
-    return paths, score + closed.sum((0, 2))
+    scores, history = best_scores(emissions - closed, lengths, transitions, start, end)
+    last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
+    score = score[:, 0]
+    paths = walk_back(history, last, lengths)[:emissions.shape[0], :, 0]         # (L, B)
+    kept = ops.logical_and(tensors.real(lengths, paths.shape[0]), ops.equal(score, score))
+    paths = ops.stop_gradient(ops.select(kept, paths, zeros_like(paths)))        # they may come back as tags
+    return paths, ops.select(lengths > 0, score, zeros_like(score)) + closed.sum((0, 2))

@@ -11,9 +11,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from ms_crf.base.environment import graph_load
 from ms_crf.base.errors import OptionError
+from ms_crf.crf.host import SequenceBatch, batches
 from ms_crf.models.base import CONFIDENCES, PATHS, Decoder, Encoded
 from ms_crf.models.chains import Chain, ChainDecoder
-from ms_crf.models.recursions import SequenceBatch, batches
 
 import numpy as np
 from scipy.optimize import minimize_scalar

@@ -2,7 +2,7 @@
 
 import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
@@ -40,6 +40,21 @@ def operator(function: str, inputs: Sequence[Sequence[Any]]) -> Any:
         register = register.dtype_format(*types, *FLOATS)
     return ops.Custom(f'{library.find().path}:{function}', None, lambda *types: ms.float32, 'aot',
                       reg_info=register.get_op_info())
+
+
+def on_first_use(module: dict[str, Any], operators: dict[str, tuple[str, Sequence[Sequence[Any]]]]) -> Callable:
+    """A `__getattr__` for a module that makes an operator when it is first asked for: before, there may be no library.
+
+    Args:
+        module: the globals of the module.
+        operators: by their names in the module, the function in the library and the types of its inputs.
+    """
+    def get(name: str) -> Any:
+        if name not in operators:
+            raise AttributeError(f'module {module["__name__"]!r} has no attribute {name!r}')
+        module[name] = operator(*operators[name])
+        return module[name]
+    return get
 
 
 @ops.constexpr(check=False)

@@ -48,7 +48,7 @@ class Library(NamedTuple):
 
 
 class _Refusal(Exception):
-    """Why there is no library."""
+    """Why there is no library: no compiler works, or others could write or replace what would be loaded."""
 
 
 def level(cpuinfo: str = '/proc/cpuinfo') -> str | None:
@@ -200,10 +200,7 @@ def _is_intact(path: Path) -> bool:
 def _store(path: Path, march: str | None) -> None:
     """Compiles the library into the cache, with its checksum.
 
-    A crash at any moment leaves a library without its checksum, which is compiled again.
-
-    Raises:
-        _Refusal: no compiler works.
+    A crash at any moment leaves a library without its checksum, which is compiled again. No compiler is a _Refusal.
     """
     with files.temporary(files.draft_of(path)) as draft:
         if compile_to(draft, march) is None:
@@ -237,11 +234,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
-    """Returns the library in the cache; None if it would have to be compiled first and must not be.
-
-    Raises:
-        _Refusal: it cannot be compiled, or others could have written it.
-    """
+    """Returns the library in the cache; None if it would have to be compiled first and must not be."""
     folder = cache()
     path = folder / name
     if os.path.lexists(path):
@@ -313,12 +306,10 @@ def is_ready() -> bool:
 def describe() -> str:
     """What computes chain and layers on CPU and why, in a phrase; nothing is compiled for it."""
     found = _look(compiles=False)
-    if found is None:
-        can = next(compilers(), None)
-        return ('operators in C++, compiled on first use' if can
-                else f'plain operators of MindSpore: {NO_COMPILER}')
-    if found.path is None:
-        return f'plain operators of MindSpore: {found.reason}'
+    if found is None and next(compilers(), None):
+        return 'operators in C++, compiled on first use'
+    if found is None or found.path is None:
+        return f'plain operators of MindSpore: {found.reason if found else NO_COMPILER}'
     return f'operators in C++: {found.reason}'
 
 

@@ -7,7 +7,8 @@ seq_length is announced to go.
 from ms_crf.base.memory import check_memory
 from ms_crf.crf.inputs import in_range
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.validation import check_count, check_lengths_argument, check_width
+from ms_crf.crf.shapes import check_lengths_argument
+from ms_crf.crf.validation import check_count, check_width
 from ms_crf.native import custom
 from ms_crf.nn.native.cells import TwoDirections, gates_of_forms, scores_of_forms
 
@@ -21,7 +22,7 @@ def _check_bilstm(inputs: tuple, seq_length: tuple, units: int, *weights: tuple)
     """Shapes of the arguments and of the weights of both directions: MindSpore's operator reads beyond wrong ones."""
     if len(inputs) != 3:
         raise ValueError(f'inputs must be (length, batch, input_size), got shape {inputs}')
-    check_lengths_argument('Int32', seq_length, inputs[1])
+    check_lengths_argument(('Int32', seq_length), inputs[1])
     gates, width = 4 * units, inputs[2]
     expected = ((gates, width), (gates, units), (gates,), (gates,)) * 2
     for shape, size in zip(weights, expected):

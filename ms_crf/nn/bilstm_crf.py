@@ -6,7 +6,8 @@ from ms_crf.base.memory import check_memory
 from ms_crf.crf.inputs import describe
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.crf.validation import INTEGERS, check_count, check_lengths_argument, check_table_of_tags
+from ms_crf.crf.shapes import INTEGERS, Described, check_lengths_argument
+from ms_crf.crf.validation import check_count, check_table_of_tags
 from ms_crf.nn.bilstm import BiLSTM
 
 import numpy as np
@@ -14,14 +15,13 @@ from mindspore import Tensor, nn, ops
 
 
 @ops.constexpr(check=False)
-def _check(inputs: tuple, seq_length: tuple) -> None:
-    """Arguments as (dtype, shape)."""
+def _check(inputs: Described, seq_length: Described) -> None:
     dtype, shape = str(inputs[0]), inputs[1]
     if dtype not in INTEGERS:
         raise TypeError(f'inputs must be a tensor of integers, got {dtype}')
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f'inputs must be (batch, length) with no empty axis, got shape {shape}')
-    check_lengths_argument(str(seq_length[0]), seq_length[1], shape[0])
+    check_lengths_argument(seq_length, shape[0])
 
 
 class BiLSTM_CRF(CompilableMethods, nn.Cell):

@@ -1,13 +1,11 @@
 """A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
 
+from ms_crf.crf.backends import Backends
 from ms_crf.crf.inputs import check_paths, in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.native.cells import Chain, scores_and_paths
-from ms_crf.crf.nbest import best_paths, checked_n
-from ms_crf.crf.sets import are_sets, lowered
+from ms_crf.crf.sets import are_sets, free_and_restricted
 from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, soften, zeros_like
-from ms_crf.crf.validation import check_batch_first, check_num_tags, check_reduction
-from ms_crf.native import custom
+from ms_crf.crf.validation import check_count, check_flag, check_reduction
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
@@ -26,13 +24,13 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
 
     def __init__(self, num_tags: int, batch_first: bool = False, reduction: str = 'sum') -> None:
         super().__init__()
-        check_num_tags(num_tags)
-        check_batch_first(batch_first)
+        check_count('num_tags', num_tags)
+        check_flag('batch_first', batch_first)
         check_reduction(reduction)
         self.num_tags = int(num_tags)
         self.batch_first = batch_first
         self.reduction = reduction
-        self.native = Chain(batch_first=False)
+        self.backends = Backends(batch_first=False)
 
     def extend_repr(self) -> str:
         return f'num_tags={self.num_tags}, batch_first={self.batch_first}, reduction={self.reduction!r}'
@@ -55,17 +53,21 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         return reduce_losses(losses, lengths, self.reduction)
 
     def _loss_of_sets(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None) -> Tensor:
-        every, restricted = lowered(emissions, tags)
+        every, restricted = free_and_restricted(emissions, tags)
         every, lengths, void = prepare(every, seq_length, self.num_tags, self.batch_first)
         restricted, _, _ = prepare(restricted, seq_length, self.num_tags, self.batch_first)
         by_token = ops.logsumexp(every, 2) - soften(ops.logsumexp(restricted, 2))   # (L, B)
         by_token = ops.select(real(lengths, by_token.shape[0]), by_token, zeros_like(by_token))
         return reduce_losses(by_token.sum(0) + void + nan_in_rows(every, lengths), lengths, self.reduction)
 
+    def _prepare(self, emissions: Tensor, seq_length: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Emissions (L, B, K), lengths (B,), and what is added to the values of each row (B,): nan, or 0."""
+        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
+        return emissions, lengths, void + nan_in_rows(emissions, lengths)
+
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Likeliest tags (batch, length) int32, 0 on padding, and their log probabilities (batch,)."""
-        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        void = void + nan_in_rows(emissions, lengths)
+        emissions, lengths, void = self._prepare(emissions, seq_length)
         paths, best = ops.ArgMaxWithValue(2)(ops.log_softmax(emissions, 2))                   # (L, B)
         live = real(lengths, paths.shape[0])
         scores = ops.select(live, best, zeros_like(best)).sum(0)
@@ -76,28 +78,22 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
         transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
-        if custom.in_use():
-            n = checked_n(n, emissions.shape)
-            flat = self.native.n_best(emissions, lengths, transitions, transitions[0], transitions[0],
-                                      ops.zeros((n,), ms.int32))
-            scores, paths = scores_and_paths(flat, emissions.shape[0], emissions.shape[1], n)
-            return paths, scores + void.expand_dims(-1)
-        paths, scores = best_paths(emissions, lengths, transitions, transitions[0], transitions[0], n)
-        return paths, scores + void.expand_dims(-1)
+        paths, log_probs = self.backends.chosen().nbest(transitions, transitions[0], transitions[0], emissions, n,
+                                                        lengths, None)
+        return paths, log_probs + void.expand_dims(-1)
 
     def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Zeros (batch,): scores are log probabilities already."""
-        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        return void + nan_in_rows(emissions, lengths)
+        _, _, void = self._prepare(emissions, seq_length)
+        return void
 
     def path_posteriors(self, emissions: Tensor, paths: Tensor,
                         seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """As `CRF.path_posteriors`; here a tag does not depend on the one before it."""
         check_paths(paths, emissions, self.batch_first)
-        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
-        marginals = marginals + (void + nan_in_rows(emissions, lengths)).expand_dims(-1)
-        marginals = ops.transpose(marginals, (1, 0, 2))                             # (B, L, K)
+        marginals = self.marginals(emissions, seq_length)
+        if not self.batch_first:
+            marginals = ops.transpose(marginals, (1, 0, 2))                         # (B, L, K)
         return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
 
     def along(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -106,9 +102,8 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
 
     def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Probability of each tag at each position, in the layout of emissions, 0 on padding."""
-        emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths)
-        marginals = marginals + (void + nan_in_rows(emissions, lengths)).expand_dims(-1)
+        emissions, lengths, void = self._prepare(emissions, seq_length)
+        marginals = clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1)
         if self.batch_first:
             marginals = ops.transpose(marginals, (1, 0, 2))
         return marginals

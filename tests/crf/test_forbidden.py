@@ -1,7 +1,7 @@
 """Scores of -inf forbid: the layer against all paths that remain, in both modes."""
 
 from ms_crf import allowed_transitions, post_decode
-from ms_crf.crf.nbest import LOWEST
+from ms_crf.crf.selection import LOWEST
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms

@@ -1,7 +1,7 @@
 """nan and +inf in emissions and parameters, and lengths that can't be: seen in all that is said of their rows."""
 
 from ms_crf import CRF
-from ms_crf.crf.nbest import LOWEST
+from ms_crf.crf.selection import LOWEST
 from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
 

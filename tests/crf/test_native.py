@@ -1,9 +1,11 @@
 """The operators in C++: by themselves beside float64 NumPy, and in the layer beside the graph of plain operators."""
 
+import inspect
 import subprocess
 import sys
 
 from ms_crf import CRF, allowed_transitions
+from ms_crf.crf.backends import NativeBackend, PlainBackend
 from ms_crf.native import custom, library
 
 import mindspore as ms
@@ -45,7 +47,8 @@ import ms_crf, mindspore as ms
 from mindspore import ops
 crf = ms_crf.CRF(3)
 scores = crf.transitions, crf.start_transitions, crf.end_transitions
-print(ms.jit(crf.native.normalizer)(ops.zeros((4, 2, 3)), ms.Tensor([1, 1, 1]), *scores))
+wrong = ms.Tensor([1, 1, 1])
+print(ms.jit(crf.backends.native.packed_normalizer)(ops.zeros((4, 2, 3)), wrong, *scores, wrong))
 """
 
 
@@ -128,6 +131,31 @@ def test_equal_to_the_graph_of_plain_operators(constraints):
     for tolerance, one, other in zip((1e-6, 1e-5, 0.0), native, plain):
         for actual, expected in zip(one, other):
             close(actual, expected.asnumpy(), tolerance)
+
+
+def test_one_place_chooses_the_implementation():
+    """Operators in C++ have neither pair emissions nor a temperature."""
+    backends = CRF(3).backends
+    pairs = float_tensor(np.zeros((3, 2, 3, 3)))
+    assert backends.chosen() is backends.native
+    assert backends.chosen(pairs) is backends.chosen(None, 2.0) is backends.plain
+    custom.use(False)
+    try:
+        assert backends.chosen() is backends.plain
+    finally:
+        custom.use(True)
+
+
+def test_both_implementations_have_the_same_calls():
+    def calls(implementation):
+        return {name for name, value in vars(implementation).items() if callable(value) and not name.startswith('_')}
+
+    # The preparation of the recursions, and the one call that is a graph of plain operators on CPU too.
+    assert calls(PlainBackend) - calls(NativeBackend) == {'potentials', 'nbest_spans'}
+    assert calls(NativeBackend) < calls(PlainBackend)
+    for name in calls(NativeBackend):
+        one, other = (inspect.signature(getattr(owner, name)) for owner in (PlainBackend, NativeBackend))
+        assert list(one.parameters) == list(other.parameters)
 
 
 def test_an_exported_graph_has_plain_operators(tmp_path):

@@ -1,7 +1,7 @@
 """The n best paths for any n, beside every path: which, in which order, and no more than there are."""
 
 from ms_crf import CRF, allowed_transitions
-from ms_crf.crf.nbest import LOWEST
+from ms_crf.crf.selection import LOWEST
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms

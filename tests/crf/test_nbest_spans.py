@@ -3,7 +3,7 @@
 from collections import Counter
 
 from ms_crf import CRF, allowed_transitions, span_steps
-from ms_crf.crf.nbest import LOWEST
+from ms_crf.crf.selection import LOWEST
 from ms_crf.text.schemes import spans_of
 
 import mindspore as ms

@@ -1,32 +1,22 @@
-"""The operators of the chain, each made when it is first asked for: before, there may be no library.
+"""The operators of the chain.
 
 Each takes emissions, lengths, transitions, start, end, what is allowed, settings, then inputs of its own, as
 operators.cpp says, and gives one flat float32 tensor.
 """
 
-from typing import Any
-
-from ms_crf.native.custom import BOOL, FLOATS, INT32, INTEGERS, operator
+from ms_crf.native.custom import BOOL, FLOATS, INT32, INTEGERS, on_first_use
 
 _SHARED = [FLOATS, INTEGERS, FLOATS, FLOATS, FLOATS, BOOL, INT32]
-# The names in the library, and the types of the inputs of their own.
-_OPERATORS: dict[str, tuple[str, list[list[Any]]]] = {
-    'normalizer': ('ChainNormalizer', []),
-    'loss': ('ChainLoss', [INTEGERS]),
-    'gradients': ('ChainGradients', [FLOATS, FLOATS]),
-    'marginals': ('ChainMarginals', []),
-    'path_posteriors': ('ChainPathPosteriors', [INTEGERS]),
-    'decode': ('ChainDecode', []),
-    'viterbi': ('ChainViterbi', []),
-    'n_best': ('ChainNBest', [INT32]),
-    'path_gradients': ('ChainPathGradients', [FLOATS, FLOATS]),
-    'viterbi_gradients': ('ChainViterbiGradients', [FLOATS, FLOATS]),
-}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _OPERATORS:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    function, own = _OPERATORS[name]
-    globals()[name] = operator(function, [*_SHARED, *own])
-    return globals()[name]
+__getattr__ = on_first_use(globals(), {
+    'normalizer': ('ChainNormalizer', _SHARED),
+    'loss': ('ChainLoss', [*_SHARED, INTEGERS]),
+    'gradients': ('ChainGradients', [*_SHARED, FLOATS, FLOATS]),
+    'marginals': ('ChainMarginals', _SHARED),
+    'path_posteriors': ('ChainPathPosteriors', [*_SHARED, INTEGERS]),
+    'decode': ('ChainDecode', _SHARED),
+    'viterbi': ('ChainViterbi', _SHARED),
+    'n_best': ('ChainNBest', [*_SHARED, INT32]),
+    'path_gradients': ('ChainPathGradients', [*_SHARED, FLOATS, FLOATS]),
+    'viterbi_gradients': ('ChainViterbiGradients', [*_SHARED, FLOATS, FLOATS]),
+})

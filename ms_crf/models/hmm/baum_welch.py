@@ -6,7 +6,7 @@ Shapes: B sequences of a batch, S states, V symbols.
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from ms_crf.models.recursions import SequenceBatch
+from ms_crf.crf.host import SequenceBatch
 
 import numpy as np
 

@@ -9,9 +9,9 @@ Shapes: N tokens of all sentences, S states, V words.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from ms_crf.crf.host import SequenceBatch
 from ms_crf.models.hmm.baum_welch import Tables
 from ms_crf.models.hmm.symbols import WordCounts
-from ms_crf.models.recursions import SequenceBatch
 
 import numpy as np
 

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from ms_crf.base.memory import check_memory
+from ms_crf.crf.host import SequenceBatch, batches, top
 from ms_crf.models.hmm.baum_welch import Fit, Tables, best_of, random_tables
 from ms_crf.models.hmm.counting import counts_of, learn, tables_of
 from ms_crf.models.hmm.symbols import WordCounts, Words
@@ -27,7 +28,6 @@ from ms_crf.models.hmm.validation import (
     join_symbols,
     several,
 )
-from ms_crf.models.recursions import SequenceBatch, batches, top
 
 import numpy as np
 

@@ -1,5 +1,7 @@
-"""The recursions of a chain on the host, over a batch of sequences, in logarithms; its words are those of a hidden
-Markov model.
+"""The recursions of a chain in NumPy: forward, backward and Viterbi over a batch of sequences, in float64 logarithms.
+
+The names are the names of a hidden Markov model: a state is a tag, an observation gives the emissions. The module needs
+no MindSpore.
 
 Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large finite negatives.
 """

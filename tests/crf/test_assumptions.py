@@ -1,0 +1,50 @@
+"""What the package assumes of MindSpore beyond its public interface: a release that differs is named in one line."""
+
+import sys
+
+from ms_crf.crf import inference
+from ms_crf.crf.mindspore_fixes import private
+from ms_crf.crf.second_order import functions
+from ms_crf.crf.second_order.copies import check_gradients, check_is_copy, copied
+
+import mindspore as ms
+import pytest
+from conftest import float_tensor, int_tensor
+
+
+def test_a_missing_name_is_named_with_its_purpose():
+    with pytest.raises(ImportError) as error:
+        private('nothing', 'do this', 'mindspore.graph', 'mindspore.absent')
+    assert str(error.value) == (f'MindSpore {ms.__version__} has no nothing in mindspore.graph or mindspore.absent, '
+                                'which ms_crf needs to do this; install MindSpore 2.10')
+    assert private('jit', 'compile', 'mindspore.absent', 'mindspore') is ms.jit
+
+
+def test_copied_functions_are_others_and_find_copies_of_what_they_call():
+    copy = copied(functions)
+    assert copy is copied(functions) is sys.modules[copy.__name__]
+    assert copy.pair is not functions.pair and copy.pair.__globals__ is vars(copy)
+    assert copy.pack is copied(inference).pack is not inference.pack
+    assert copy.pack.__module__ == f'{inference.__name__}_copied'
+
+
+def test_a_function_that_is_not_a_copy_is_refused():
+    scores = float_tensor([[0.0, 1.0], [2.0, 3.0]])
+    inputs = float_tensor([[[1.0, 2.0]]]), None, int_tensor([1]), scores, scores[0], scores[1]
+    factors = float_tensor([[[1.0, 2.0]]] * 5)
+    with pytest.raises(RuntimeError, match='looks up names in a function in the module that function.__module__ names'):
+        functions.pair(factors, *inputs)
+    assert copied(functions).pair(factors, *inputs).shape == ()
+    check_is_copy(True)
+
+
+@pytest.mark.parametrize('gradients', [((4, 2, 3), (3,), (3, 3), (3,)), ((4, 2, 3), (3, 3), (3,)), ()])
+def test_gradients_in_another_order_are_refused(gradients):
+    inputs = (4, 2, 3), (3, 3), (3,), (3,)
+    with pytest.raises(RuntimeError, match=f'order of the inputs.*; MindSpore {ms.__version__} does not'):
+        check_gradients(gradients, inputs)
+
+
+def test_gradients_of_all_inputs_may_follow_and_axes_may_be_of_any_size():
+    inputs = (-1, 2, 3), (3, 3), (3,), (3,)
+    check_gradients(((4, -1, 3), (3, 3), (3,), (3,), (9, 2, 3), (2,)), inputs)
