@@ -32,6 +32,7 @@ FORBIDDEN = {
     'a tag of each position': {'emissions': list(zip(range(5), 5 * [slice(None)], (0, 2, 1, 0, 2)))},
     'of all kinds': {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (0, 2)], 'start': [2], 'end': [2]},
 }
+IN_PYNATIVE = ('all transitions but one way round', 'a tag of each position', 'of all kinds')
 
 
 def padded(case, length, emission, tag):
@@ -48,8 +49,8 @@ def test_agrees_with_the_paths_that_remain(length, options, compiled):
         case = Case(seed, 5, 4, 3, **options).forbid(**indices)
         if compiled is ms.jit or name == 'of all kinds':
             padded(case, length, -np.inf, 2)
-        elif 'unknown' in options:
-            continue                                             # PyNative mode takes half a second for each
+        elif 'unknown' in options or name not in IN_PYNATIVE:
+            continue                                             # PyNative mode takes a second for each
         check_all_calls(case, AllCalls.of(case, compiled))
 
 

@@ -1,4 +1,4 @@
-"""The encoder beside transformers on PyTorch; windows and pooling beside plain Python."""
+"""The encoder compared with NumPy and with transformers; windows and pooling compared with plain Python."""
 
 import json
 import random
@@ -19,7 +19,8 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.encoders import CONFIG, LETTERS, PIECES, make_folder, peer_of, tensors
+from support.encoders import CONFIG, LETTERS, PIECES, by_numpy, make_folder, peer_of, tensors
+from support.networks import bert, derivative, gelu, gelu_by_tanh
 from support.paths import ROOT
 from support.tensors import close, float_tensor, int_tensor
 
@@ -111,16 +112,17 @@ def test_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
     assert encoded.counts.max() == 510
 
 
+@pytest.mark.parametrize('peer', [False, True])
 @pytest.mark.parametrize('options,prefix', [
     ({'hidden_act': 'gelu_new'}, 'bert.'), ({'hidden_act': 'relu', 'layer_norm_eps': 1e-3}, '')])
-def test_berts_of_other_forms_are_those_of_transformers(tmp_path, options, prefix):
+def test_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, options, prefix, peer):
     """Cased, from vocab.txt; weights under the names that they have when they come from TensorFlow."""
     config = {**CONFIG, **options}
     arrays = tensors(config, prefix)
     path = make_folder(tmp_path / 'bert', config, arrays)
     (path / 'tokenizer_config.json').write_text('{"do_lower_case": false, "tokenizer_class": "BertTokenizer"}')
     sentences = [['Xan', 'to', 'Yel'], ['xan', '.'], words_of('abcX', 3), ['the'] * 18]
-    expected = peer_of(path)(sentences)
+    expected = (peer_of(path) if peer else by_numpy(config, arrays, prefix))(sentences)
     older = {name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace('LayerNorm.bias', 'LayerNorm.beta'): array
              for name, array in arrays.items()}
     (path / 'model.safetensors').unlink()
@@ -137,43 +139,105 @@ def test_berts_of_other_forms_are_those_of_transformers(tmp_path, options, prefi
     close(reader.vectors(encoded), np.concatenate([vectors for vectors, _ in expected]), 2e-6)
 
 
-def test_gradients_of_the_encoder_are_pytorchs(tmp_path):
-    torch = pytest.importorskip('torch')
-    path = make_folder(tmp_path / 'bert')
-    model = peer_of(path).model
+def test_a_roberta_is_that_of_numpy(tmp_path):
+    """Its positions begin at 2; its pieces are those of the tokenizer, which reads every word after a space."""
+    tokenizers, safetensors = pytest.importorskip('tokenizers'), pytest.importorskip('safetensors.numpy')
+    path = tmp_path / 'roberta'
+    path.mkdir()
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator(['the cat sat on the mat', 'naïve ﬁsh'], 300,
+                             special_tokens=['<s>', '<pad>', '</s>', '<unk>'])
+    tokenizer = tokenizers.Tokenizer.from_str(made.to_str())
+    tokenizer.post_processor = tokenizers.processors.RobertaProcessing(('</s>', 2), ('<s>', 0))
+    tokenizer.save(str(path / 'tokenizer.json'))
+    config = {**CONFIG, 'model_type': 'roberta', 'vocab_size': 320, 'max_position_embeddings': 66, 'type_vocab_size': 1,
+              'layer_norm_eps': 1e-5, 'pad_token_id': 1}
+    arrays = tensors(config, 'roberta.')
+    (path / 'config.json').write_text(json.dumps(config))
+    safetensors.save_file(arrays, path / 'model.safetensors')
+    words = words_of(LETTERS + 'ïﬁ中', 20)
+    sentences = [words[:1], words[1:4], words[4:10], ['the', 'cat']]
+    files = EncoderFiles.read(path)
+    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    arrays = {name: array.astype(float) for name, array in arrays.items()}
+    expected = []
+    for sentence in sentences:
+        pieces = [tokenizer.encode(f' {word}', add_special_tokens=False).ids for word in sentence]
+        ids = np.array([0, *(piece for each in pieces for piece in each), 2])
+        expected.append(bert(config, arrays, ids, 'roberta.', first_position=2)[1:-1])
+    encoder = build_encoder(files.sizes, files.weights())
+    reader = Reader(encoder)
+    reader._read = encoder.packed
+    close(reader.vectors(encoded), np.concatenate(expected), 1e-5)
+
+
+@pytest.fixture(scope='module')
+def gradients(tmp_path_factory):
+    """Of a weighted sum of the vectors of three sequences: the folder, (ids, lengths, weights) and the gradients."""
+    path = make_folder(tmp_path_factory.mktemp('gradients') / 'bert')
     files = EncoderFiles.read(path)
     encoder = build_encoder(files.sizes, files.weights())
     generator = np.random.default_rng(0)
     ids, lengths = generator.integers(5, 60, (3, 8)), np.array([8, 3, 5])
-    live = np.arange(8) < lengths[:, None]
-    weights = generator.normal(size=(3, 8, 12)) * live[:, :, None]
+    weights = generator.normal(size=(3, 8, 12)) * (np.arange(8) < lengths[:, None])[:, :, None]
 
     def weighted(ids, lengths):
         return (encoder(ids, lengths) * factors).sum()
 
     factors = float_tensor(weights)
     parameters = encoder.trainable_params()
-    gradients = ms.jit(ms.grad(weighted, None, ms.ParameterTuple(parameters)))(int_tensor(ids), int_tensor(lengths))
-    found = {parameter.name: gradient for parameter, gradient in zip(parameters, gradients)}
-    hidden = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(live.astype(int))).last_hidden_state
+    found = ms.jit(ms.grad(weighted, None, ms.ParameterTuple(parameters)))(int_tensor(ids), int_tensor(lengths))
+    return path, (ids, lengths, weights), {parameter.name: gradient.asnumpy()
+                                           for parameter, gradient in zip(parameters, found)}
+
+
+#: names of gradients of ours, and of the weights on the hub that they belong to
+LAYERS = [(f'layers.{number}', f'encoder.layer.{number}') for number in range(2)]
+SAME_WEIGHTS = {'pieces': 'embeddings.word_embeddings.weight', 'positions': 'embeddings.position_embeddings.weight',
+                'kinds': 'embeddings.token_type_embeddings.weight',
+                **{f'{ours}.inner.bias': f'{theirs}.intermediate.dense.bias' for ours, theirs in LAYERS},
+                **{f'{ours}.norm.gamma': f'{theirs}.output.LayerNorm.weight' for ours, theirs in LAYERS}}
+QUERY_KEY_VALUE = {f'{ours}.attention.inputs.weight': [
+    f'{theirs}.attention.self.{name}.weight' for name in ('query', 'key', 'value')] for ours, theirs in LAYERS}
+
+
+def test_gradients_of_the_encoder_are_those_of_numpy(gradients):
+    _, (ids, lengths, weights), found = gradients
+    arrays = {name: array.astype(float) for name, array in tensors().items()}
+    parts = {name: found[ours] for ours, name in SAME_WEIGHTS.items()}
+    for ours, names in QUERY_KEY_VALUE.items():
+        parts |= dict(zip(names, np.split(found[ours], 3)))
+
+    def weighted(arrays):
+        return sum((bert(CONFIG, arrays, ids[row, :length]) * weights[row, :length]).sum()
+                   for row, length in enumerate(lengths))
+
+    generator = np.random.default_rng(1)
+    for name, gradient in parts.items():                         # in random directions, which miss no wrong entry
+        for _ in range(3):
+            direction = generator.normal(size=arrays[name].shape)
+            close((gradient * direction).sum(), derivative(weighted, arrays, name, direction), 1e-4)
+
+
+def test_gradients_of_the_encoder_are_pytorchs(gradients):
+    torch = pytest.importorskip('torch')
+    path, (ids, lengths, weights), found = gradients
+    model = peer_of(path).model
+    live = torch.tensor((np.arange(8) < lengths[:, None]).astype(int))
+    hidden = model(input_ids=torch.tensor(ids), attention_mask=live).last_hidden_state
     (hidden * torch.tensor(weights)).sum().backward()
-    theirs = {name: parameter.grad for name, parameter in model.named_parameters() if parameter.grad is not None}
-    for number in range(2):
-        layer = f'encoder.layer.{number}'
-        inputs = [theirs[f'{layer}.attention.self.{name}.weight'] for name in ('query', 'key', 'value')]
-        close(found[f'layers.{number}.attention.inputs.weight'], np.concatenate(inputs), 3e-5)
-        close(found[f'layers.{number}.inner.bias'], theirs[f'{layer}.intermediate.dense.bias'], 3e-5)
-        close(found[f'layers.{number}.norm.gamma'], theirs[f'{layer}.output.LayerNorm.weight'], 3e-5)
-    for ours, name in (('pieces', 'word'), ('positions', 'position'), ('kinds', 'token_type')):
-        close(found[ours], theirs[f'embeddings.{name}_embeddings.weight'], 3e-5)
+    theirs = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()
+              if parameter.grad is not None}
+    for ours, name in SAME_WEIGHTS.items():
+        close(found[ours], theirs[name], 3e-5)
+    for ours, names in QUERY_KEY_VALUE.items():
+        close(found[ours], np.concatenate([theirs[name] for name in names]), 3e-5)
 
 
 def test_activations():
-    torch = pytest.importorskip('torch')
     values = np.concatenate([np.linspace(-12, 12, 50001), [-1e4, -1e3, 1e3, 1e4]]).astype(np.float32)
-    exact = torch.tensor(values.astype(float))
-    for function, kind in ((fast_gelu, 'none'), (exact_gelu, 'none'), (gelu_tanh, 'tanh')):
-        expected = torch.nn.functional.gelu(exact, approximate=kind).numpy()
+    for function, exact in ((fast_gelu, gelu), (exact_gelu, gelu), (gelu_tanh, gelu_by_tanh)):
+        expected = exact(values.astype(float))
         assert np.abs(function(ms.Tensor(values)).asnumpy() - expected).max() <= 5e-6
 
 
@@ -259,7 +323,7 @@ def test_windows_give_each_word_its_widest_context(room, longest_word):
 
 
 def test_a_sentence_longer_than_the_model_takes(tmp_path):
-    """60 pieces where 18 fit: each word's vector is that of a window which transformers was given by itself."""
+    """60 pieces where 18 fit: each word's vector is that of its window alone."""
     path = make_folder(tmp_path / 'bert')
     files = EncoderFiles.read(path)
     sentences = [['to', 'in'], words_of(LETTERS, 12), ['of', '\u200d', 'at']]
@@ -270,11 +334,10 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
     reader = Reader(encoder)
     reader._read = encoder.packed
     found = reader.vectors(encoded)
-    import torch
-    model = peer_of(path).model
+    arrays = {name: array.astype(float) for name, array in tensors().items()}
     for begin, end, supplied, to in window_ranges(encoded.words[first:first + count], encoded.room):
-        ids = torch.tensor([[2, *encoded.ids[first + begin:first + end], 3]])
-        hidden = model(input_ids=ids).last_hidden_state[0, 1:-1].detach().numpy()
+        ids = np.array([2, *encoded.ids[first + begin:first + end], 3])
+        hidden = bert(CONFIG, arrays, ids)[1:-1]
         close(found[first + supplied:first + to], hidden[supplied - begin:to - begin])
     # The same by way of the arrays that a graph takes which has the encoder in it.
     numbers = np.array([2, 0, 1])

@@ -1,4 +1,6 @@
-"""The BiLSTM beside PyTorch's over packed sentences, in float64: what it gives, and all its gradients."""
+"""The BiLSTM and all its gradients, compared with float64 NumPy; the LSTM in NumPy, compared with PyTorch's."""
+
+from functools import partial
 
 from ms_crf.nn.bilstm import BiLSTM
 
@@ -6,31 +8,29 @@ import mindspore as ms
 import numpy as np
 import pytest
 
+from support.networks import LSTM_WEIGHTS, bilstm, derivative, lstm_weights
 from support.tensors import close, float_tensor, int_tensor
 
 LENGTH, BATCH, WIDTH, HIDDEN = 5, 4, 3, 6
 
 
-def pytorchs(torch, lstm):
-    """PyTorch's LSTM with the weights of ours, and its name of each of them."""
-    peer, names = torch.nn.LSTM(WIDTH, HIDDEN // 2, bidirectional=True).double(), {}
-    for ending, cell in (('', lstm.forward_lstm), ('_reverse', lstm.backward_lstm)):
-        for parameter in cell.trainable_params():
-            kind, = (kind for kind in ('weight_ih', 'weight_hh', 'bias_ih', 'bias_hh') if kind in parameter.name)
-            names[parameter.name] = f'{kind}_l0{ending}'
-            getattr(peer, names[parameter.name]).data = torch.tensor(parameter.asnumpy().astype(float))
-    return peer, names
+def weighted_by_numpy(names, lengths, factors, arrays):
+    """The weighted sum of the outputs, of a dict of 'inputs' and the weights by their names."""
+    weights = [arrays[name] for name in names]
+    return sum((bilstm(arrays['inputs'][:length, row], weights[:4], weights[4:]) * factors[:length, row]).sum()
+               for row, length in enumerate(lengths) if length)
 
 
 @pytest.mark.parametrize('training', [pytest.param(False, marks=pytest.mark.quick), True])
-def test_outputs_and_gradients_are_pytorchs(compiled, training):
+def test_outputs_and_gradients_are_those_of_numpy(compiled, training):
     """At real positions, whatever stands on padding; one compiled function serves all lengths, 0 and 1 among them."""
-    torch = pytest.importorskip('torch')
     ms.set_seed(1)
     lstm = BiLSTM(WIDTH, HIDDEN).set_train(training)
     weights = lstm.trainable_params()
-    assert len(weights) == 8
-    peer, names = pytorchs(torch, lstm)
+    values = [*lstm_weights(lstm.forward_lstm), *lstm_weights(lstm.backward_lstm)]
+    names = [next(parameter.name for parameter in cell.trainable_params() if kind in parameter.name)
+             for cell in (lstm.forward_lstm, lstm.backward_lstm) for kind in LSTM_WEIGHTS]
+    assert len(weights) == 8 and {weight.name for weight in weights} == set(names)
 
     def weighted(inputs, lengths, factors):
         outputs = lstm(inputs, lengths)
@@ -43,16 +43,30 @@ def test_outputs_and_gradients_are_pytorchs(compiled, training):
         inputs = np.where(real[..., None], generator.normal(size=(LENGTH, BATCH, WIDTH)), 50.0).astype(np.float32)
         factors = (generator.normal(size=(LENGTH, BATCH, HIDDEN)) * real[..., None]).astype(np.float32)
         (_, outputs), (by_inputs, by_weights) = run(float_tensor(inputs), int_tensor(lengths), float_tensor(factors))
-
-        rows = np.flatnonzero(lengths)                           # PyTorch packs no sentence without words
-        leaf = torch.tensor(inputs[:, rows].astype(float), requires_grad=True)
-        packed = torch.nn.utils.rnn.pack_padded_sequence(leaf, np.array(lengths)[rows], enforce_sorted=False)
-        expected, _ = torch.nn.utils.rnn.pad_packed_sequence(peer(packed)[0], total_length=LENGTH)
-        peer.zero_grad()
-        (expected * torch.tensor(factors[:, rows].astype(float))).sum().backward()
-
-        close(outputs.asnumpy()[:, rows] * real[:, rows, None], expected.detach().numpy())
-        close(by_inputs.asnumpy()[:, rows], leaf.grad.numpy())
+        for row, length in enumerate(lengths):
+            close(outputs.asnumpy()[:length, row],
+                  bilstm(inputs[:length, row].astype(float), values[:4], values[4:]).reshape(length, HIDDEN))
         assert not by_inputs.asnumpy()[~real].any()
-        for weight, gradient in zip(weights, by_weights):
-            close(gradient, getattr(peer, names[weight.name]).grad.numpy())
+        arrays = {'inputs': inputs.astype(float), **dict(zip(names, values))}
+        gradients = {'inputs': by_inputs, **{weight.name: gradient for weight, gradient in zip(weights, by_weights)}}
+        for name, gradient in gradients.items():                 # in random directions, which miss no wrong entry
+            for _ in range(3):
+                direction = generator.normal(size=arrays[name].shape)
+                expected = derivative(partial(weighted_by_numpy, names, lengths, factors), arrays, name, direction)
+                close((gradient.asnumpy() * direction).sum(), expected, 3e-5)
+
+
+def test_the_lstm_in_numpy_is_pytorchs():
+    torch = pytest.importorskip('torch')
+    ms.set_seed(1)
+    lstm = BiLSTM(WIDTH, HIDDEN)
+    peer = torch.nn.LSTM(WIDTH, HIDDEN // 2, bidirectional=True).double()
+    directions = [lstm_weights(cell) for cell in (lstm.forward_lstm, lstm.backward_lstm)]
+    for ending, weights in zip(('', '_reverse'), directions):
+        for name, values in zip(LSTM_WEIGHTS, weights):
+            getattr(peer, f'{name}_l0{ending}').data = torch.tensor(values)
+    inputs, lengths = np.random.default_rng(0).normal(size=(LENGTH, BATCH, WIDTH)), np.array([5, 2, 1, 3])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.tensor(inputs), lengths, enforce_sorted=False)
+    expected, _ = torch.nn.utils.rnn.pad_packed_sequence(peer(packed)[0])
+    for row, length in enumerate(lengths):
+        close(bilstm(inputs[:length, row], *directions), expected.detach().numpy()[:length, row], 1e-12)

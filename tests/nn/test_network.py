@@ -1,4 +1,6 @@
-"""The cells of the tagger beside float64 NumPy and PyTorch; the updates beside PyTorch's optimizers."""
+"""The cells of the tagger and the updates, compared with float64 NumPy, and the updates with PyTorch's optimizers."""
+
+from types import SimpleNamespace
 
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
@@ -10,6 +12,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
+from support.networks import Steps, bilstm, lstm_weights
 from support.tensors import close, float_tensor, int_tensor
 
 
@@ -47,24 +50,18 @@ def test_character_cnn_is_a_convolution_with_maximum(compiled, generator):
         close(run(int_tensor(np.pad(spellings, ((0, 0), (0, 3))))), expected)    # more padding changes nothing
 
 
-def test_character_lstm_is_pytorchs(compiled, generator):
-    torch = pytest.importorskip('torch')
+def test_character_lstm_gives_the_last_states_of_both_directions(compiled, generator):
     lstm = CharacterLSTM(9, 3, 4)
-    peer = torch.nn.LSTM(3, 2, bidirectional=True)
-    for ending, cell in (('', lstm.lstm.forward_lstm), ('_reverse', lstm.lstm.backward_lstm)):
-        for parameter in cell.trainable_params():
-            name = next(name for name in ('weight_ih', 'weight_hh', 'bias_ih', 'bias_hh') if name in parameter.name)
-            values = torch.tensor(parameter.asnumpy())
-            getattr(peer, f'{name}_l0{ending}').data = values
+    directions = [lstm_weights(cell) for cell in (lstm.lstm.forward_lstm, lstm.lstm.backward_lstm)]
     spellings = some_spellings(generator)
     actual = compiled(lstm)(int_tensor(spellings))
-    table = torch.tensor(lstm.table.weight.asnumpy())
+    table = lstm.table.weight.asnumpy().astype(float)
     expected = np.zeros((6, 4))
     for word, ids in enumerate(spellings):
         ids = ids[ids != 0]
         if len(ids):
-            _, (states, _) = peer(table[torch.tensor(ids, dtype=torch.int64)][:, None])
-            expected[word] = states.detach().numpy().reshape(4)
+            states = bilstm(table[ids], *directions)
+            expected[word] = np.concatenate([states[-1, :2], states[0, 2:]])
     close(actual, expected)
 
 
@@ -140,41 +137,50 @@ def test_in_16_bits_it_gives_nearly_the_same(compiled, generator):
         close(other.astype(ms.float32), gradient.asnumpy(), 1e-2)
 
 
+@pytest.mark.parametrize('peer', [False, True])
 @pytest.mark.parametrize('kind,options', [('adam', {}), ('adamw', {'weight_decay': 0.1}),
                                           ('sgd', {'weight_decay': 0.1}), ('adam', {'clip': 0.5})])
-def test_updates_are_pytorchs(generator, kind, options):
-    torch = pytest.importorskip('torch')
+def test_updates_are_those_of_numpy_and_of_pytorch(generator, kind, options, peer):
     ms.set_seed(1)
     network = TaggerNetwork(5, 3, 2, 4, char='none')
     optimizer = Optimizer(network, kind, **{'clip': 0.0, **options})
     head = {id(parameter) for parameter in network.head.trainable_params()}
-    decay = options.get('weight_decay', 0.0)
-    weights = [torch.nn.Parameter(torch.tensor(weight.asnumpy())) for weight in optimizer.weights]
     # Every row of the table is in every batch, so that its own way of updating must equal the dense one.
-    weights.append(torch.nn.Parameter(torch.tensor(network.word_table.asnumpy())))
-    groups = [{'params': [weight],
-               'weight_decay': decay if weight.ndim > 1 and (index == len(weights) - 1
-                                                             or id(optimizer.weights[index]) not in head) else 0.0}
-              for index, weight in enumerate(weights)]
-    maker = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW, 'sgd': torch.optim.SGD}[kind]
-    peer = maker(groups, lr=0.01, **({'momentum': 0.9} if kind == 'sgd' else {}))
+    parameters = [*optimizer.weights, network.word_table]
+    weights = [parameter.asnumpy().copy() for parameter in parameters]
+    decay = [options.get('weight_decay', 0.0) if parameter.ndim > 1 and id(parameter) not in head else 0.0
+             for parameter in parameters]
+    steps = steps_of_pytorch(kind, weights, decay) if peer else Steps(kind, 0.01, decay)
     run = ms.jit(optimizer)
     order = [3, 0, 4, 1, 2]
     for step in range(1, 4):
         gradients = [generator.normal(size=weight.shape).astype(np.float32) for weight in weights]
-        for weight, gradient in zip(weights, gradients):
-            weight.grad = torch.tensor(gradient)
         expected = np.sqrt(sum((gradient.astype(float) ** 2).sum() for gradient in gradients))
-        if options.get('clip'):
-            torch.nn.utils.clip_grad_norm_(weights, options['clip'])
-        peer.step()
+        factor = min(1.0, options['clip'] / expected) if 'clip' in options else 1.0
+        weights = steps.step(weights, [factor * gradient.astype(float) for gradient in gradients])
         now = float_tensor([0.01, BETA1 ** step, BETA2 ** step])
         norm = run(now, int_tensor(order), optimizer.rows(int_tensor(order)), float_tensor(gradients[-1][order]),
                    tuple(float_tensor(gradient) for gradient in gradients[:-1]))
         close(norm, expected)
-    for actual, weight in zip([*optimizer.weights, network.word_table], weights):
+    for actual, weight in zip(parameters, weights):
         # The fused kernel adds its epsilon before the correction of the bias, PyTorch after it.
-        close(actual, weight.detach().numpy(), 1e-4)
+        close(actual, weight, 1e-4)
+
+
+def steps_of_pytorch(kind, weights, decay):
+    """Its optimizer, with the method of `Steps`."""
+    torch = pytest.importorskip('torch')
+    weights = [torch.nn.Parameter(torch.tensor(weight.astype(float))) for weight in weights]
+    maker = {'adam': torch.optim.Adam, 'adamw': torch.optim.AdamW, 'sgd': torch.optim.SGD}[kind]
+    peer = maker([{'params': [weight], 'weight_decay': each} for weight, each in zip(weights, decay)], lr=0.01,
+                 **({'momentum': 0.9} if kind == 'sgd' else {}))
+
+    def step(_, gradients):
+        for weight, gradient in zip(weights, gradients):
+            weight.grad = torch.tensor(gradient)
+        peer.step()
+        return [weight.detach().numpy() for weight in weights]
+    return SimpleNamespace(step=step)
 
 
 def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):

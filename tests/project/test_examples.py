@@ -52,8 +52,8 @@ assert not any(name.split('.')[0] == 'ms_crf' for name in sys.modules)
 """
 
 
-@pytest.mark.parametrize('options', [{'char': 'cnn'}, {'char': 'none', 'bigrams': True}, {'ngrams': True},
-                                     {'bigrams': True, 'ngrams': True}])
+@pytest.mark.parametrize('options', [{'char': 'cnn', 'ngrams': True},
+                                     {'char': 'none', 'bigrams': True, 'ngrams': True}])
 def test_a_graph_without_the_package(options, tmp_path):
     """Batches of two shapes, from a copy of the program in another folder: the tags of `Tagger`."""
     run = make_run(tmp_path / 'run', **options)

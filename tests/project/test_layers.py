@@ -9,8 +9,6 @@ from pathlib import Path
 
 import ms_crf
 
-import pytest
-
 PACKAGE = Path(ms_crf.__file__).parent
 MODULES = {'.'.join(path.relative_to(PACKAGE.parent).with_suffix('').parts).removesuffix('.__init__'): path
            for path in sorted(PACKAGE.rglob('*.py'))}
@@ -49,12 +47,12 @@ def for_type_checkers(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
 
 
-@pytest.mark.parametrize('name', MODULES)
-def test_no_module_imports_an_outer_layer(name):
+def test_no_module_imports_an_outer_layer():
     """Imports anywhere in the text of the module count, in functions too."""
-    known = {other for other in imported(ast.walk(tree(name))) if other in MODULES}
-    outer = sorted(other for other in known if layer(other) > layer(name))
-    assert not outer, f'{name} (layer {layer(name)}) imports {", ".join(outer)}'
+    outer = [f'{name} (layer {layer(name)}) imports {other} (layer {layer(other)})'
+             for name in MODULES for other in sorted({*imported(ast.walk(tree(name)))} & MODULES.keys())
+             if layer(other) > layer(name)]
+    assert not outer, '; '.join(outer)
 
 
 def test_every_folder_says_what_lives_in_it_and_what_it_may_know():
@@ -96,9 +94,9 @@ def test_modules_of_training_import_each_other_in_one_direction():
     assert set(graphlib.TopologicalSorter(graph).static_order()) == set(modules)     # raises CycleError
 
 
-@pytest.mark.parametrize('name', [name for name in MODULES if name.startswith(('ms_crf.text', 'ms_crf.models.hmm'))])
-def test_text_and_the_hidden_markov_model_need_no_mindspore(name):
-    assert 'mindspore' not in at_import(name)
+def test_text_and_the_hidden_markov_model_need_no_mindspore():
+    names = [name for name in MODULES if name.startswith(('ms_crf.text', 'ms_crf.models.hmm'))]
+    assert names and not [name for name in names if 'mindspore' in at_import(name)]
 
 
 def test_no_kind_of_model_knows_another():
@@ -123,9 +121,30 @@ def test_messages_of_the_library_name_no_options_of_commands(folder):
             assert not named, f'{name}: {named}'
 
 
-@pytest.mark.parametrize('name', MODULES)
-def test_modules_and_functions_can_be_read_at_once(name):
-    assert len(MODULES[name].read_text(encoding='utf-8').splitlines()) <= 350
-    long = {node.name: length for node in ast.walk(tree(name)) if isinstance(node, ast.FunctionDef)
-            and (length := node.end_lineno - node.lineno + 1) > 60}
-    assert not long, f'{name} has functions of more than 60 lines: {long}'
+LINES, COMMAND_LINES, FUNCTION_LINES, MOST_MODULES = 330, 120, 60, 207
+#: modules of a command that are not one function of the interface yet, and modules that are still too long
+NOT_YET_A_FUNCTION = {f'ms_crf.cli.{name}' for name in ('compare', 'convert', 'infer', 'infer_arguments', 'serve',
+                                                        'suggest', 'tag_many', 'train')}
+STILL_LONG = {f'ms_crf.{name}' for name in (
+    'bulk.engine', 'cli.compare', 'crf.validation', 'crf.viterbi', 'formats.readers', 'models.hmm.hmm',
+    'native.library', 'render.tagged', 'tagging.tagger', 'text.schemes')}
+#: modules of `cli` that several commands share
+SHARED_BY_COMMANDS = {f'ms_crf.cli.{name}' for name in ('console', 'parser', 'terminal')}
+
+
+def test_modules_and_functions_can_be_read_at_once():
+    lengths = {name: len(path.read_text(encoding='utf-8').splitlines()) for name, path in MODULES.items()}
+    long = {name: length for name, length in lengths.items() if length > LINES and name not in STILL_LONG}
+    assert not long, f'modules of more than {LINES} lines: {long}'
+    commands = {name: length for name, length in lengths.items() if name.startswith('ms_crf.cli.')
+                and name not in NOT_YET_A_FUNCTION | SHARED_BY_COMMANDS}
+    assert len(commands) >= 2
+    long = {name: length for name, length in commands.items() if length > COMMAND_LINES}
+    assert not long, f'commands of more than {COMMAND_LINES} lines: {long}'
+    long = {f'{name}.{node.name}': length for name in MODULES for node in ast.walk(tree(name))
+            if isinstance(node, ast.FunctionDef) and (length := node.end_lineno - node.lineno + 1) > FUNCTION_LINES}
+    assert not long, f'functions of more than {FUNCTION_LINES} lines: {long}'
+
+
+def test_the_number_of_modules_is_bounded():
+    assert len(MODULES) <= MOST_MODULES

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -54,6 +55,12 @@ def test_files_of_tests_import_no_other_file_of_tests():
         modules |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         used = sorted(name for name in modules if name.rpartition('.')[2] in closed)
         assert not used, f'{file.relative_to(folder)} imports {", ".join(used)}'
+
+
+def test_every_deliberate_fault_still_has_its_text_and_its_tests():
+    """Of `benchmarks/faults.py`, which shows that the tests find these faults."""
+    faults = runpy.run_path(str(ROOT / 'benchmarks' / 'faults.py'))
+    assert len(faults['FAULTS']) >= 37 and faults['checked']() == []
 
 
 PROCESSES_OF_TESTS = 'print("processes:", getattr(request.config, "workerinput", {"workercount": 0})["workercount"])'

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from support.networks import bert, word_pieces
 from support.trainings import files
 
 SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
@@ -55,6 +56,21 @@ def arguments(corpora, encoder, folder, *others):
     return [*files(corpora), '--encoder', str(encoder), '--encoder-lstm', '6', '--batch-size', '4', '--epochs', '2',
             '--learning-rate', '0.05', '--average', '0.9', '--scheme', 'BIO', '--device', 'CPU', '--save', str(folder),
             *others]
+
+
+def by_numpy(config, arrays, prefix=''):
+    """As `peer_of`, in float64 NumPy, for a folder of `make_folder`."""
+    arrays = {name: array.astype(float) for name, array in arrays.items()}
+
+    def read(sentences):
+        found = []
+        for sentence in sentences:
+            pieces = [word_pieces(word, PIECES) for word in sentence]
+            ids = [PIECES.index('[CLS]'), *(piece for each in pieces for piece in each), PIECES.index('[SEP]')]
+            words = [number for number, each in enumerate(pieces) for _ in each]
+            found.append((bert(config, arrays, np.array(ids), prefix)[1:-1], words))
+        return found
+    return read
 
 
 def peer_of(path):

@@ -12,6 +12,9 @@ from ms_crf.base import signals
 import pytest
 
 PROCESSES = 2
+#: Files that one process runs, because they share what it compiles or starts, by the names of their groups.
+TOGETHER = {'test_crf.py': 'chain', 'test_forbidden.py': 'chain',
+            'test_server_page.py': 'network server', 'test_network_served.py': 'network server'}
 LAST = 5.0                     # seconds added to twice the limit, when the process of a stuck test is ended
 AGAIN = 30.0                   # seconds after which a test is stopped again, if it hangs while it ends
 
@@ -32,6 +35,21 @@ def pytest_cmdline_main(config):
         option.dist, option.loadscopereorder = 'loadfile', False         # conftest.py orders the files
     if option.maxworkerrestart is None:
         option.maxworkerrestart = '0'                            # a new process would run the test that crashed again
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Gives whole files to a process, and files that share something to the same one."""
+    if config.option.dist != 'loadfile':
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByGroup(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return TOGETHER.get(file.rpartition('/')[2], file)
+
+    return ByGroup(config, log)
 
 
 def pytest_configure(config):

@@ -8,8 +8,8 @@ from ms_crf.formats.dataset import load
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.text.metrics import score
-from ms_crf.text.partial import certain, converted, fits, marked, opened
-from ms_crf.text.schemes import completions, recognise_scheme
+from ms_crf.text.partial import certain, converted, fits, marked, one_of, opened
+from ms_crf.text.schemes import completions, recognise_scheme, tags_in
 
 import pytest
 
@@ -221,3 +221,9 @@ def test_the_table_says_what_does_not_count():
     assert scores.lines()[-1] == '1 tokens beside these are not judged and do not count, nor do spans with them'
     with pytest.raises(CorpusError, match="x.tsv:1: expected plain tags, got '[?]-P', which stands for tags of spans"):
         Scores('plain', 'plain', 'x.tsv').add([1], [opened(['NN', '?-P'])], [['NN', 'NN']])
+
+
+@pytest.mark.parametrize('tags,text', [
+    (['O', 'B-PER'], '?'), (['B-PER', 'I-PER'], '?-PER'), (['B-LOC', 'B-PER'], 'B-?'), (['B-LOC', 'I-PER'], '?-?')])
+def test_marked_shows_what_several_tags_have_in_common(tags, text):
+    assert marked(one_of(tags, tags_in('BIO', ['PER', 'LOC']))) == text
