@@ -9,6 +9,8 @@ from pathlib import Path
 
 import ms_crf
 
+import pytest
+
 PACKAGE = Path(ms_crf.__file__).parent
 MODULES = {'.'.join(path.relative_to(PACKAGE.parent).with_suffix('').parts).removesuffix('.__init__'): path
            for path in sorted(PACKAGE.rglob('*.py'))}
