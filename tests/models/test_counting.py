@@ -60,7 +60,7 @@ def test_a_device_that_is_not_used_is_refused(command, hmm, corpora):
     if command[0] == 'serve':
         pytest.importorskip('uvicorn', reason='uvicorn is missing: pip install -r requirements-serve.txt')
     arguments = [argument.format(corpora=corpora) for argument in command[1:]]
-    result = subprocess.run([sys.executable, '-m', f'ms_crf.{command[0]}', *arguments, '--run', str(hmm), '--device',
+    result = subprocess.run([sys.executable, '-m', 'ms_crf', command[0], *arguments, '--run', str(hmm), '--device',
                              'GPU'], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert (result.returncode, result.stdout) == (2, '')
     assert result.stderr.splitlines()[-1].partition(': ')[2] == (
