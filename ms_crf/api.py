@@ -8,14 +8,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.bulk.tag_many import tag_many
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
+    from ms_crf.server.serve import serve
 
 _HOMES = {
     'evaluate': 'reports.evaluation',
     'report': 'reports.report',
+    'serve': 'server.serve',
+    'tag_many': 'bulk.tag_many',
 }
-__all__ = ['evaluate', 'report']
+__all__ = ['evaluate', 'report', 'serve', 'tag_many']
 
 
 def __getattr__(name: str) -> Any:

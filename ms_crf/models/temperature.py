@@ -2,11 +2,11 @@
 
 Above 1 it makes posteriors less sure, below 1 surer; the best tags stay the best. It is fitted on sentences that the
 model was not trained on, by the likelihood of their gold tags. As a function of 1 / T the log likelihood is concave, so
-that a search by golden section finds the best one.
+that a bounded search finds the best one.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ms_crf.base.environment import graph_load
@@ -19,7 +19,6 @@ import numpy as np
 
 LOWEST, HIGHEST = 0.05, 20.0
 _CLOSE = 1e-3                  # to the best, as a share of it
-_GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 class FittedTemperature(NamedTuple):
@@ -103,21 +102,11 @@ def _score(chain: Chain, part: _Batch, gold: Sequence[np.ndarray]) -> float:
                              for path in paths))
 
 
-def _lowest(loss: Any) -> float:
+def _lowest(loss: Callable[[float], float]) -> float:
     """Where a function that falls and then rises is lowest, between LOWEST and HIGHEST."""
-    low, high = math.log(LOWEST), math.log(HIGHEST)
-    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
-    at_left, at_right = loss(math.exp(left)), loss(math.exp(right))
-    while high - low > _CLOSE:
-        if at_left < at_right:
-            high, right, at_right = right, left, at_left
-            left = high - _GOLDEN * (high - low)
-            at_left = loss(math.exp(left))
-        else:
-            low, left, at_left = left, right, at_right
-            right = low + _GOLDEN * (high - low)
-            at_right = loss(math.exp(right))
-    return math.exp((low + high) / 2)
+    from scipy.optimize import minimize_scalar  # here, because it takes long to import
+    return math.exp(minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), method='bounded',
+                                    bounds=(math.log(LOWEST), math.log(HIGHEST)), options={'xatol': _CLOSE}).x)
 
 
 def tempered(decoder: Decoder, temperature: float) -> Decoder:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.base.errors import CorpusError, OptionError, brief
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.formats.dataset import check_judged, convert
 from ms_crf.formats.readers import Sentence, read_corpus
 from ms_crf.models.base import read_run
@@ -129,7 +129,7 @@ def input_of(run: str, path: str | None, columns: tuple[int, ...] | None, mark: 
         fault = sources.fault_of(config, options, part)
         if fault is not None:
             raise OptionError(f'{path}, the {part} file that {records.config_path(run)} names, {fault}; name a tagged '
-                              'file with --input')
+                              f'file with {argument("input")}')
     parts = [part for part, name in named.items() if name and os.path.realpath(name) == os.path.realpath(path)]
     mark = options.unknown_tag if mark is None else mark
     sentences = read_corpus(path, columns, config.get('splitter') or options.splitter, mark=mark)
