@@ -249,15 +249,14 @@ def run(service: Service, settings: Settings, listening: socket.socket) -> None:
         with signals.kept():
             _run(running)
         return
-    with ThreadPoolExecutor(1) as threads:       # in a notebook, which has an event loop of its own in this thread
-        ended = threads.submit(_run, running)
-        while not ended.done():
-            try:
-                ended.result()
-            except KeyboardInterrupt:
-                if running.loop is not None:
-                    running.loop.call_soon_threadsafe(running.stop)
-        ended.result()
+
+    def stop(*_: object) -> None:
+        if running.loop is not None:
+            running.loop.call_soon_threadsafe(running.stop)
+
+    # In a notebook, which has an event loop of its own in this thread.
+    with ThreadPoolExecutor(1) as threads, signals.handling(stop):
+        threads.submit(_run, running).result()
 
 
 def _run(running: Running) -> None:
