@@ -33,7 +33,7 @@ class Child:
     def ended(self) -> bool:
         return self._process.returncode is not None
 
-    def send(self, value: Any) -> None:
+    def send(self, value: object) -> None:
         """Sends a value, without waiting until the process reads it."""
         assert self._process.stdin is not None
         self._process.stdin.write(frame(value))

@@ -69,7 +69,7 @@ class Model:
         writer = self.writers[kind, kind == JSON or confidence]
         items = wanted.items
 
-        def write(index: int, said: Any) -> str:
+        def write(index: int, said: tuple[Any, ...]) -> str:
             if len(said) == 2:
                 raise Refused(*said)
             return writer.lines(items[index], Tagged(items[index].tokens, *said)).rstrip('\n')

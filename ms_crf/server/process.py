@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ms_crf.base.errors import OptionError
+from ms_crf.server.batching import Task
 from ms_crf.server.child import Child
 from ms_crf.server.limits import Refused
 from ms_crf.server.worker import About, Line, Settings
@@ -65,7 +66,7 @@ class Process:
         """Whether it has sentences to tag."""
         return bool(self._asked)
 
-    def send(self, task: Any, sentences: list[list[str]]) -> 'asyncio.Future[list[Any]]':
+    def send(self, task: Task, sentences: list[list[str]]) -> 'asyncio.Future[list[Any]]':
         """A future of what it says of each sentence; Refused is set there if the process ends before."""
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         if self.ended.is_set():

@@ -1,12 +1,11 @@
 """What a request to tag asks for: its JSON, checked, as sentences with all that is needed to write them out again."""
 
 from collections.abc import Callable, Mapping
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import brief, meant, one_line
 from ms_crf.base.files import JSONFault, json_of
-from ms_crf.formats.stream import Item
+from ms_crf.formats.stream import Item, item_of_tokens
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.schema import INPUTS, OPTIONS, RAW, TEXT, TEXTS, TOKENS, checked
 from ms_crf.text.splitting import Splitter
@@ -88,7 +87,7 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
         items = [item for part in parts for item in part]
         sizes = [len(part) for part in parts] if request.kind == TEXTS else None
     else:
-        items = [_of_tokens(tokens) for tokens in
+        items = [item_of_tokens(1, tokens) for tokens in
                  ([request.value] if request.kind == TOKENS else request.value)]
     if len(items) > limits.max_sentences:
         raise Refused(413, f'expected at most {limits.max_sentences:,} sentences, got {len(items):,}; send fewer at a '
@@ -108,8 +107,3 @@ def _of_text(text: str, splitter: Splitter) -> list[Item]:
     return [Item(1, text[start:end], [text[begin:after] for begin, after in tokens],
                  [begin - start for begin, _ in tokens], offset=start)
             for start, end, tokens in splitter.split(text)]
-
-
-def _of_tokens(tokens: list[str]) -> Item:
-    starts = list(accumulate((len(token) + 1 for token in tokens[:-1]), initial=0))[:len(tokens)]
-    return Item(1, ' '.join(tokens), tokens, starts)

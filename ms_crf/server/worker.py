@@ -53,7 +53,7 @@ class About(NamedTuple):
         return list(dict.fromkeys((self.splitter, BLANK, CHARACTERS, WORDS)))
 
 
-def _load(settings: Settings, say: Callable[[Any], None]) -> tuple['Tagger', About]:
+def _load(settings: Settings, say: Callable[[object], None]) -> tuple['Tagger', About]:
     from ms_crf.models import plugins
     from ms_crf.models.base import device_for, read_run
     from ms_crf.native import library
