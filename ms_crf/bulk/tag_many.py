@@ -108,7 +108,10 @@ def tag_many(input: PathLike | Sequence[PathLike], output: PathLike, *, run: Pat
         >>> tag_many('shards/*.jsonl', 'tagged', run='runs/sample', workers=2).lines  # doctest: +SKIP
     """
     inputs = [input] if isinstance(input, (str, os.PathLike)) else input
-    given = TagManyArguments.given({**locals(), 'input': [os.fspath(name) for name in inputs]})
+    return _tag_many(TagManyArguments.given({**locals(), 'input': [os.fspath(name) for name in inputs]}), watcher)
+
+
+def _tag_many(given: TagManyArguments, watcher: Watcher) -> TaggedShards:
     began = time.monotonic()
     shards = shards_of(given.input, given.output, given.format)
     if given.json:

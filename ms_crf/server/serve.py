@@ -59,7 +59,10 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
         >>> from ms_crf.api import serve
         >>> serve(run='runs/sample', port=8000)  # doctest: +SKIP
     """
-    given = ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)})
+    _serve(ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)}), watcher)
+
+
+def _serve(given: ServeArguments, watcher: Watcher) -> None:
     if given.splitter is not None:
         splitter_named(given.splitter)           # raises at once if its library is missing
     token = _token(given.token_file)
