@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from ms_crf.base.lazy import loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.bulk.tag_many import tag_many
     from ms_crf.experiments.compare import compare
     from ms_crf.experiments.train import train
     from ms_crf.models.export import export
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
+    from ms_crf.server.serve import serve
     from ms_crf.tagging.files import tag
     from ms_crf.tagging.suggest import suggest
 
@@ -22,11 +24,13 @@ _HOMES = {
     'evaluate': 'reports.evaluation',
     'export': 'models.export',
     'report': 'reports.report',
+    'serve': 'server.serve',
     'suggest': 'tagging.suggest',
     'tag': 'tagging.files',
+    'tag_many': 'bulk.tag_many',
     'train': 'experiments.train',
 }
-__all__ = ['compare', 'evaluate', 'export', 'report', 'suggest', 'tag', 'train']
+__all__ = ['compare', 'evaluate', 'export', 'report', 'serve', 'suggest', 'tag', 'tag_many', 'train']
 __getattr__ = loader(__name__, globals(), _HOMES)
 
 

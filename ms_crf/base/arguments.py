@@ -109,7 +109,8 @@ class Arguments:
         if value is None:                                        # it follows from the text
             return None
         if wanted is True:
-            return None if value else f'with {shown} 0' if value == 0 else f'without {shown}'
+            zero = value == 0 and not isinstance(value, bool)
+            return None if value else f'with {shown} 0' if zero else f'without {shown}'
         only = f', only with {" or ".join(wanted)}' if wanted else ''
         return None if value in wanted else f'with {shown} {value}{only}'
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from ms_crf.base import processes, signals
 from ms_crf.base.watchers import SILENT, Watcher
 
 VERSION = '0.3.0'
@@ -55,17 +56,19 @@ def prepare(device: str | None = None) -> None:
         # Without it the waiting Python thread spins and takes a core from the kernels'
         # threads. On a device it would serialise host and device.
         os.environ[_BLOCKING] = '1'
+        processes.PRIVATE.add(_BLOCKING)         # child processes prepare themselves
     else:
         os.environ.pop(_BLOCKING, None)
 
 
 def for_others() -> dict[str, str]:
-    """What processes that this one starts, also on other machines, are to have of its environment for MindSpore.
+    """Returns the environment variables to pass to processes on other machines that use MindSpore.
 
-    What `prepare` has set for the device of this machine is not among it, and taken back: others prepare themselves.
+    What `prepare` has set for the device of this machine is not among them. It is also removed from this process, which
+    computes nothing itself then.
     """
-    if not _given_blocking:
-        os.environ.pop(_BLOCKING, None)
+    for name in processes.PRIVATE:
+        os.environ.pop(name, None)
     return {name: value for name, value in os.environ.items() if name.startswith(('MS_', 'GLOG_'))}
 
 
@@ -180,16 +183,13 @@ def _unusable(device: str) -> str | None:
     """
     import subprocess
     import tempfile
-
-    from ms_crf.base import processes, signals
     prepare(device)
     if not _supported(device):
         return 'this MindSpore does not find what it needs for it'
     try:
         with tempfile.TemporaryDirectory() as folder, signals.handling(signals.interrupt):
-            tried = subprocess.run(processes.command(_TRIAL, device), env=processes.environment(), cwd=folder,
-                                   capture_output=True, text=True, errors='replace', stdin=subprocess.DEVNULL,
-                                   timeout=SECONDS)
+            tried = processes.run(processes.command(_TRIAL, device), cwd=folder, capture_output=True, text=True,
+                                  errors='replace', timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return f'it has computed nothing within {SECONDS} s'
     if tried.returncode == 0:

@@ -1,11 +1,13 @@
 """How much memory this process can get, so that what can't fit is refused before it is allocated."""
 
 import contextlib
-import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-_MEMINFO, _CGROUP, _CGROUPS = '/proc/meminfo', '/proc/self/cgroup', '/sys/fs/cgroup'
+import psutil
+
+_CGROUP, _CGROUPS = '/proc/self/cgroup', '/sys/fs/cgroup'
 _V1, _V2 = 'memory.limit_in_bytes', 'memory.max'
 
 
@@ -25,16 +27,13 @@ def check_memory(size: int, what: str) -> None:
 
 
 def memory_there() -> int | None:
-    """The number of bytes that this process could get if it were alone; None where the system does not say.
+    """Returns the number of bytes that this process could get if it were alone, or None if the system does not say.
 
     It is the memory of the machine with its swap space, or the least of the limits that the process runs under, of
     control groups and `ulimit -v`.
     """
-    swap = _meminfo('SwapTotal:')
-    limits = []
-    with contextlib.suppress(AttributeError, ValueError, OSError):       # Windows has no sysconf
-        limits.append(os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') + swap)
-    limits += [limit + swap for limit in _control_groups()]
+    machine, swap = _machine()
+    limits = [machine + swap, *(limit + swap for limit in _control_groups())]
     with contextlib.suppress(ImportError):
         import resource  # which Windows does not have
         soft = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -42,18 +41,20 @@ def memory_there() -> int | None:
     return min((limit for limit in limits if limit > 0), default=None)
 
 
+def _machine() -> tuple[int, int]:
+    """The memory and the swap space of this machine in bytes, 0 where the system does not say."""
+    machine = swap = 0
+    with contextlib.suppress(OSError, psutil.Error), warnings.catch_warnings():
+        warnings.simplefilter('ignore')          # about rates of swapping, which some containers do not show
+        machine = psutil.virtual_memory().total
+        swap = psutil.swap_memory().total
+    return machine, swap
+
+
 def gigabytes(size: int) -> str:
     """A number of bytes, however large, as '0.31 GB', '4.7 GB' or '1,200 GB'."""
     tenths = size // 10 ** 8
     return f'{tenths // 10:,} GB' if tenths >= 100 else f'{tenths / 10:.1f} GB' if tenths else f'{size / 1e9:.2g} GB'
-
-
-def _meminfo(key: str) -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path(_MEMINFO).read_text().splitlines():
-            if line.startswith(key):
-                return int(line.split()[1]) * 1024
-    return 0
 
 
 def _control_groups() -> Iterator[int]:

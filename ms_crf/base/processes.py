@@ -1,19 +1,31 @@
-"""Command lines and environments of Python child processes, which never import from the current folder.
+"""Child processes: command lines of Python, environments, how they are started, how they end.
 
-`python -c` and `python -m` search the current folder first, so that a file called `json.py` there would be executed.
+Python in a child process never imports from the current folder: `python -c` and `python -m` search the current folder
+first, so that a file called `json.py` there would be executed. A child process has no standard input unless it is
+started with pipes.
 """
 
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:                # imported where they are needed: most commands start no process
+    import asyncio
+    import subprocess
+
+    import psutil
 
 #: The folder that holds this package: a checkout, or where it is installed.
 PACKAGES = str(Path(__file__).resolve().parents[2])
 # An empty string in the import path means the current folder. Python before 3.11 knows no other way to leave it out.
 _FIRST = 'import sys\nsys.path[:] = [folder for folder in sys.path if folder]\n'
 _ATTACHED = 'from ms_crf.base import processes\nprocesses.end_with({})\n'
+#: variables that this process has set for itself alone
+PRIVATE: set[str] = set()
 _MODULE = 'import runpy\nrunpy.run_module({!r}, run_name="__main__", alter_sys=True)\n'
 
 
@@ -44,14 +56,63 @@ def environment(**variables: str) -> dict[str, str]:
 
     The child process finds this package, and all folders that the user has named in PYTHONPATH. An empty entry of
     PYTHONPATH means the current folder and is left out. From Python 3.11 on, PYTHONSAFEPATH also keeps the current
-    folder from processes that the child process starts.
+    folder from processes that the child process starts. Variables in `PRIVATE` are left out.
 
     Args:
         variables: to add or replace.
     """
     folders = [PACKAGES, *os.environ.get('PYTHONPATH', '').split(os.pathsep)]
     path = os.pathsep.join(dict.fromkeys(filter(None, folders)))
-    return {**os.environ, 'PYTHONPATH': path, 'PYTHONSAFEPATH': '1', **variables}
+    inherited = {name: value for name, value in os.environ.items() if name not in PRIVATE}
+    return {**inherited, 'PYTHONPATH': path, 'PYTHONSAFEPATH': '1', **variables}
+
+
+def run(command_line: Sequence[str], **options: Any) -> 'subprocess.CompletedProcess':
+    """Runs a child process to its end and returns the result.
+
+    Args:
+        command_line: program and arguments.
+        options: of `subprocess.run`; `env` replaces the environment.
+    """
+    import subprocess
+    return subprocess.run(command_line, **{'stdin': subprocess.DEVNULL, 'env': environment(), **options})
+
+
+def start(command_line: Sequence[str], **options: Any) -> 'subprocess.Popen':
+    """Starts a child process in a session of its own, which the signals of a terminal do not reach, and returns it.
+
+    Args:
+        command_line: program and arguments.
+        options: of `subprocess.Popen`; `env` replaces the environment.
+    """
+    import subprocess
+    return subprocess.Popen(command_line, **{'stdin': subprocess.DEVNULL, 'env': environment(),
+                                             'start_new_session': True, **options})
+
+
+async def start_with_pipes(command_line: Sequence[str]) -> 'asyncio.subprocess.Process':
+    """Starts a child process in the event loop, with pipes to its standard input and output, and returns it."""
+    import asyncio
+    return await asyncio.create_subprocess_exec(*command_line, stdin=asyncio.subprocess.PIPE,
+                                                stdout=asyncio.subprocess.PIPE, env=environment())
+
+
+def descendants() -> 'set[psutil.Process]':
+    """Returns the child processes of this process, and the processes that they have started."""
+    import psutil
+    return set(psutil.Process().children(recursive=True))
+
+
+def end(running: 'Iterable[psutil.Process]', patience: float) -> None:
+    """Waits some seconds for the ends of processes, then kills the processes that still run."""
+    import psutil
+    _, left = psutil.wait_procs(running, timeout=patience)
+    for process in left:
+        try:
+            process.kill()
+        except psutil.Error:                     # it has ended
+            continue
+    psutil.wait_procs(left, timeout=patience)
 
 
 def end_with(parent: int) -> None:

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
@@ -54,6 +54,19 @@ def deferred() -> Iterator[Callable[[], None]]:
 
     with handling(receive):
         yield check
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Restores the handlers of signals after a block in which an event loop sets its own."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        with suppress(ValueError):               # not in the main thread, where nothing has changed
+            for number, handler in before.items():
+                if handler is not None:          # a handler that Python has not set
+                    signal.signal(number, handler)
 
 
 def interrupt(*_: object) -> NoReturn:

@@ -1,6 +1,7 @@
 """Workers on Ray: an instance on this machine or a cluster that is there, shards handed out one by one, retries."""
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -14,13 +15,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ms_crf.base import drafts, environment, processes, signals
-from ms_crf.base.errors import OptionError, brief, not_installed
-from ms_crf.bulk.folder import draft_of, remove
+from ms_crf.base.drafts import remove
+from ms_crf.base.errors import OptionError, argument, brief, not_installed
+from ms_crf.bulk.folder import draft_of
 from ms_crf.bulk.shards import Shard
 from ms_crf.bulk.worker import Began, Done, Order, Worker
 
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
 PATIENCE = 10.0                # seconds that workers get to end
+PATIENCE_OF_RAY = 2.0          # seconds that the other processes of Ray get to end
 _STORE = 80 << 20              # bytes of shared memory; only names and counts are passed on
 _LONGEST = 45                  # characters of a folder for sockets, whose names must not exceed 107
 #: what Ray reads when it is imported: it reports nothing to its makers, and prints nothing of its own
@@ -29,15 +32,6 @@ _QUIET = {'RAY_USAGE_STATS_ENABLED': '0', 'RAY_DEDUP_LOGS_SKIP_REGEX': '.', 'RAY
 #: keeps an instance of its own to the loopback; the name is of the time when Ray had clusters on Linux only
 _LOOPBACK = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0', 'RAY_AUTH_MODE': 'token'}
 _DEVICES: dict[str, dict[str, Any]] = {'GPU': {'num_gpus': 1}, 'Ascend': {'resources': {'NPU': 1}}}
-
-
-class Tally:
-    """What has happened so far: counts of retries and workers, the most memory a worker has had."""
-
-    def __init__(self) -> None:
-        self.retries = 0
-        self.peaks: dict[str, int] = {}          # bytes by worker
-        self.lines_by: dict[str, int] = {}       # lines by worker
 
 
 class Stop:
@@ -69,10 +63,15 @@ def _engine(alone: bool) -> Any:
         raise not_installed('tag-many', 'Ray', 'bulk')
     os.environ.update(_QUIET)
     if alone:                    # others on this machine, who can reach the loopback, do not know the token
-        os.environ.update(_LOOPBACK, RAY_AUTH_TOKEN=secrets.token_hex(32))
-        os.environ.update(processes.environment())
+        os.environ.update(processes.environment(**_LOOPBACK, RAY_AUTH_TOKEN=_token()))
     import ray
     return ray
+
+
+@functools.cache
+def _token() -> str:
+    """The token of instances of this process. Ray reads it once only."""
+    return secrets.token_hex(32)
 
 
 @contextlib.contextmanager
@@ -88,6 +87,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     Raises:
         OptionError: Ray is not installed, or there is no such cluster.
     """
+    before = dict(os.environ)
     ray = _engine(address is None)
     # Ray would add the current folder to the import path of its workers, except for a client's job.
     job = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=[processes.PACKAGES])
@@ -111,12 +111,12 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                 reason = _first_line(error)
                 if address is None:
                     raise OptionError(f'Ray does not start: {reason}') from None
-                raise OptionError(f'--address {address} can not be used: {reason}; if the cluster asks for a token, '
-                                  'set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
+                raise OptionError(f'{argument("address")} {address} can not be used: {reason}; if the cluster asks for '
+                                  'a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
                                   'machines') from None
             with signals.handling(stop):         # Ray has set handlers of its own
                 if folder is not None:
-                    started |= _children()
+                    started |= processes.descendants()
                 stop.check()
                 _check_device(ray, device)
                 try:
@@ -127,11 +127,13 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     finally:
         with signals.handling(stop), environment.quiet():
             if folder is not None:
-                started |= _children()
+                started |= processes.descendants()
             ray.shutdown()
-            _end(started)
+            processes.end(started, PATIENCE_OF_RAY)
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
+            os.environ.clear()
+            os.environ.update(before)
 
 
 def _new_folder() -> str:
@@ -144,22 +146,6 @@ def _new_folder() -> str:
     return folder
 
 
-def _children() -> set[Any]:
-    """The processes that this one and its children have started; Ray brings psutil with it."""
-    import psutil
-    return set(psutil.Process().children(recursive=True))
-
-
-def _end(processes: Iterable[Any]) -> None:
-    """Waits for the ends of processes of the instance, and ends those that are left behind."""
-    import psutil
-    _, left = psutil.wait_procs(processes, timeout=2)
-    for process in left:
-        with contextlib.suppress(psutil.Error):
-            process.kill()
-    psutil.wait_procs(left, timeout=2)
-
-
 def check_address(address: str) -> None:
     """Raises OptionError unless somebody listens there; Ray itself would try for a minute."""
     if address == 'auto':
@@ -167,20 +153,20 @@ def check_address(address: str) -> None:
     host, colon, port = address.rpartition(':')
     if not colon or '://' in address or not port.isdecimal() or len(port) > 5 \
             or not 0 < int(port) < 65536:
-        raise OptionError(f'--address must be HOST:PORT or auto, got {brief(address)}')
+        raise OptionError(f'{argument("address")} must be HOST:PORT or auto, got {brief(address)}')
     try:
         socket.create_connection((host.strip('[]'), int(port)), 10).close()
     except (OSError, UnicodeError) as error:     # the second for a name that no machine can have
         reason = getattr(error, 'strerror', None) or 'there is no such machine'
-        raise OptionError(f'--address {address} does not answer: {reason}; start a cluster with: ray start --head'
-                          ) from None
+        raise OptionError(f'{argument("address")} {address} does not answer: {reason}; start a cluster with: ray start '
+                          '--head') from None
 
 
 def _check_device(ray: Any, device: str) -> None:
     there = ray.cluster_resources()
     name = {'GPU': 'GPU', 'Ascend': 'NPU'}.get(device)
     if name is not None and not there.get(name):
-        raise OptionError(f'--device {device} needs a cluster in which Ray sees one, got one without')
+        raise OptionError(f'{argument("device")} {device} needs a cluster in which Ray sees one, got one without')
 
 
 def _first_line(error: BaseException) -> str:
@@ -201,14 +187,15 @@ class Pool:
         stop: that of `running`.
         order: what the workers are to do.
         count: how many workers, at most.
-        model: the digest that the model must have for each of them.
         say: is called with what the user should know.
+
+    Attributes:
+        retries: how often a shard was given to another worker, because its worker died.
     """
 
-    def __init__(self, ray: Any, stop: Stop, order: Order, count: int, model: str,
-                 say: Callable[[str], object]) -> None:
-        self.ray, self.stop, self.order, self.model, self.say = ray, stop, order, model, say
-        self.tally = Tally()
+    def __init__(self, ray: Any, stop: Stop, order: Order, count: int, say: Callable[[str], object]) -> None:
+        self.ray, self.stop, self.order, self.say = ray, stop, order, say
+        self.retries = 0
         self._tasks: dict[Any, _Task] = {}       # by what Ray calls their results
         self._deaths = 0                         # of workers that were loading, one after the other
         self._attempts: dict[str, int] = {}      # by target
@@ -216,8 +203,8 @@ class Pool:
         given = {'num_cpus': 1, 'max_restarts': 0, **_DEVICES.get(order.device, {})}
         self._kind = ray.remote(Worker).options(**given)
 
-    def tag(self, shards: Iterable[Shard]) -> Iterator[tuple[Shard, Done] | None]:
-        """Tags shards; yields each as it is done or given up, and None now and then while none is.
+    def tag(self, shards: Iterable[Shard]) -> Iterator[Done | None]:
+        """Tags shards; yields the result of each as it is done or given up, and None now and then while none is.
 
         Raises:
             OptionError: the workers can't do it.
@@ -246,7 +233,7 @@ class Pool:
         worker = self._kind.remote(self.order)
         self._tasks[worker.begin.remote()] = _Task(worker)
 
-    def _settled(self, task: _Task, reference: Any, waiting: deque[Shard]) -> Iterator[tuple[Shard, Done]]:
+    def _settled(self, task: _Task, reference: Any, waiting: deque[Shard]) -> Iterator[Done]:
         """What comes of a task that has ended."""
         try:
             said = self.ray.get(reference)
@@ -263,18 +250,11 @@ class Pool:
             self._deaths = 0
             self._check(said)
         else:
-            assert task.shard is not None
-            self._count_in(said)
-            yield task.shard, said
+            yield said
         if waiting:
             self._give(task.worker, waiting.popleft())
         else:
             self.ray.kill(task.worker)
-
-    def _count_in(self, done: Done) -> None:
-        if done.worker:
-            self.tally.peaks[done.worker] = max(done.peak, self.tally.peaks.get(done.worker, 0))
-            self.tally.lines_by[done.worker] = done.lines + self.tally.lines_by.get(done.worker, 0)
 
     def _give(self, worker: Any, shard: Shard) -> None:
         draft = draft_of(shard, uuid.uuid4().hex[:12])
@@ -286,11 +266,11 @@ class Pool:
         if began.version != environment.VERSION:
             raise OptionError(f'workers must have ms_crf {environment.VERSION}, as this command has, got '
                               f'{began.version}; install the same on all machines')
-        if began.model != self.model:
+        if began.model != self.order.model:
             raise OptionError(f'workers must find the same model in {self.order.run}, got another; give it a place '
                               'that all machines share')
 
-    def _died(self, task: _Task, waiting: deque[Shard], error: Exception) -> Iterator[tuple[Shard, Done]]:
+    def _died(self, task: _Task, waiting: deque[Shard], error: Exception) -> Iterator[Done]:
         """Puts the shard of a worker that died back, and starts another worker."""
         with contextlib.suppress(self.ray.exceptions.RayError, ValueError):
             self.ray.kill(task.worker)           # if it is only out of reach
@@ -302,10 +282,10 @@ class Pool:
             remove(task.draft)
             tried = self._attempts[task.shard.target] = self._attempts.get(task.shard.target, 0) + 1
             if tried >= ATTEMPTS:
-                yield task.shard, Done(f'{task.shard.shown}: its worker died {tried} times, as it does where memory '
-                                       'runs out; use fewer workers, or cut it up')
+                yield Done(f'{task.shard.shown}: its worker died {tried} times, as it does where memory runs out; use '
+                           'fewer workers, or cut it up')
             else:
-                self.tally.retries += 1
+                self.retries += 1
                 waiting.appendleft(task.shard)
         loading = sum(other.shard is None for other in self._tasks.values())
         if len(waiting) > loading:

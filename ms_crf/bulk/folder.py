@@ -1,13 +1,13 @@
 """The folder that a bulk tagging writes to: its lock, the record of what it is written with, drafts that were left."""
 
-import contextlib
 import glob
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ms_crf.base import files
-from ms_crf.base.errors import OptionError, brief
+from ms_crf.base.drafts import remove
+from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.bulk.shards import Shard
 from ms_crf.runs.directory import Lock
 
@@ -53,7 +53,7 @@ class Folder:
             if before.get(name) != value:
                 self.release()
                 what = 'another model' if name == 'model' else f'{name} {brief(before.get(name))}, not {brief(value)}'
-                raise OptionError(f'--output {path} was begun with {what}; name another folder')
+                raise OptionError(f'{argument("output")} {path} was begun with {what}; name another folder')
 
     def prepare(self, shards: Iterable[Shard]) -> None:
         """Makes the folders of these shards, and removes drafts that a killed command has left there."""
@@ -66,9 +66,3 @@ class Folder:
     def release(self) -> None:
         remove(os.path.join(self.path, LOCK))
         self._lock.release()
-
-
-def remove(path: str) -> None:
-    """Removes a file if it is there."""
-    with contextlib.suppress(OSError):
-        os.unlink(path)

@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import CorpusError, OptionError
@@ -26,10 +26,12 @@ class Order(NamedTuple):
     """What all workers are to do; paths are absolute.
 
     Attributes:
-        splitter: the name of what finds sentences in raw text; None for that of the model.
+        model: the digest that the model must have for each worker.
+        splitter: the name of what finds sentences in raw text; None for the splitter of the model.
     """
 
     run: str
+    model: str
     fields: Fields
     kind: str
     raw: bool = False
@@ -37,6 +39,12 @@ class Order(NamedTuple):
     splitter: str | None = None
     device: str = 'auto'
     plugin: str | None = None
+
+    def made_with(self) -> dict[str, Any]:
+        """What decides on the content of the files that are written."""
+        return {'model': self.model, 'format': self.kind, 'confidence': self.confidence, 'raw': self.raw,
+                'splitter': self.splitter,
+                **{f'{name} field': value for name, value in self.fields._asdict().items()}}
 
 
 class Began(NamedTuple):
@@ -80,7 +88,9 @@ class Worker:
             self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None
             self.writer = Writer(JSON, self.tagger.scheme, self.tagger.tags)
             return Began(None, VERSION, run.digest)
-        except (CorpusError, OptionError) as error:
+        except OptionError as error:
+            return Began(error.message, VERSION, '')
+        except CorpusError as error:
             return Began(str(error), VERSION, '')
 
     def tag(self, shard: Shard, draft: str) -> Done:

@@ -16,7 +16,6 @@ from ms_crf.models.base import CONFIDENCES, PATHS, Decoder, Encoded
 from ms_crf.models.chains import Chain, ChainDecoder
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 LOWEST, HIGHEST = 0.05, 20.0
 _CLOSE = 1e-4                  # to the best, as a share of it
@@ -80,6 +79,7 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
         normalizer = sum(float(part.at(chain, temperature).forward_likelihood().sum()) for part in parts)
         return (normalizer - score / temperature) / tokens
 
+    from scipy.optimize import minimize_scalar  # here, because it takes long to import
     found = minimize_scalar(lambda logarithm: loss(math.exp(logarithm)), method='bounded',
                             bounds=(math.log(LOWEST), math.log(HIGHEST)), options={'xatol': _CLOSE})
     temperature = math.exp(found.x)

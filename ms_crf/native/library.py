@@ -97,8 +97,7 @@ def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
         if command == ZIGLANG and kind:
             target = ['-target', 'x86_64-linux-gnu', f'-mcpu={kind.replace("-", "_")}']
         with tempfile.TemporaryDirectory() as scratch, contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run([*command, *FLAGS, *target, '-o', path, *map(str, sources('cpp'))],
-                                  cwd=scratch, env=processes.environment(), stdin=subprocess.DEVNULL,
+            done = processes.run([*command, *FLAGS, *target, '-o', path, *map(str, sources('cpp'))], cwd=scratch,
                                   capture_output=True, timeout=SECONDS)
             if done.returncode == 0 and works(path):
                 return 'ziglang' if command == ZIGLANG else os.path.basename(command[0])
@@ -107,8 +106,7 @@ def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
 
 def works(path: str | os.PathLike[str]) -> bool:
     """Whether a library can be loaded and does a sum, tried in a process of its own."""
-    tried = subprocess.run(processes.command(_TRIAL, os.fspath(path)), env=processes.environment(),
-                           stdin=subprocess.DEVNULL, capture_output=True)
+    tried = processes.run(processes.command(_TRIAL, os.fspath(path)), capture_output=True)
     return tried.returncode == 0
 
 

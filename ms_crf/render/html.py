@@ -10,12 +10,15 @@ import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from string import Template
 from typing import NamedTuple
+
+from ms_crf.render.assets import PALETTE, THEMES, asset, rgb
 
 TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # what marks are: single tokens, some tokens, all of the text
 
 #: background and text of the page, light and dark
-PAGE = (((255, 255, 255), (26, 26, 30)), ((22, 24, 28), (236, 236, 241)))
+PAGE = tuple((rgb(theme['page']), rgb(theme['ink'])) for theme in THEMES)
 LEVELS = 20                                         # steps of strength that confidences are shown in
 #: labels of usual corpora: their number in the palette is their position in the line; synonyms share one
 _USUAL = ('PER/PERSON LOC/LOCATION ORG/ORGANIZATION/CORPORATION MISC GPE PRODUCT/PROD NORP/GROUP '
@@ -32,30 +35,7 @@ _SPECIAL = re.compile('\r\n?|[&<>"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]')
 _ENTITIES = {'&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\r\n': '&#13;\n', '\r': '&#13;<br>'}
 
 Colour = tuple[int, int, int]
-
-_STYLE = """
-body{margin:0 auto;max-width:52rem;padding:1rem;background:rgb(var(--page));color:rgb(var(--ink));
-font:1rem/1.9 system-ui,"Liberation Sans",sans-serif;overflow-wrap:anywhere;print-color-adjust:exact}
-h1{font-size:1.3rem;line-height:1.3;margin:0 0 .5rem}
-header{border-bottom:1px solid;margin-bottom:1rem;padding-bottom:.7rem}
-.legend{display:flex;flex-wrap:wrap;gap:.4rem .6rem;list-style:none;margin:.6rem 0;padding:0;line-height:1.6}
-#figures{width:1.5rem;height:1.5rem;margin:0 .5rem 0 0;vertical-align:middle}
-.text{white-space:pre-wrap;margin:.4rem 0;min-height:1.9em}
-.m{position:relative;color:inherit;background:rgb(var(--c)/var(--s,1));border-bottom:2px solid rgb(var(--e));
-border-radius:.25em;padding:.1em .25em;unicode-bidi:isolate;
-box-decoration-break:clone;-webkit-box-decoration-break:clone}
-.words .m{margin:0 .12em}
-.note{font-size:.72em;font-weight:600;user-select:none;-webkit-user-select:none}
-.m .note:not(.figure){margin:0 .3em}
-.code{font:600 .72em monospace;border:1px solid;border-radius:.2em;padding:0 .15em}
-.figure{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}
-#figures:checked~div .figure{position:static;width:auto;height:auto;overflow:visible;clip-path:none;
-white-space:inherit}
-details{margin:0 0 .8rem;padding-inline-start:.8rem;border-inline-start:3px solid}
-summary{cursor:pointer;line-height:1.6}
-ol{margin:.2rem 0;padding-inline-start:2rem}
-li .text{margin:0}
-"""
+_BEGIN, _END = asset(__file__, 'page.html').split('$sentences')
 
 
 class Mark(NamedTuple):
@@ -104,11 +84,6 @@ def colour_rules(labels: Iterable[str]) -> str:
         return ''.join(f'.t{index}{{--c:{_numbers(colour_of(number, dark))};'
                        f'--e:{_numbers(_rgb(number, _EDGES[dark], .6))}}}' for index, number in enumerate(numbers))
     return f'{rules(False)}\n@media(prefers-color-scheme:dark){{{rules(True)}}}\n' if numbers else ''
-
-
-def _theme(dark: bool) -> str:
-    page, ink = PAGE[dark]
-    return f':root{{--page:{_numbers(page)};--ink:{_numbers(ink)}}}'
 
 
 def _numbers(colour: Colour) -> str:
@@ -170,19 +145,13 @@ class Page:
         """All that comes before the first sentence: styles, the title as a heading, the legend."""
         style = self.style()
         policy = f"default-src 'none'; style-src '{digest_of(style)}'; base-uri 'none'; form-action 'none'"
-        name = _attribute(title)
-        return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-                f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-                f'<meta name="viewport" content="width=device-width,initial-scale=1">\n'
-                f'<title>{name}</title>\n<style>{style}</style>\n</head>\n'
-                f'<body class="{self.kind}">\n<header>\n<h1 dir="auto">{name}</h1>\n{self.legend()}</header>\n'
-                f'<main>\n{self.switch()}<div lang="">\n')
+        return Template(_BEGIN).substitute(policy=policy, title=_attribute(title), style=style, kind=self.kind,
+                                           legend=self.legend(), switch=self.switch())
 
     def style(self) -> str:
         """The style sheet of text with its marks, and of the page around it."""
         levels = ''.join(f'.s{level}{{--s:{level / LEVELS:g}}}' for level in range(LEVELS + 1))
-        return (f'\n:root{{color-scheme:light dark}}{_theme(False)}\n'
-                f'@media(prefers-color-scheme:dark){{{_theme(True)}}}\n{colour_rules(self.numbers)}{_STYLE}{levels}\n')
+        return f'\n{PALETTE}{colour_rules(self.numbers)}{asset(__file__, "page.css")}{levels}\n'
 
     def legend(self) -> str:
         """The colours of all labels as a list; nothing if there are none."""
@@ -232,7 +201,7 @@ class Page:
 
     def end(self) -> str:
         """What comes after the last sentence."""
-        return '</div>\n</main>\n</body>\n</html>\n'
+        return _END
 
 
 def digest_of(source: str) -> str:

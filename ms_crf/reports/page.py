@@ -8,6 +8,7 @@ from typing import Any
 
 from ms_crf.base.environment import VERSION
 from ms_crf.models.chains import LOGARITHMS
+from ms_crf.render.assets import PALETTE, asset
 from ms_crf.render.html import colour_rules
 from ms_crf.reports import pictures
 from ms_crf.reports.calibration import Reliability
@@ -62,9 +63,10 @@ def page(runs: Sequence[RunFigures], given: Input) -> str:
     first = runs[0]
     common = {'input': given, 'evaluation': first.evaluation, 'level': f'{100 * LEVEL:.0f} %',
               'units': 'tags' if first.evaluation.plain else 'entities', 'made_by': f'ms_crf {VERSION}',
-              'blank': '' if first.of_characters else ' ', 'plot_style': _safe(pictures.style())}
+              'blank': '' if first.of_characters else ' '}
     own = _one(first, given) if len(runs) == 1 else _several(runs)
-    return shown(_environment().get_template('page.html').render(**common, **own))
+    style = _safe(f'{PALETTE}{pictures.style()}\n{own.pop("mark_style", "")}\n{asset(__file__, "page.css")}')
+    return shown(_environment().get_template('page.html').render(style=style, **common, **own))
 
 
 def _safe(text: str) -> Any:

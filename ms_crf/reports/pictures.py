@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ms_crf.models.chains import LOGARITHMS, Chain
+from ms_crf.render.assets import THEMES as PALETTES
+from ms_crf.render.assets import rgb
 from ms_crf.reports.calibration import Reliability
 from ms_crf.reports.libraries import library
 
@@ -20,37 +22,29 @@ import numpy as np
 STEPS = 11                                 # of colour in the plot of transitions
 #: variables of the page that plots use
 INK, SOFT, LINE, PAGE = 'ink', 'soft', 'line', 'page'
-#: colours of curves by their variables, light and dark: at least 4.5 : 1 on the page
-CURVES = {'curve-0': ('#0072b2', '#6cb8f0'), 'curve-1': ('#b35900', '#f0a050'), 'curve-2': ('#00735c', '#4fc9a8'),
-          'curve-3': ('#7b3294', '#d3a0e6'), 'curve-4': ('#a6093d', '#ff8fa8'), 'curve-5': ('#444444', '#c8c8c8')}
+#: variables of curves: at least 4.5 : 1 on the page
+CURVES = tuple(f'curve-{number}' for number in range(6))
 BLUE, *_ = CURVES
-_HATCH = {'hatch': ('#8a8a8a', '#6a6f78')}
-#: ends and middle of the scales of transitions, light and dark
-_LOW, _MIDDLE, _HIGH = ('#2166ac', '#4f9be0'), ('#f7f7f7', '#2a2d34'), ('#b2182b', '#ef6a55')
 SCALE, LOG_SCALE = (tuple(f'{name}-{step}' for step in range(STEPS)) for name in ('score', 'log'))
 MARKS = 'os^Dvx'
 MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
 
 
-def _parts(colour: str) -> tuple[int, int, int]:
-    red, green, blue = bytes.fromhex(colour[1:])
-    return red, green, blue
-
-
 def _mixed(one: str, other: str, share: float) -> str:
-    return '#' + ''.join(f'{round(low + share * (high - low)):02x}' for low, high in zip(_parts(one), _parts(other)))
+    return '#' + ''.join(f'{round(low + share * (high - low)):02x}' for low, high in zip(rgb(one), rgb(other)))
 
 
 def _readable_on(colour: str) -> str:
     """Black or white, whichever stands out more; at least 4.5 : 1."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-                        for part in (part / 255 for part in _parts(colour)))
+                        for part in (part / 255 for part in rgb(colour)))
     return '#000000' if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else '#ffffff'
 
 
-def _theme(dark: bool) -> dict[str, str]:
-    colours = {name: pair[dark] for name, pair in (CURVES | _HATCH).items()}
-    low, middle, high = _LOW[dark], _MIDDLE[dark], _HIGH[dark]
+def _scales(dark: bool) -> dict[str, str]:
+    """The colours of the scales of transitions, and of figures on them."""
+    colours: dict[str, str] = {}
+    low, middle, high = (PALETTES[dark][name] for name in ('low', 'middle', 'high'))
     half = STEPS // 2
     for step in range(STEPS):
         colours[SCALE[step]] = (_mixed(low, middle, step / half) if step < half
@@ -59,13 +53,13 @@ def _theme(dark: bool) -> dict[str, str]:
     return colours | {f'on-{name}': _readable_on(colours[name]) for name in (*SCALE, *LOG_SCALE)}
 
 
-#: the variables that plots bring along, light and dark
-THEMES = (_theme(False), _theme(True))
-_VARIABLES = (INK, SOFT, LINE, PAGE, *THEMES[0])
+#: the variables that plots add to the palette, light and dark
+THEMES = (_scales(False), _scales(True))
+_VARIABLES = (INK, SOFT, LINE, PAGE, *CURVES, 'hatch', *THEMES[0])
 
 
 def style() -> str:
-    """Returns a style sheet with the colours of plots in both themes."""
+    """Returns a style sheet with the colours that plots add to the palette in both themes."""
     light, dark = (''.join(f'--{name}:{value};' for name, value in theme.items()) for theme in THEMES)
     return f':root{{{light}}}\n@media(prefers-color-scheme:dark){{:root{{{dark}}}}}'
 
@@ -172,7 +166,7 @@ def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: s
 
 
 def _curve(number: int) -> str:
-    return _code(list(CURVES)[number % len(CURVES)])
+    return _code(CURVES[number % len(CURVES)])
 
 
 def best_of(metrics: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

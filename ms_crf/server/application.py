@@ -18,9 +18,12 @@ from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import TYPE, Metrics
 from ms_crf.server.model import Model
 from ms_crf.server.pages import page
-from ms_crf.server.reading import TEXT, TEXTS, Asked, Wanted, asked, wanted
+from ms_crf.server.reading import Asked, Wanted, asked, wanted
+from ms_crf.server.schema import RAW, Error, Status, request_types
+from ms_crf.server.schema import Model as ModelAnswer
 from ms_crf.server.splitters import Splitters
 
+from msgspec import Struct, to_builtins
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -38,14 +41,14 @@ _POLICY = (b'content-security-policy', b"default-src 'none'; frame-ancestors 'no
 
 @dataclass
 class Service:
-    """What routes share: the model that serves at the moment, and what was asked for on the command line."""
+    """What routes share: the model that serves at the moment, and the arguments of the server."""
 
     name: str                                    # of the run, as it is shown
     limits: Limits
     say: Callable[[str], None]                   # shows a line
     token: bytes | None = None                   # without it all are answered
     any_host: bool = False                       # whether requests may name other hosts than the loopback
-    origins: Sequence[str] = ()                  # of pages elsewhere whose scripts may ask
+    origins: Sequence[str] | None = None         # of pages elsewhere whose scripts may ask
     model: Model | None = None                   # None while the first one is loaded
     connections: set[Any] = field(default_factory=set)
     metrics: Metrics = field(default_factory=Metrics)
@@ -54,6 +57,7 @@ class Service:
     def __post_init__(self) -> None:
         self.splitters = Splitters(self.limits)
         self.processes: dict[str, int] = {}
+        self.requests = request_types(self.limits)
 
     def ready(self) -> Model:
         """The model; raises Refused while there is none."""
@@ -135,8 +139,8 @@ class _Outermost:
             self.service.metrics.request(path, status, time.perf_counter() - began)
 
 
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    data = json.dumps(value, ensure_ascii=False).encode('utf-8', 'backslashreplace')
+def _json(value: Struct | dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    data = json.dumps(to_builtins(value), ensure_ascii=False).encode('utf-8', 'backslashreplace')
     return Response(data, status, headers, 'application/json')
 
 
@@ -147,7 +151,7 @@ def _refused(_: Request | None, error: Exception) -> Response:
         headers['Connection'] = 'close'
     if error.status == 401:
         headers['WWW-Authenticate'] = 'Bearer'
-    return _json({'error': one_line(error.message)}, error.status, headers)
+    return _json(Error(one_line(error.message)), error.status, headers)
 
 
 def _no_route(request: Request, error: Exception) -> Response:
@@ -156,7 +160,7 @@ def _no_route(request: Request, error: Exception) -> Response:
     message = (f'expected the method {allowed}, got {request.method}' if allowed else
                'expected one of the paths of /openapi.json, got another one' if error.status_code == 404 else
                str(error.detail))
-    return _json({'error': one_line(message)}, error.status_code, dict(error.headers or {}))
+    return _json(Error(one_line(message)), error.status_code, dict(error.headers or {}))
 
 
 def _left(_: Request, __: Exception) -> Response:
@@ -165,7 +169,7 @@ def _left(_: Request, __: Exception) -> Response:
 
 
 async def _fault(_: Request, __: Exception) -> Response:
-    return _json({'error': 'the server has failed; its log has a line about it'}, 500)
+    return _json(Error('the server has failed; its log has a line about it'), 500)
 
 
 async def _body(request: Request, limits: Limits) -> bytes:
@@ -196,7 +200,7 @@ async def _tag(service: Service, request: Request) -> Response:
     service.ready()
     if len(service.connections) > service.limits.connections:
         raise Refused(503, 'expected fewer connections, got too many; try again', 1, True)
-    question = asked(await _body(request, service.limits), service.limits)
+    question = asked(await _body(request, service.limits), service.requests)
     model = service.ready()
     with model.used():
         model.check(question.confidence, question.nbest)
@@ -233,7 +237,7 @@ async def _departure(request: Request) -> None:
 
 async def _tagged(service: Service, model: Model, question: Asked, kind: str) -> bytes:
     """The body of the answer to a request."""
-    if question.kind in (TEXT, TEXTS):
+    if question.kind in RAW:
         found = await service.splitters.split(question, model.splitter(question.splitter), model.about.splitter)
     else:
         found = wanted(question, None, service.limits)
@@ -258,29 +262,27 @@ async def _model(service: Service, _: Request) -> Response:
     about, loaded = model.about, datetime.fromtimestamp(model.loaded, timezone.utc)
     limits = {name: value for name, value in asdict(service.limits).items()
               if name.startswith('max_') or name == 'timeout'}
-    return _json({'name': service.name, 'kind': about.kind, 'scheme': about.scheme, 'tags': about.tags,
-                  'characters': about.of_characters, 'splitter': about.splitter,
-                  'confidence': about.gives_confidences, 'nbest': about.gives_nbest,
-                  'loaded': loaded.isoformat(timespec='seconds'), 'version': VERSION, 'limits': limits},
-                 headers={'MS-CRF-Model': model.mark})
+    return _json(ModelAnswer(service.name, about.kind, about.scheme, about.tags, about.of_characters, about.splitter,
+                             about.gives_confidences, about.gives_nbest, loaded.isoformat(timespec='seconds'), VERSION,
+                             limits), headers={'MS-CRF-Model': model.mark})
 
 
 async def _reload(service: Service, _: Request) -> Response:
     if service.token is None:
-        raise Refused(403, 'expected a server with a token, got one without; start it with --token-file, or send '
-                           'SIGHUP to its process')
+        raise Refused(403, 'expected a server with a token, got one without; start it with a token, or send SIGHUP '
+                           'to its process')
     assert service.reload is not None
     await service.reload()
-    return _json({'status': 'loaded'}, headers={'MS-CRF-Model': service.ready().mark})
+    return _json(Status('loaded'), headers={'MS-CRF-Model': service.ready().mark})
 
 
 async def _healthz(_: Service, __: Request) -> Response:
-    return _json({'status': 'running'})
+    return _json(Status('running'))
 
 
 async def _readyz(service: Service, _: Request) -> Response:
     service.ready()
-    return _json({'status': 'ready'})
+    return _json(Status('ready'))
 
 
 async def _metrics(service: Service, _: Request) -> Response:

@@ -23,9 +23,7 @@ class Child:
     async def start(cls, module: str) -> 'Child':
         """Starts the function `main` of a module in a process of its own."""
         # Not with -m: the classes of the module would belong to __main__, and the server could not unpickle them.
-        return cls(await asyncio.create_subprocess_exec(
-            *processes.command(f'from {module} import main; main()'), stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE, env=processes.environment()))
+        return cls(await processes.start_with_pipes(processes.command(f'from {module} import main; main()')))
 
     @property
     def pid(self) -> int:
@@ -35,7 +33,7 @@ class Child:
     def ended(self) -> bool:
         return self._process.returncode is not None
 
-    def send(self, value: Any) -> None:
+    def send(self, value: object) -> None:
         """Sends a value, without waiting until the process reads it."""
         assert self._process.stdin is not None
         self._process.stdin.write(frame(value))

@@ -11,13 +11,13 @@ from typing import Any
 LENGTH = struct.Struct('<Q')           # in front of each frame
 
 
-def frame(value: Any) -> bytes:
+def frame(value: object) -> bytes:
     """A value as bytes for a pipe. Only processes of this program read it."""
     data = pickle.dumps(value, 5)
     return LENGTH.pack(len(data)) + data
 
 
-def connect() -> tuple[Iterator[Any], Callable[[Any], None]]:
+def connect() -> tuple[Iterator[Any], Callable[[object], None]]:
     """For the main function of a child process: the values that the server sends, and a function that answers.
 
     Standard input and output carry the frames. Whatever a library prints goes to standard error from here on. The
@@ -29,7 +29,7 @@ def connect() -> tuple[Iterator[Any], Callable[[Any], None]]:
     output = os.fdopen(os.dup(1), 'wb')
     os.dup2(2, 1)
 
-    def answer(value: Any) -> None:
+    def answer(value: object) -> None:
         output.write(frame(value))
         output.flush()
 

@@ -45,4 +45,4 @@ def check_host(scope: Mapping[str, Any]) -> None:
 
 def _refused(value: str) -> Refused:
     return Refused(421, f'expected one Host header with localhost, 127.0.0.1 or [::1], got {value}; start the server '
-                        'with --token-file to answer requests for other hosts', None, True)
+                        'with a token to answer requests for other hosts', None, True)

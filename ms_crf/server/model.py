@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ms_crf.formats.stream import HTML, JSON
@@ -40,9 +40,9 @@ class Model:
         self.mark = hashlib.sha256(f'{process.pid} {self.loaded}'.encode()).hexdigest()[:12]
 
     @classmethod
-    async def load(cls, settings: Settings, limits: Limits, metrics: Metrics) -> 'Model':
+    async def load(cls, settings: Settings, limits: Limits, metrics: Metrics, say: Callable[[str], None]) -> 'Model':
         """Starts the process and waits for it; raises Failed if there is no such model."""
-        return cls(await Process.start(settings), limits, metrics)
+        return cls(await Process.start(settings, say), limits, metrics)
 
     def splitter(self, name: str | None) -> str:
         """The splitter of a request that names one, or None for the model's; raises Refused if it is unknown."""
@@ -69,7 +69,7 @@ class Model:
         writer = self.writers[kind, kind == JSON or confidence]
         items = wanted.items
 
-        def write(index: int, said: Any) -> str:
+        def write(index: int, said: tuple[Any, ...]) -> str:
             if len(said) == 2:
                 raise Refused(*said)
             return writer.lines(items[index], Tagged(items[index].tokens, *said)).rstrip('\n')

@@ -3,18 +3,21 @@
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
+from ms_crf.base.errors import OptionError
+from ms_crf.server.batching import Task
 from ms_crf.server.child import Child
 from ms_crf.server.limits import Refused
-from ms_crf.server.worker import About, Settings
+from ms_crf.server.worker import About, Line, Settings
 
 import psutil
 
 LONGEST = 20                           # times --stall: for a batch of a process that computes
 
 
-class Failed(Exception):
+class Failed(OptionError):
     """A model that can't be served, in one line."""
 
 
@@ -34,12 +37,18 @@ class Process:
         self._reader = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def start(cls, settings: Settings) -> 'Process':
-        """Starts it and waits until it has loaded the model; raises Failed if it can't."""
+    async def start(cls, settings: Settings, say: Callable[[str], None]) -> 'Process':
+        """Starts it and waits until it has loaded the model; raises Failed if it can't.
+
+        Args:
+            settings: what to load.
+            say: is called with each line for the user.
+        """
         child = await Child.start('ms_crf.server.worker')
         try:
             child.send(settings)
-            said = await child.receive()
+            while isinstance(said := await child.receive(), Line):
+                say(said.text)
         except asyncio.CancelledError:           # the server is to end
             await child.close(0)
             raise
@@ -57,7 +66,7 @@ class Process:
         """Whether it has sentences to tag."""
         return bool(self._asked)
 
-    def send(self, task: Any, sentences: list[list[str]]) -> 'asyncio.Future[list[Any]]':
+    def send(self, task: Task, sentences: list[list[str]]) -> 'asyncio.Future[list[Any]]':
         """A future of what it says of each sentence; Refused is set there if the process ends before."""
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         if self.ended.is_set():

@@ -29,7 +29,7 @@ class Protocol(HttpToolsProtocol):
         # A body in chunks of one byte is six times as long; whoever sends more has been refused by its size.
         return type('Connection', (cls,), {'most': HEAD + 8 * max(limits.max_body, MEGABYTE)})
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self.since = self.loop.time()            # when the request began that is being read
         self.reading = True                      # a request has begun to arrive
@@ -155,7 +155,7 @@ class Protocol(HttpToolsProtocol):
             self._refuse(408, f'expected a whole request within {seconds:g} seconds')
 
 
-async def watch(connections: set[Any], limits: Limits) -> None:
+async def watch(connections: set[Protocol], limits: Limits) -> None:
     """Looks after all connections, until it is cancelled."""
     loop = asyncio.get_running_loop()
     while True:

@@ -1,17 +1,17 @@
 """What a request to tag asks for: its JSON, checked, as sentences with all that is needed to write them out again."""
 
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import brief, meant, one_line
 from ms_crf.base.files import JSONFault, json_of
-from ms_crf.formats.stream import Item
+from ms_crf.formats.stream import Item, item_of_tokens
 from ms_crf.server.limits import Limits, Refused
+from ms_crf.server.schema import INPUTS, OPTIONS, RAW, TEXT, TEXTS, TOKENS, checked
 from ms_crf.text.splitting import Splitter
 
-TEXT, TEXTS, TOKENS, SENTENCES = INPUTS = ('text', 'texts', 'tokens', 'sentences')
-OPTIONS = ('nbest', 'confidence', 'splitter')
+from msgspec import Struct
+
 DEEPEST = 8                            # levels of JSON
 EACH = 20                              # characters that take as long to split as an empty text does
 
@@ -35,8 +35,13 @@ class Asked(NamedTuple):
     splitter: str | None
 
 
-def asked(data: bytes, limits: Limits) -> Asked:
-    """What the body of a request says; raises Refused if it can't be."""
+def asked(data: bytes, types: Mapping[str, type[Struct]]) -> Asked:
+    """Returns the values in the body of a request; raises Refused if it is invalid.
+
+    Args:
+        data: JSON.
+        types: what `request_types` gave.
+    """
     try:
         record = json_of(data, DEEPEST)
     except JSONFault as error:
@@ -52,39 +57,11 @@ def asked(data: bytes, limits: Limits) -> Asked:
     if len(named) != 1:
         raise Refused(422, f'expected one of "text", "texts", "tokens" and "sentences", got '
                            f'{" and ".join(named) or "none of them"}')
-    kind = named[0]
-    _check_value(kind, record[kind])
-    confidence, nbest, splitter = record.get('confidence'), record.get('nbest', 0), record.get('splitter')
-    if not isinstance(confidence, (bool, type(None))):
-        raise Refused(422, f'expected "confidence" to be true, false or null, got {brief(confidence)}')
-    if isinstance(nbest, bool) or not isinstance(nbest, int) or not 0 <= nbest <= limits.max_nbest:
-        raise Refused(422, f'expected "nbest" to be a whole number from 0 to {limits.max_nbest}, got {brief(nbest)}')
-    if not isinstance(splitter, (str, type(None))):
-        raise Refused(422, f'expected "splitter" to be a string or null, got {brief(splitter)}')
-    if splitter is not None and kind in (TOKENS, SENTENCES):
+    kind, = named
+    if kind not in RAW and record.get('splitter') is not None:
         raise Refused(422, f'"splitter" means nothing with "{kind}"; leave it away')
-    return Asked(kind, record[kind], confidence, nbest, splitter)
-
-
-def _check_value(kind: str, value: Any) -> None:
-    if kind == TEXT:
-        if not isinstance(value, str):
-            raise Refused(422, f'expected "text" to be a string, got {brief(value)}')
-    elif not isinstance(value, list):
-        raise Refused(422, f'expected "{kind}" to be a list, got {brief(value)}')
-    elif kind == SENTENCES:
-        for index, tokens in enumerate(value):
-            if not isinstance(tokens, list):
-                raise Refused(422, f'expected sentence {index} to be a list of strings, got {brief(tokens)}')
-            _check_strings(tokens, f'tokens of sentence {index}', True)
-    else:
-        _check_strings(value, 'tokens' if kind == TOKENS else 'texts', kind == TOKENS)
-
-
-def _check_strings(values: list[Any], what: str, filled: bool) -> None:
-    for value in values:
-        if not isinstance(value, str) or (filled and not value):
-            raise Refused(422, f'expected {what} to be strings{" that are not empty" * filled}, got {brief(value)}')
+    request: Any = checked(record, types[kind])
+    return Asked(kind, getattr(request, kind), request.confidence, request.nbest, request.splitter)
 
 
 def work(request: Asked) -> int:
@@ -102,7 +79,7 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
         limits: of requests.
     """
     sizes = None
-    if request.kind in (TEXT, TEXTS):
+    if request.kind in RAW:
         assert splitter is not None
         cut = splitter()
         texts = [request.value] if request.kind == TEXT else request.value
@@ -110,7 +87,7 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
         items = [item for part in parts for item in part]
         sizes = [len(part) for part in parts] if request.kind == TEXTS else None
     else:
-        items = [_of_tokens(tokens) for tokens in
+        items = [item_of_tokens(1, tokens) for tokens in
                  ([request.value] if request.kind == TOKENS else request.value)]
     if len(items) > limits.max_sentences:
         raise Refused(413, f'expected at most {limits.max_sentences:,} sentences, got {len(items):,}; send fewer at a '
@@ -130,8 +107,3 @@ def _of_text(text: str, splitter: Splitter) -> list[Item]:
     return [Item(1, text[start:end], [text[begin:after] for begin, after in tokens],
                  [begin - start for begin, _ in tokens], offset=start)
             for start, end, tokens in splitter.split(text)]
-
-
-def _of_tokens(tokens: list[str]) -> Item:
-    starts = list(accumulate((len(token) + 1 for token in tokens[:-1]), initial=0))[:len(tokens)]
-    return Item(1, ' '.join(tokens), tokens, starts)

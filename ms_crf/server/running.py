@@ -7,12 +7,16 @@ import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ms_crf.base.errors import OptionError, brief, one_line
+from ms_crf.base import signals
+from ms_crf.base.errors import OptionError, argument, brief, one_line
 from ms_crf.server.application import Service, application
 from ms_crf.server.limits import Refused
+from ms_crf.server.metrics import ENDED, LOADED, REFUSED
 from ms_crf.server.model import Model
 from ms_crf.server.process import Failed, Patience, lost
 from ms_crf.server.protocol import Protocol, watch
@@ -31,7 +35,7 @@ def bound(host: str, port: int) -> socket.socket:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM,
                                                          flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
-        raise OptionError(f'--host must be a name or an address of this machine, got {brief(host)}: '
+        raise OptionError(f'{argument("host")} must be a name or an address of this machine, got {brief(host)}: '
                           f'{getattr(error, "strerror", None) or error}') from None
     made = socket.socket(family, kind)
     try:
@@ -41,7 +45,8 @@ def bound(host: str, port: int) -> socket.socket:
         made.listen(1024)                        # from here on clients wait, and are not refused
     except OSError as error:
         made.close()
-        raise OptionError(f'--host {host} --port {port}: can not be listened on: {error.strerror}') from None
+        raise OptionError(f'{argument("host")} {host} {argument("port")} {port}: can not be listened on: '
+                          f'{error.strerror}') from None
     return made
 
 
@@ -69,6 +74,7 @@ class Running:
 
     def __init__(self, service: Service, settings: Settings, listening: socket.socket) -> None:
         self.service, self.settings, self.listening = service, settings, listening
+        self.loop: asyncio.AbstractEventLoop | None = None       # that it runs in
         self.fault: Failed | None = None         # why the first model can't be loaded
         self._tasks: set[asyncio.Future[Any]] = set()
         self._wish = asyncio.Event()             # for the run to be loaded again
@@ -86,13 +92,9 @@ class Running:
 
     async def run(self) -> None:
         """Serves until a signal comes; raises Failed if the first model can't be loaded."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                loop.add_signal_handler(number, self.stop)
-        if hasattr(signal, 'SIGHUP'):            # also under nohup, where the command ignores and blocks this signal
-            loop.add_signal_handler(signal.SIGHUP, self._wish.set)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        loop = self.loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            self._listen(loop)
         tasks = [loop.create_task(self._models()), loop.create_task(self._watch_process()),
                  loop.create_task(watch(self.service.connections, self.service.limits))]
         try:
@@ -109,6 +111,15 @@ class Running:
             await self.service.splitters.close()
         if self.fault is not None:
             raise self.fault
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Sets the handlers of signals."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, self.stop)
+        if hasattr(signal, 'SIGHUP'):            # also under nohup, where the command ignores and blocks this signal
+            loop.add_signal_handler(signal.SIGHUP, self._wish.set)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     def stop(self) -> None:
         """Takes no more connections, and ends when those that are there have their answers; at once if said twice."""
@@ -145,7 +156,7 @@ class Running:
                 pause = 1
                 self._loaded(count)
             except Failed as error:
-                self.service.metrics.loads['refused'] += 1
+                self.service.metrics.load(REFUSED)
                 if first:
                     self.fault = error
                     self.stop()
@@ -166,7 +177,9 @@ class Running:
         """Puts a new model into the place of the one that serves, which tags what waits for it and ends."""
         service, old = self.service, self.service.model
         try:
-            new = await Model.load(self.settings, service.limits, service.metrics)
+            new = await Model.load(self.settings, service.limits, service.metrics, service.say)
+        except Failed:
+            raise
         except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
             raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
         try:
@@ -182,7 +195,7 @@ class Running:
         else:
             service.say(f'{service.name} is loaded again')
         service.model = new
-        service.metrics.loads['loaded'] += 1
+        service.metrics.load(LOADED)
         service.processes.update(server=os.getpid(), tagger=new.process.pid)
         self._keep(self._look_after(new))
         if old is not None:
@@ -217,7 +230,7 @@ class Running:
             self.service.model = None
             status = await model.process.close()
             model.queue.fail(lost())
-            self.service.metrics.loads['ended'] += 1
+            self.service.metrics.load(ENDED)
             self.service.say(f'the process that tags has ended with status {status}; another one is started')
             self._wish.set()
 
@@ -228,14 +241,30 @@ def _ending() -> Refused:
 
 def run(service: Service, settings: Settings, listening: socket.socket) -> None:
     """Serves until a signal comes; raises Failed if the model can't be loaded."""
-    async def all_of_it() -> None:
-        await Running(service, settings, listening).run()
-
+    running = Running(service, settings, listening)
     _allow_files(2 * service.limits.connections + 100)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:                         # there is none
+        with signals.kept():
+            _run(running)
+        return
+
+    def stop(*_: object) -> None:
+        if running.loop is not None:
+            running.loop.call_soon_threadsafe(running.stop)
+
+    # In a notebook, which has an event loop of its own in this thread.
+    with ThreadPoolExecutor(1) as threads, signals.handling(stop):
+        threads.submit(_run, running).result()
+
+
+def _run(running: Running) -> None:
+    """Runs a server in an event loop of its own."""
     loop = (uvicorn.Config(lambda: None, log_config=None).get_loop_factory() or asyncio.new_event_loop)()
     try:
         asyncio.set_event_loop(loop)
-        loop.run_until_complete(all_of_it())
+        loop.run_until_complete(running.run())
     finally:
         asyncio.set_event_loop(None)
         loop.close()

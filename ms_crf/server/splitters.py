@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from ms_crf.server.child import Child
 from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.reading import TEXT, Asked, Wanted, work
+from ms_crf.server.reading import Asked, Wanted, work
+from ms_crf.server.schema import TEXT
 from ms_crf.server.splitter_worker import Answer, Setup, Task
 from ms_crf.text.splitting import LIBRARY
 

@@ -7,14 +7,15 @@ one serves, and all memory of a model goes with it. It ends when the server does
 import contextlib
 import gc
 import os
-import sys
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ms_crf.base.errors import visible
 from ms_crf.base.watchers import Lines
 from ms_crf.server.frames import connect
 from ms_crf.text.splitting import BLANK, CHARACTERS, WORDS
+
+if TYPE_CHECKING:                # imported in the process itself: it takes long, and the server needs it not
+    from ms_crf.tagging.tagger import Tagger
 
 LENGTHS = (8, 24, 32, 40, 60, 90, 120)     # of sentences that graphs are compiled for before the first request
 
@@ -24,10 +25,15 @@ class Settings(NamedTuple):
 
     path: str                          # of the run, or of an exported graph
     device: str
-    program: str                       # that messages begin with
     plugin: str | None                 # a Python file that registers kinds of model
     splitter: str | None               # in place of the model's
     nbest: int                         # likeliest taggings that the page asks for
+
+
+class Line(NamedTuple):
+    """A line for the user, while the model is loaded."""
+
+    text: str
 
 
 class About(NamedTuple):
@@ -47,14 +53,14 @@ class About(NamedTuple):
         return list(dict.fromkeys((self.splitter, BLANK, CHARACTERS, WORDS)))
 
 
-def _load(settings: Settings) -> tuple[Any, About]:
+def _load(settings: Settings, say: Callable[[object], None]) -> tuple['Tagger', About]:
     from ms_crf.models import plugins
     from ms_crf.models.opening import device_for, open_model
     from ms_crf.native import library
     from ms_crf.tagging.tagger import Tagger
     if settings.plugin is not None:
         plugins.load(settings.plugin)
-    watcher = Lines(lambda text: print(visible(f'{settings.program}: {text}'), file=sys.stderr, flush=True))
+    watcher = Lines(lambda text: say(Line(text)))
     model = open_model(settings.path)
     device = device_for(settings.device, model, watcher=watcher)
     if device is not None:
@@ -66,7 +72,7 @@ def _load(settings: Settings) -> tuple[Any, About]:
     return tagger, about
 
 
-def _warm_up(tagger: Any, nbest: int) -> None:
+def _warm_up(tagger: 'Tagger', nbest: int) -> None:
     """Compiles the graphs that most requests will need."""
     if not tagger.decoder.runs_graphs:
         return
@@ -85,7 +91,7 @@ def _warm_up(tagger: Any, nbest: int) -> None:
             tagger.tag([many[first:first + length] for first in range(0, len(many), length)])
 
 
-def _tagged(tagger: Any, task: tuple[bool | None, int], sentences: Sequence[list[str]]) -> list[Any]:
+def _tagged(tagger: 'Tagger', task: tuple[bool | None, int], sentences: Sequence[list[str]]) -> list[Any]:
     """For each sentence what the tagger says of it, without the tokens, or status and message of what is wrong."""
     from ms_crf.base.errors import OptionError
     from ms_crf.models.base import SentenceError
@@ -107,8 +113,11 @@ def main() -> None:
         return
     from ms_crf.base.errors import CorpusError, OptionError, one_line
     try:
-        tagger, about = _load(settings)
-    except (CorpusError, OptionError) as error:
+        tagger, about = _load(settings, say)
+    except OptionError as error:
+        say(error.message)
+        return
+    except CorpusError as error:
         say(str(error))
         return
     except OSError as error:

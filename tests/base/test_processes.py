@@ -182,3 +182,38 @@ def test_child_processes_end_when_the_command_is_killed(corpora, tmp_path, sever
         for process in alive:
             process.kill()
     assert alive == []
+
+
+OWN = """
+import os
+from ms_crf.base import environment, processes
+environment.prepare("CPU")
+print(os.environ["MS_DEV_HOST_BLOCKING_RUN"], processes.environment().get("MS_DEV_HOST_BLOCKING_RUN"))
+"""
+
+
+@pytest.mark.parametrize('given,shown', [({}, '1 None'), ({'MS_DEV_HOST_BLOCKING_RUN': '0'}, '0 0')])
+def test_environment_of_a_child_has_what_the_user_has_set_and_not_what_its_parent_has(given, shown):
+    clean = {name: value for name, value in os.environ.items() if name != 'MS_DEV_HOST_BLOCKING_RUN'}
+    done = subprocess.run([sys.executable, '-c', OWN], cwd=ROOT, env={**clean, **given}, capture_output=True, text=True)
+    assert done.stdout == f'{shown}\n'
+
+
+def test_run_gives_a_child_no_standard_input():
+    done = processes.run(processes.command('import sys; print(repr(sys.stdin.read()))'), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "''\n")
+
+
+@pytest.mark.skipif(os.name != 'posix', reason='sessions are of POSIX')
+def test_start_gives_a_child_a_session_and_end_kills_it_with_its_children():
+    program = ('import subprocess, sys, time\n'
+               'subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])\n'
+               'print("started", flush=True)\ntime.sleep(600)')
+    with processes.start(processes.command(program), stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == 'started\n'
+        assert os.getsid(child.pid) == child.pid != os.getsid(0)
+        own = {process for process in processes.descendants()
+               if process.pid == child.pid or child.pid in {parent.pid for parent in process.parents()}}
+        assert len(own) == 2
+        processes.end(own, 0.1)
+        assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in own)

@@ -46,7 +46,7 @@ def infer_py(run, tmp_path_factory):
 def tag(run, source, output, kind='jsonl', **order):
     """What a worker says of a file, and the file that it writes."""
     [shard] = shards_of([str(source)], str(output), kind)
-    worker = Worker(Order(run, order.pop('fields', Fields()), kind, **order))
+    worker = Worker(Order(run, 'digest', order.pop('fields', Fields()), kind, **order))
     assert worker.begin().fault is None
     os.makedirs(output, exist_ok=True)
     return worker.tag(shard, shard.target + '.draft'), shard.target

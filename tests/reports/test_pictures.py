@@ -33,9 +33,9 @@ def contrast(one, other):
 
 def resolved(svg, dark=False):
     """A picture with colours in place of variables, as the page of a report defines them."""
-    page = (ROOT / 'ms_crf' / 'reports' / 'page.html').read_text(encoding='utf-8')
-    themes = re.findall(r':root ?\{([^}]*)\}', page)[dark] + re.findall(r':root ?\{([^}]*)\}', pictures.style())[dark]
-    colours = dict(re.findall(r'--([a-z0-9-]+): ?(#[0-9a-f]{6});', themes))
+    palette = (ROOT / 'ms_crf' / 'render' / 'palette.css').read_text(encoding='utf-8')
+    themes = [re.findall(r':root ?\{([^}]*)\}', text)[dark] for text in (palette, pictures.style())]
+    colours = dict(re.findall(r'--([a-z0-9-]+): ?(#[0-9a-f]{6});', ''.join(themes)))
     return re.sub(r'var\(--([^)]*)\)', lambda match: colours[match[1]], svg)
 
 
@@ -107,8 +107,8 @@ def test_colours_are_all_of_the_page_and_names_stay(label):
 
 
 def test_colours_of_the_page_stand_out_in_light_and_in_dark():
-    text = (ROOT / 'ms_crf' / 'reports' / 'page.html').read_text(encoding='utf-8')
-    themes = [dict(re.findall(r'--([a-z-]+): (#[0-9a-f]{6});', block)) for block in re.findall(
+    text = (ROOT / 'ms_crf' / 'render' / 'palette.css').read_text(encoding='utf-8')
+    themes = [dict(re.findall(r'--([a-z0-9-]+): (#[0-9a-f]{6});', block)) for block in re.findall(
         r':root \{([^}]*)\}', text)]
     assert len(themes) == 2 and themes[0].keys() == themes[1].keys()
     for theme in themes:

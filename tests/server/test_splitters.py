@@ -7,7 +7,8 @@ import threading
 
 from ms_crf.cli import train
 from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.reading import TEXT, TEXTS, Asked, wanted
+from ms_crf.server.reading import Asked, wanted
+from ms_crf.server.schema import TEXT, TEXTS
 from ms_crf.server.splitters import SHORT, WAITING
 from ms_crf.text.splitting import splitter_named
 

@@ -1,0 +1,181 @@
+"""Tags many files with several processes or machines."""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ms_crf.base.errors import OptionError
+from ms_crf.base.files import PathLike, check_writable, write_json
+from ms_crf.base.watchers import SILENT, Watcher
+from ms_crf.bulk import engine as ray_engine
+from ms_crf.bulk.arguments import RAY, TagManyArguments
+from ms_crf.bulk.folder import Folder
+from ms_crf.bulk.rows import Fields, arrow
+from ms_crf.bulk.shards import JSONL, Shard, shards_of
+from ms_crf.bulk.worker import Done, Order
+from ms_crf.runs.records import newest
+from ms_crf.runs.run import Run
+
+MOST_FAULTS = 10
+
+
+@dataclass
+class WorkerCounts:
+    """What one worker has tagged; `peak_bytes` is 0 if the system does not report memory."""
+
+    worker: str                # its machine and process
+    lines: int = 0
+    peak_bytes: int = 0
+
+
+@dataclass
+class TaggedShards:
+    """The result of `tag_many`.
+
+    Attributes:
+        run: the model.
+        output: folder of the tagged files.
+        shards, lines, entities: numbers of what was tagged.
+        skipped: number of shards that were tagged before.
+        faults: a line for each shard that could not be tagged.
+        retries: how often a shard was given to another worker, because its worker died.
+        seconds: of the call.
+        workers: the workers, by their names.
+    """
+
+    run: str
+    output: str
+    shards: int = 0
+    lines: int = 0
+    entities: int = 0
+    skipped: int = 0
+    faults: list[str] = field(default_factory=list)
+    retries: int = 0
+    seconds: float = 0.0
+    workers: list[WorkerCounts] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON has it."""
+        return asdict(self)
+
+    def count(self, done: Done) -> None:
+        """Counts a shard."""
+        if done.fault is not None:
+            self.faults.append(done.fault)
+            return
+        self.shards += 1
+        self.lines += done.lines
+        self.entities += done.entities
+
+
+def tag_many(input: PathLike | Sequence[PathLike], output: PathLike, *, run: PathLike | None = None,
+             id_field: str | None = None, text_field: str = 'text', tokens_field: str = 'tokens', raw: bool = False,
+             splitter: str | None = None, format: str = JSONL, confidence: bool = False, json: PathLike | None = None,
+             workers: int | None = None, engine: str = RAY, address: str | None = None,
+             plugin: PathLike | None = None, device: str = 'auto', watcher: Watcher = SILENT) -> TaggedShards:
+    """Tags many files: each file is written whole or not at all, and files that are in the output already stay.
+
+    Args:
+        input: files, folders or patterns: JSON lines, a text a line, or Parquet.
+        output: folder for the tagged files, of the same names.
+        run: run directory; by default the newest in runs/.
+        id_field: field or column of the id; by default id where a row has it, otherwise file and line.
+        text_field, tokens_field: fields or columns of the text and of the tokens.
+        raw: whether to find sentences and tokens in each text.
+        splitter: what finds them; by default as the model was trained.
+        format: 'jsonl' or 'parquet'.
+        confidence: whether to write posteriors of tags, entities and sentences.
+        json: file for the result.
+        workers: number of processes; by default as many as this machine has processors.
+        engine: 'ray'.
+        address: HOST:PORT of a Ray cluster, or 'auto'; by default processes of this machine.
+        plugin: Python file that registers kinds of model.
+        device: 'auto', 'CPU', 'GPU' or 'Ascend'.
+        watcher: is told faults of shards, and how many shards are done.
+
+    Returns:
+        Counts of what was tagged, faults, retries, seconds and workers.
+
+    Raises:
+        OptionError: an argument can't be, or a library is missing.
+        CorpusError: a file has a fault.
+        KeyboardInterrupt: after an interruption, when all workers have ended; the same call continues.
+
+    Example:
+        >>> from ms_crf.api import tag_many
+        >>> tag_many('shards/*.jsonl', 'tagged', run='runs/sample', workers=2).lines  # doctest: +SKIP
+    """
+    inputs = [input] if isinstance(input, (str, os.PathLike)) else input
+    return _tag_many(TagManyArguments.given({**locals(), 'input': [os.fspath(name) for name in inputs]}), watcher)
+
+
+def _tag_many(given: TagManyArguments, watcher: Watcher) -> TaggedShards:
+    began = time.monotonic()
+    shards = shards_of(given.input, given.output, given.format)
+    if given.json:
+        check_writable(given.json, *(path for shard in shards for path in (shard.source, shard.target)))
+    order = _order(given)
+    if any(shard.needs_arrow for shard in shards):
+        arrow('Parquet and .zst')
+    result = TaggedShards(order.run, given.output)
+    waiting = _untagged(shards)
+    if given.address is not None and waiting:
+        ray_engine.check_address(given.address)
+    folder = Folder(given.output, order.made_with())
+    try:
+        waiting = _untagged(shards)              # before the lock, another process may have written some
+        result.skipped = len(shards) - len(waiting)
+        folder.prepare(shards)
+        if waiting:
+            _tag(given, order, waiting, result, watcher)
+    except KeyboardInterrupt:
+        watcher.warn(f'stopped; {len(shards) - len(_untagged(shards)):,} of {len(shards):,} shards are done; the same '
+                     'command goes on')
+        raise
+    finally:
+        folder.release()
+    result.seconds = round(time.monotonic() - began, 3)
+    if given.json:
+        write_json(given.json, result.to_json())
+    return result
+
+
+def _untagged(shards: Sequence[Shard]) -> list[Shard]:
+    return [shard for shard in shards if not os.path.isfile(shard.target)]
+
+
+def _order(given: TagManyArguments) -> Order:
+    """What workers are to do."""
+    run = os.path.abspath(given.run or newest('runs'))
+    return Order(run, Run.open(run).digest, Fields(given.id_field, given.text_field, given.tokens_field), given.format,
+                 given.raw, given.confidence, given.splitter, given.device,
+                 given.plugin and os.path.abspath(given.plugin))
+
+
+def _tag(given: TagManyArguments, order: Order, waiting: list[Shard], result: TaggedShards, watcher: Watcher) -> None:
+    """Tags shards, and counts them in the result."""
+    count = min(given.workers or os.cpu_count() or 1, len(waiting))
+    counts: dict[str, WorkerCounts] = {}
+    stop = ray_engine.Stop()
+    with (watcher.progress('', len(waiting), 'shards') as progress,
+          ray_engine.running(stop, given.address, count, given.device) as ray):
+        pool = ray_engine.Pool(ray, stop, order, count, watcher.say)
+        for done in pool.tag(waiting):
+            if done is None:
+                progress(0)                      # shows that time passes
+                continue
+            result.count(done)
+            result.retries = pool.retries
+            if done.worker:
+                one = counts.setdefault(done.worker, WorkerCounts(done.worker))
+                one.lines += done.lines
+                one.peak_bytes = max(one.peak_bytes, done.peak)
+            if done.fault is not None:
+                if len(result.faults) >= MOST_FAULTS:
+                    raise OptionError(f'{done.fault}; this is the {MOST_FAULTS}th shard with a fault, the others are '
+                                      'left')
+                watcher.warn(done.fault)
+            progress(1)
+    result.workers = [one for _, one in sorted(counts.items())]

@@ -1,0 +1,148 @@
+"""The types of requests and answers; validation, messages of invalid requests and the OpenAPI schemas follow from them.
+
+Requests are validated by msgspec, and not by pydantic, which is ten times as large and refuses the halves of surrogate
+pairs that JSON may hold.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from ms_crf.base.errors import brief
+from ms_crf.server.limits import Limits, Refused
+from ms_crf.server.worker import About
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+TEXT, TEXTS, TOKENS, SENTENCES = INPUTS = ('text', 'texts', 'tokens', 'sentences')
+OPTIONS = ('nbest', 'confidence', 'splitter')
+RAW = (TEXT, TEXTS)                    # inputs that a splitter cuts
+
+Token = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Entity(Struct):
+    """An entity of a sentence."""
+
+    type: str
+    text: str
+    first: Count
+    last: Count
+    start: Count
+    end: Count
+    confidence: Share | UnsetType = UNSET
+
+
+class Alternative(Struct):
+    """Another tagging of a sentence."""
+
+    tags: list[str]
+    confidence: Share
+
+
+class Sentence(Struct):
+    """A tagged sentence."""
+
+    text: str
+    tokens: list[Token]
+    tags: list[str]
+    entities: list[Entity]
+    confidences: list[Share] | UnsetType = UNSET
+    confidence: Share | UnsetType = UNSET
+    alternatives: list[Alternative] | UnsetType = UNSET
+    start: Count | UnsetType = UNSET
+    end: Count | UnsetType = UNSET
+    offsets: list[tuple[Count, Count]] | UnsetType = UNSET
+
+
+class Tagged(Struct):
+    """The answer to a request to tag."""
+
+    sentences: list[Sentence]
+
+
+class Texts(Struct):
+    """The answer to a request to tag several texts."""
+
+    texts: list[Tagged]
+
+
+class Model(Struct):
+    """The model that is served."""
+
+    name: str
+    kind: str
+    scheme: str
+    tags: list[str]
+    characters: bool
+    splitter: str
+    confidence: bool
+    nbest: bool
+    loaded: Annotated[str, Meta(extra_json_schema={'format': 'date-time'})]
+    version: str
+    limits: dict[str, float]
+
+
+class Status(Struct):
+    """The state of the server."""
+
+    status: str
+
+
+class Error(Struct):
+    """Why a request is refused."""
+
+    error: Annotated[str, Meta(description='what was expected, and what came')]
+
+
+def request_types(limits: Limits, about: About | None = None) -> dict[str, type[Struct]]:
+    """Returns the type of a request for each of `INPUTS`.
+
+    Args:
+        limits: of requests. More tokens or sentences than allowed are valid, but refused with status 413.
+        about: the model, so that requests that the model refuses are invalid; None for any model.
+    """
+    sentence: Any = Annotated[list[Token], Meta(extra_json_schema={'maxItems': limits.max_length})]
+    inputs: dict[str, Any] = {
+        TEXT: Annotated[str, Meta(description='raw text')], TEXTS: Annotated[list[str], Meta(description='raw texts')],
+        TOKENS: Annotated[sentence, Meta(description='a sentence')],
+        SENTENCES: Annotated[list[sentence], Meta(extra_json_schema={'maxItems': limits.max_sentences})]}
+    most = limits.max_nbest if about is None or about.gives_nbest else 0
+    nbest: Any = Annotated[int, Meta(ge=0, le=most, description='how many of the likeliest taggings to add')]
+    only = {} if about is None or about.gives_confidences else {'enum': [False, None]}
+    confidence: Any = Annotated[bool | None, Meta(description='null: if the model gives confidences',
+                                                  extra_json_schema=only)]
+    names: Any = str if about is None else Literal[tuple(about.splitters)]
+    splitter: Any = Annotated[names | None, Meta(description='what cuts the text; null: as the model was trained')]
+    return {name: msgspec.defstruct(
+        f'{name.capitalize()}Request',
+        [(name, kind), ('nbest', nbest, 0), ('confidence', confidence, None),
+         ('splitter', splitter if name in RAW else None, None)], forbid_unknown_fields=True)
+        for name, kind in inputs.items()}
+
+
+def checked(record: Mapping[str, Any], kind: type[Struct]) -> Struct:
+    """Returns a request as an object of one of `request_types`; raises Refused if it is invalid."""
+    try:
+        return msgspec.convert(record, kind)
+    except msgspec.ValidationError as error:
+        path = re.findall(r'\.(\w+)|\[(\d+)\]', str(error).rpartition(' - at `$')[2])
+    schema: Any = {'properties': msgspec.json.schema(kind)['$defs'][kind.__name__]['properties']}
+    value: Any = record
+    for name, index in path:
+        value = value[name or int(index)]
+        schema = schema['properties'][name] if name else schema['items']
+    where = ''.join(f'"{name}"' if name else f'[{index}]' for name, index in path)
+    raise Refused(422, f'expected {where} to be {_in_words(schema)}, got {brief(value)}')
+
+
+def _in_words(schema: Mapping[str, Any]) -> str:
+    """What a schema allows."""
+    if 'anyOf' in schema:
+        return ' or '.join(map(_in_words, schema['anyOf']))
+    return {'string': 'a string that is not empty' if 'minLength' in schema else 'a string', 'array': 'a list',
+            'integer': f'a whole number from {schema.get("minimum")} to {schema.get("maximum")}',
+            'boolean': 'true or false', 'null': 'null'}[schema['type']]
