@@ -8,14 +8,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+    from ms_crf.formats.convert import convert
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
 
 _HOMES = {
+    'convert': 'formats.convert',
     'evaluate': 'reports.evaluation',
     'report': 'reports.report',
 }
-__all__ = ['evaluate', 'report']
+__all__ = ['convert', 'evaluate', 'report']
 
 
 def __getattr__(name: str) -> Any:

@@ -11,31 +11,25 @@ from ms_crf.base import signals
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import text_writer
 from ms_crf.cli import console
-from ms_crf.cli.infer_arguments import BRAT, Request, parser
+from ms_crf.cli.infer_arguments import Request, parser
 from ms_crf.cli.parser import parse
 from ms_crf.cli.terminal import Terminal
-from ms_crf.formats import brat
-from ms_crf.formats.document import Remarks
+from ms_crf.formats.alignment import sentences_of
+from ms_crf.formats.columns import for_columns
+from ms_crf.formats.conllu import checked
+from ms_crf.formats.document import Reading, Remarks
 from ms_crf.formats.folders import Job
-from ms_crf.formats.raw import items as raw_items
+from ms_crf.formats.raw import raw_sentences, sentence_of_text
+from ms_crf.formats.registry import BRAT, CONLL, FORMATS, HTML, JSON, TEXT, columns_of, of_stream
 from ms_crf.formats.scoring import Scores
-from ms_crf.formats.stream import (
-    CONLL,
-    HTML,
-    JSON,
-    TEXT,
-    Item,
-    item_of_text,
-    items_of,
-    numbered,
-    open_lines,
-    read,
-)
+from ms_crf.formats.stream import numbered, open_lines
 from ms_crf.models.base import SentenceError, device_for, unknown_tag_of
-from ms_crf.render.tagged import Tagged, Writer, for_columns
+from ms_crf.render.tagged import Writer
 from ms_crf.runs.records import model_version, newest
-from ms_crf.tagging.tagger import Tagger, chunks
+from ms_crf.tagging.streams import chunks
+from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.partial import opened
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import BLANKS, Deferred
 
 from tqdm import tqdm
@@ -133,7 +127,8 @@ class _Command:
         self.writer = self._writer(tag_column)
         items = self._items_of(job)
         if self.format == CONLL:
-            items = for_columns(items, self.name, tag_column is not None)
+            items = for_columns(items, self.name)
+            items = items if tag_column is None else checked(items, self.name)
         with _output(job.target, not self.parsed.score) as write:
             write(self.writer.begin(_TITLE if not self.parsed.input else os.path.basename(job.source) or _TITLE))
             for chunk in chunks(items, lambda item: len(item.tokens)):
@@ -150,31 +145,34 @@ class _Command:
         if self.parsed.score and not (self.scores and self.scores.result.tokens):
             raise CorpusError(name, None, 'expected tagged sentences, got none')
 
-    def _items_of(self, job: Job) -> Iterable[Item | None]:
+    def _items_of(self, job: Job) -> Iterable[Sentence | None]:
         """The sentences of an input."""
         if self.parsed.text is not None:
             return self._items(_utf8(self.parsed.text))
-        kind, report, raw = self.request.kind(job), self.remarks.add, self.parsed.raw
+        kind, raw = self.request.kind(job), self.parsed.raw
+        reading = Reading(columns_of(job.source, self.request.columns), self.mark, self.remarks.add, self.splitter,
+                          self.characters)
         if kind == BRAT:
-            return items_of(brat.read(job.source, report), self.splitter, report)
+            return sentences_of(FORMATS[BRAT].read(job.source, reading), reading)
         lines = numbered(open_lines(job.source, raw), self.name, self.parsed.strict, _report, raw)
         if raw:
-            return raw_items(lines, self.splitter)
-        return read(lines, self.name, kind, self.characters, self.request.columns, self.splitter, report,
-                    self.mark)
+            return raw_sentences(lines, self.splitter)
+        reader = of_stream(job.source, kind).sentences
+        assert reader is not None
+        return reader(lines, self.name, reading)
 
-    def _items(self, text: str) -> list[Item]:
+    def _items(self, text: str) -> list[Sentence]:
         """What is in a text that came by itself."""
         if not self.parsed.raw:
-            return [item_of_text(1, text, self.characters)]
-        return [item for item in raw_items([(1, f'{text}\n')], self.splitter) if item is not None]
+            return [sentence_of_text(text, self.characters)]
+        return [item for item in raw_sentences([(1, f'{text}\n')], self.splitter) if item is not None]
 
     def _bar(self) -> tqdm:
         hidden = self.parsed.text is not None or (not self.parsed.output and sys.stdout.isatty())
         total, unit = (len(self.request.jobs), 'files') if self.request.many else (None, 'sentences')
         return tqdm(total=total, unit=unit, leave=False, delay=2, disable=True if hidden else None, dynamic_ncols=True)
 
-    def _tag(self, items: Sequence[Item], write: Callable[[str], object]) -> None:
+    def _tag(self, items: Sequence[Sentence], write: Callable[[str], object]) -> None:
         try:
             tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.parsed.nbest)
         except SentenceError as error:
@@ -184,13 +182,13 @@ class _Command:
             raise CorpusError(self.name, line, error.reason) from None
         if self.parsed.score:
             self._score(items, tagged)
-        write(''.join(self.writer.lines(item, sentence) for item, sentence in zip(items, tagged)))
+        write(''.join(self.writer.lines(item.predicted(one.prediction)) for item, one in zip(items, tagged)))
 
-    def _score(self, items: Sequence[Item], tagged: Sequence[Tagged]) -> None:
+    def _score(self, items: Sequence[Sentence], tagged: Sequence[Sentence]) -> None:
         if self.scores is None:
             self.scores = Scores(self.tagger.found_scheme, self.tagger.scheme, self.name)
         self.scores.path = self.name
-        self.scores.add([item.line for item in items], [opened(item.gold or [], self.mark) for item in items],
+        self.scores.add([item.line for item in items], [opened(item.tags, self.mark) for item in items],
                         [sentence.tags for sentence in tagged])
 
     def _talk(self) -> None:

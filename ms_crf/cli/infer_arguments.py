@@ -8,16 +8,27 @@ from collections.abc import Iterable
 from ms_crf.base.errors import OptionError, brief
 from ms_crf.cli import console
 from ms_crf.cli.parser import Parser, add_common, add_model, check_model
-from ms_crf.formats.brat import is_brat
-from ms_crf.formats.conllu import UPOS, check_tag_column
+from ms_crf.formats.conllu import check_tag_column
+from ms_crf.formats.document import UPOS
 from ms_crf.formats.folders import Job, are_many, jobs
-from ms_crf.formats.readers import check_readable, columns_of, is_conllu
-from ms_crf.formats.stream import CONLL, FORMATS, HTML, JSON, TEXT, format_of
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.registry import (
+    BRAT,
+    CONLL,
+    CONLLU,
+    FORMATS,
+    HTML,
+    JSON,
+    OUTPUTS,
+    STREAMS,
+    TEXT,
+    columns_of,
+    of_name,
+    of_stream,
+)
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.runs.records import check_output
 from ms_crf.text.splitting import CHOICES, check_name
-
-BRAT = 'brat'                  # the format of texts with spans in files beside them, for --score
 
 
 def parser() -> Parser:
@@ -40,7 +51,7 @@ def parser() -> Parser:
     group.add_argument('--output', metavar='FILE',
                        help='file to write (default: standard output); of many inputs the folder for a file each, '
                             'where those that are there already stay as they are')
-    group.add_argument('--format', choices=(*FORMATS, HTML),
+    group.add_argument('--format', choices=OUTPUTS,
                        help='text: the line with what was found in brackets; conll: the columns and the tag; json: an '
                             'object a sentence; html: a page with what was found in colour (default: text)')
     group.add_argument('--confidence', action=argparse.BooleanOptionalAction,
@@ -69,7 +80,7 @@ def add_forms(group: argparse._ActionsContainer, columns: str, raw: str = '', sp
         raw: what the help of --raw ends with.
         splitter: where else --splitter counts.
     """
-    group.add_argument('--input-format', choices=('auto', *FORMATS), default='auto',
+    group.add_argument('--input-format', choices=('auto', *STREAMS), default='auto',
                        help='text: a sentence a line; conll: a token a row; json: an object with "tokens" or "text" a '
                             'line; auto goes by the name of the file (default: auto)')
     group.add_argument('--columns', metavar='TOKEN[,TAG]', default='0,-1',
@@ -127,7 +138,7 @@ class Request:
             raise OptionError(f'--nbest needs --format json or html, got {self.format}')
         self.columns = columns_of_option(parsed.columns, parsed.score)
         self.many = parsed.input is not None and are_many(parsed.input) and not (
-            parsed.score and parsed.input_format == 'auto' and is_brat(parsed.input))
+            parsed.score and parsed.input_format == 'auto' and of_name(parsed.input) is FORMATS[BRAT])
         if self.many and not (parsed.output or parsed.score):
             raise OptionError(f'--output must name a folder where --input is many files, as {parsed.input} is')
         self.jobs = (jobs(parsed.input, parsed.output, self.format) if self.many
@@ -148,13 +159,13 @@ class Request:
         """The format of an input."""
         if self.parsed.text is not None:
             return TEXT
-        if self.parsed.score and self.parsed.input_format == 'auto' and is_brat(job.source):
+        if self.parsed.score and self.parsed.input_format == 'auto' and of_name(job.source) is FORMATS[BRAT]:
             return BRAT
-        return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(job.source)
+        return of_stream(job.source, self.parsed.input_format).stream
 
     def tag_column(self, job: Job) -> int | None:
         """Where CoNLL-U gets tags that are not of spans; None if it is not what is read and written."""
-        if (self.format, self.kind(job)) != (CONLL, CONLL) or not is_conllu(job.source):
+        if (self.format, self.kind(job)) != (CONLL, CONLL) or of_stream(job.source) is not FORMATS[CONLLU]:
             return None
         columns = columns_of(job.source, tuple(int(part) for part in self.parsed.columns.split(',')))
         return check_tag_column(columns[1]) if len(columns) > 1 else UPOS

@@ -139,7 +139,7 @@ def add_arguments(made: argparse.ArgumentParser, kind: type[Arguments], shown: C
         about = entry.metadata
         if about['group'] not in groups:
             groups[about['group']] = made.add_argument_group(about['group'])
-        names = about.get('names', (f'--{entry.name.replace("_", "-")}',))
+        names = about.get('names', (f'--{entry.name.rstrip("_").replace("_", "-")}',))
         text = about['text'].replace('%', '%%') if shown is None or entry.name in shown else argparse.SUPPRESS
         options: dict[str, Any] = {'default': entry.default, 'help': text}
         if about.get('positional'):

@@ -7,19 +7,34 @@ from typing import Any, cast
 
 from ms_crf.base.errors import CorpusError, OptionError, brief
 from ms_crf.cli import console
-from ms_crf.cli.convert import add_names, names_of
 from ms_crf.cli.infer_arguments import add_forms, columns_of_option
-from ms_crf.cli.parser import Parser, add_common, add_model, check_model, parse
+from ms_crf.cli.parser import Parser, add_arguments, add_common, add_model, check_model, parse
 from ms_crf.cli.terminal import Terminal
 from ms_crf.formats import conversion
-from ms_crf.formats.conversion import BRAT, JSON, LABEL_STUDIO, OF_COLUMNS, OF_TAGS, TO, TOKENS, Source, Target
-from ms_crf.formats.dataset import home
-from ms_crf.formats.document import Document, Placed, Remarks, counted
+from ms_crf.formats.columns import for_columns
+from ms_crf.formats.conversion import Source
+from ms_crf.formats.convert import OfLabelStudio
+from ms_crf.formats.document import Document, Reading, Remarks, Target, counted
 from ms_crf.formats.folders import are_many, files_of
 from ms_crf.formats.json_fields import Names, Prediction, text_of
-from ms_crf.formats.raw import items as raw_items
-from ms_crf.formats.readers import check_readable, read_corpus
-from ms_crf.formats.stream import CONLL, TEXT, Item, format_of, numbered, open_lines, read
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.raw import raw_sentences
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import (
+    BRAT,
+    CONLL,
+    FORMATS,
+    JSON,
+    LABEL_STUDIO,
+    TARGETS,
+    TEXT,
+    TOKENS,
+    columns_of,
+    of_corpus,
+    of_stream,
+    of_target,
+)
+from ms_crf.formats.stream import numbered, open_lines
 from ms_crf.models.base import SentenceError, device_for
 from ms_crf.models.chains import ChainDecoder
 from ms_crf.models.uncertainty import (
@@ -31,12 +46,14 @@ from ms_crf.models.uncertainty import (
     of_confidence,
     token_entropies,
 )
-from ms_crf.render.tagged import for_columns
 from ms_crf.runs.options import dashed
 from ms_crf.runs.records import model_version, newest
+from ms_crf.tagging.streams import chunks
 from ms_crf.tagging.suggestions import Alike, Candidate, Pool
-from ms_crf.tagging.tagger import Tagger, chunks
+from ms_crf.tagging.tagger import Tagger
+from ms_crf.text.partial import scoring_scheme
 from ms_crf.text.schemes import PLAIN
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import BLANK, CHARACTERS, Deferred, check_name
 
 from tqdm import tqdm
@@ -72,9 +89,9 @@ def parser() -> Parser:
     group.add_argument('--ngram', metavar='N', type=int, default=2, help='words of an n-gram (default: %(default)s)')
     group = made.add_argument_group('Output')
     group.add_argument('--output', metavar='FILE', help='file to write (default: standard output); of brat a folder')
-    group.add_argument('--format', choices=TO, metavar='FORMAT',
-                       help=f'one of {", ".join(TO)} (default: by the name of --output, otherwise {TOKENS})')
-    add_names(group)
+    group.add_argument('--format', choices=TARGETS, metavar='FORMAT',
+                       help=f'one of {", ".join(TARGETS)} (default: by the name of --output, otherwise {TOKENS})')
+    add_arguments(made, OfLabelStudio)
     return made
 
 
@@ -105,8 +122,8 @@ class _Request:
         self.columns = columns_of_option(parsed.columns, bool(parsed.known), '--known')
         self.sources = (files_of(parsed.input)[1] if parsed.input and are_many(parsed.input)
                         else [parsed.input or '-'])
-        self.names = names_of(parsed)
-        self.format = parsed.format or (parsed.output and conversion.format_out(parsed.output)) or TOKENS
+        self.names = OfLabelStudio(parsed.from_name, parsed.to_name, parsed.label_type).names
+        self.format = parsed.format or (parsed.output and (row := of_target(parsed.output)) and row.name) or TOKENS
         self._check_meaning(named)
         for path in (*self.sources, *parsed.known):
             if path != '-':
@@ -118,10 +135,10 @@ class _Request:
 
     def kind(self, source: str) -> str:
         """The format of an input."""
-        return self.parsed.input_format if self.parsed.input_format != 'auto' else format_of(source)
+        return of_stream(source, self.parsed.input_format).stream
 
     def _check_source(self, path: str, known: bool) -> None:
-        if not known or not conversion.brat.is_brat(path):
+        if not known or of_corpus(path) is not FORMATS[BRAT]:
             check_readable(path)
         if self.parsed.raw and not known and self.kind(path) != TEXT:
             raise OptionError(f'--raw needs text, got {self.kind(path)} in {path}; add --input-format text if that is '
@@ -190,18 +207,20 @@ class _Command:
             for sentence in read_corpus(path, self.request.columns, self.splitter):
                 yield sentence.tokens
 
-    def _items(self) -> Iterator[tuple[str, Item]]:
+    def _items(self) -> Iterator[tuple[str, Sentence]]:
         """(name, sentence) of all inputs."""
         for source in self.request.sources:
             name, kind, raw = 'standard input' if source == '-' else source, self.request.kind(source), self.parsed.raw
             lines = numbered(open_lines(source, raw), name, self.parsed.strict, _report, raw)
-            items = raw_items(lines, self.splitter) if raw else read(lines, name, kind, self.characters,
-                                                                     self.request.columns[:1])
-            for item in for_columns(items, name) if self.request.format in OF_COLUMNS else items:
+            reader = of_stream(source, kind).sentences
+            assert reader is not None
+            reading = Reading(columns_of(source, self.request.columns[:1]), characters=self.characters)
+            items = raw_sentences(lines, self.splitter) if raw else reader(lines, name, reading)
+            for item in for_columns(items, name) if FORMATS[self.request.format].columns else items:
                 if item is not None and item.tokens:
                     yield name, item
 
-    def _judged(self, chunk: Sequence[tuple[str, Item]]) -> tuple[list[Unsure], list[float]]:
+    def _judged(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Unsure], list[float]]:
         """What the model says of sentences, and how unsure it is of each."""
         sentences = [item.tokens for _, item in chunk]
         try:
@@ -217,9 +236,9 @@ class _Command:
     def _write(self, documents: list[Document]) -> None:
         remarks = Remarks(self.parsed.input or 'standard input')
         splitter = self.splitter if self.parsed.raw else Deferred(CHARACTERS if self.characters else BLANK)
-        scheme = home(self.tagger.found_scheme)          # that of the files, in which people annotate
-        target = Target(self.request.format, splitter, scheme if self.request.format in OF_TAGS and scheme != PLAIN
-                        else None, names=self.request.names)
+        scheme = scoring_scheme(self.tagger.found_scheme)          # that of the files, in which people annotate
+        target = Target(self.request.format, splitter, scheme if scheme != PLAIN and 'tags' in
+                        FORMATS[self.request.format].holds else None, names=self.request.names)
         source = Source(documents, JSON, self.tagger.scheme, (0, 1))
         if self.parsed.output:
             conversion.write(source, target, self.parsed.output, remarks.add)
@@ -229,18 +248,16 @@ class _Command:
             _report(remark)
 
 
-def _document(source: str, item: Item, unsure: Unsure, model: str) -> Document:
+def _document(source: str, item: Sentence, unsure: Unsure, model: str) -> Document:
     """A sentence with the tags of a model.
 
     A text that a record holds is kept whole, as the record's other fields belong to it.
     """
     has_text = not item.rows and (item.record is None or text_of(item.record) == item.text)
-    begin, end = item.starts[0], item.starts[-1] + len(item.tokens[-1])
-    if item.record is not None and has_text:
-        begin, end = 0, len(item.text)
-    places = [(start - begin, start - begin + len(token)) for token, start in zip(item.tokens, item.starts)]
-    placed = Placed(item.tokens, places, item.line, unsure.tags, (item.line,) * len(places))
-    return Document(item.text[begin:end], source, item.line, sentences=[placed], bordered=False, has_text=has_text,
+    if item.record is None or not has_text:
+        item = item.stripped()
+    placed = item.moved(0).replace(tags=unsure.tags, rows=(), lines=(), raw=False)
+    return Document(placed.text, source, item.line, sentences=[placed], bordered=False, has_text=has_text,
                     prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)
 
 

@@ -18,7 +18,7 @@ from ms_crf.cli.parser import Help, Parser, add_arguments, add_common, parse, re
 from ms_crf.cli.terminal import Terminal
 from ms_crf.experiments import seeds
 from ms_crf.formats.dataset import Corpora
-from ms_crf.formats.readers import is_json
+from ms_crf.formats.registry import without_columns
 from ms_crf.formats.tag_columns import UnlikelyTags
 from ms_crf.models.base import Kind, kind_of, read_run
 from ms_crf.models.inheritance import with_base
@@ -267,7 +267,7 @@ def _report(watcher: Watcher, scores: Mapping[str, Any], folder: PathLike, began
 
 def with_options(error: UnlikelyTags) -> CorpusError:
     """The error of a command line, which names the options that help."""
-    columns = '' if is_json(str(error.path)) else 'name the columns of token and tag with --columns, or '
+    columns = '' if without_columns(str(error.path)) else 'name the columns of token and tag with --columns, or '
     return CorpusError(error.path, None, f'{error.fault}; {columns}add --allow-any-tags if these are tags')
 
 

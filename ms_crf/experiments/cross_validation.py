@@ -10,7 +10,8 @@ from ms_crf.cli import console
 from ms_crf.cli.train import Watcher, with_options
 from ms_crf.experiments.folds import LEAST, Fold, documents_of, folds_of, turns_of
 from ms_crf.formats.dataset import load
-from ms_crf.formats.readers import check_readable, read_corpus
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.tag_columns import UnlikelyTags
 from ms_crf.runs.options import Options
 from ms_crf.text.splitting import Deferred

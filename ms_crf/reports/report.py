@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike, check_writable, write_text
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats.readers import is_json
+from ms_crf.formats.registry import without_columns
 from ms_crf.models import plugins
 from ms_crf.models.base import device_for
 from ms_crf.reports.figures import RunFigures, check_alike, figures_of, input_of
@@ -52,9 +52,8 @@ def report(runs: Sequence[PathLike] = (), *, input: PathLike | None = None, outp
         library(name)
     names = given.runs or [str(newest('runs'))]
     tagged = input_of(names[0], given.input, given.pair or None, given.unknown_tag)
-    if given.columns is not None and is_json(tagged.path):
-        raise OptionError(f'{argument("columns")} means nothing with JSON lines, which {tagged.path} has; leave it '
-                          'away')
+    if given.columns is not None and (why := without_columns(tagged.path)):
+        raise OptionError(f'{argument("columns")} means nothing {why}, which {tagged.path} has; leave it away')
     check_writable(given.output, tagged.path)
     device_for(given.device, *names, watcher=watcher)
     figures: list[RunFigures] = []

@@ -26,7 +26,7 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, NoRun, OptionError, brief, visible
 from ms_crf.base.fields import Fault, checked, found_in, load_record
 from ms_crf.base.files import PathLike
-from ms_crf.formats.readers import check_readable
+from ms_crf.formats.lines import check_readable
 from ms_crf.runs import checksums
 from ms_crf.runs.options import Options
 from ms_crf.runs.saving import NAMES, quiet, saving

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import temporary
 from ms_crf.base.watchers import Watcher as LearnerWatcher
-from ms_crf.formats.dataset import Corpora, convert, load
+from ms_crf.formats.dataset import Corpora, load
 from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Kind, Learner, kind_of, read_run, tags_of
 from ms_crf.runs import records, sources
@@ -21,6 +21,7 @@ from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options
 from ms_crf.runs.saving import saving, settle
 from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.partial import in_scheme
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 
 
@@ -311,7 +312,7 @@ def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder
     """The tags of a model for 'dev' or 'test', in the scheme in which it gives them."""
     predicted = tags_of(decoder, learner.encoded[part])
     if corpora.written != corpora.scheme:
-        predicted = [convert(tags, corpora.written) for tags in predicted]
+        predicted = [in_scheme(tags, corpora.written) for tags in predicted]
     return predicted
 
 

@@ -5,7 +5,8 @@ from itertools import chain
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.experiments.folds import as_json, documents_of, folds_of, turns_of
-from ms_crf.formats.readers import Sentence, read_corpus
+from ms_crf.formats.readers import read_corpus
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import splitter_named
 
 import pytest
@@ -19,7 +20,7 @@ TEXTS = [{'text': 'Ada saw it\nIt was Rome', 'entities': [[0, 3, 'X'], [18, 22, 
 def of(sizes):
     """Documents of so many sentences; the token of each is its number."""
     numbers = iter(range(sum(sizes)))
-    return [[Sentence([str(next(numbers))], ['O'], 1) for _ in range(size)] for size in sizes]
+    return [[Sentence([str(next(numbers))], ['O']) for _ in range(size)] for size in sizes]
 
 
 def tokens(sentences):

@@ -6,10 +6,13 @@ import os
 import threading
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats import conversion, stream
+from ms_crf.formats import columns, conversion
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import nowhere
-from ms_crf.formats.readers import blocks, numbered_lines, read_corpus
+from ms_crf.formats.document import Reading, nowhere
+from ms_crf.formats.lines import numbered_lines
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import ROWS
+from ms_crf.formats.rows import blocks
 
 import pytest
 
@@ -84,9 +87,9 @@ def test_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_sentence(tmp_pa
     tokens = ['#', 'EU']
     assert [row.cells[0] for rows in blocks(numbered_lines(path), mark=mark) for row in rows if row.cells] == tokens
     assert [sentence.tokens for sentence in read_corpus(path, mark=mark)] == [tokens]
-    items = stream.read(numbered_lines(path), 'x.tsv', stream.CONLL, mark=mark)
+    items = columns.sentences(numbered_lines(path), 'x.tsv', Reading((0,), mark))
     assert [item.tokens for item in items] == [tokens]
-    [document] = conversion.read(path, conversion.ROWS, nowhere, mark=mark).documents
+    [document] = conversion.read(path, ROWS, nowhere, mark=mark).documents
     assert document.sentences[0].tokens == tokens
 
 

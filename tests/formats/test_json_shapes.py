@@ -7,7 +7,8 @@ import pickle
 import re
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats import json_lines, json_records, stream
+from ms_crf.formats import json_lines, json_records
+from ms_crf.formats.document import Reading
 from ms_crf.formats.readers import read_corpus
 
 import pytest
@@ -55,7 +56,7 @@ def found(path):
     """(text, spans) of each document, and (kind, line, text) of each remark."""
     remarks = []
     documents = [(document.text, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in json_records.read(path, remarks.append)]
+                 for document in json_records.read(path, Reading(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
@@ -239,7 +240,7 @@ def test_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, record
         lines.append(line + (record == ARRAY))
         line += record.count('\n') + 1
     assert [int(sentence.line) for sentence in sentences] == lines
-    items = stream.read(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', stream.JSON)
+    items = json_records.sentences(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', Reading((0,)))
     assert [item.tokens for item in items] == [['Ada']] * 4
 
 

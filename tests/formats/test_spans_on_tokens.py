@@ -4,8 +4,9 @@ import json
 
 from ms_crf.formats.alignment import cut, scheme_of, spans_in, tagged
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import Document, TextSpan
+from ms_crf.formats.document import Document
 from ms_crf.formats.readers import read_corpus
+from ms_crf.text.sentence import Span
 from ms_crf.text.splitting import splitter_named
 
 import pytest
@@ -20,7 +21,7 @@ BLANKS = splitter_named('blanks')
 def tags(text, spans, **options):
     """The tags of each sentence, and (kind, text) of each remark."""
     remarks = []
-    document = Document(text, 'x.jsonl', 1, [TextSpan(*span, 1) for span in spans])
+    document = Document(text, 'x.jsonl', 1, [Span(kind, start, end, line=1) for start, end, kind in spans])
     sentences = tagged(document, BLANKS, remarks.append, **options)
     return [' '.join(sentence.tags) for sentence in sentences], [(remark.kind, remark.text) for remark in remarks]
 

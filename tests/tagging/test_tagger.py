@@ -13,7 +13,7 @@ from ms_crf.models import mindir
 from ms_crf.models.words.decoder import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
-from ms_crf.tagging.tagger import CHUNK
+from ms_crf.tagging.streams import CHUNK
 from ms_crf.text.schemes import spans_of
 
 import mindspore as ms
@@ -59,7 +59,7 @@ def test_confidences_are_posteriors(run_of, scheme, options):
     assert [tagged.tokens for tagged in found] == SENTENCES
     for tagged, row in zip(found, rows_of(run, scheme)):
         if row is None:
-            assert tagged[:5] == ([], [], [], [], 1.0) and tagged.alternatives == (([], 1.0),)
+            assert (tagged.tokens, *tagged.prediction) == ([], [], [], [], 1.0, (([], 1.0),))
             continue
         check_beside_enumeration(tagged, row, TAGS[scheme])
         expected = np.exp(row.ranked() - row.log_normalizer())[:3]

@@ -9,7 +9,8 @@ from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.text.metrics import score
 from ms_crf.text.partial import certain, converted, fits, marked, opened
-from ms_crf.text.schemes import completions, recognise_scheme
+from ms_crf.text.recognition import recognise_scheme
+from ms_crf.text.schemes import completions
 
 import pytest
 

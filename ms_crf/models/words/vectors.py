@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats.readers import numbered_lines
+from ms_crf.formats.lines import numbered_lines
 from ms_crf.models.words.ngrams import has_letters
 
 import numpy as np
