@@ -53,7 +53,7 @@ def test_conllu_has_its_own_columns(tmp_path):
 
 def test_a_fault_in_conllu_is_at_its_line(tmp_path):
     path = write(tmp_path, CONLLU, 'es.conllu')
-    assert [(sentence.line, sentence.lines) for sentence in read_corpus(path)] == [(5, (5, 6, 7, 9)), (12, ())]
+    assert [(sentence.line, *sentence.lines) for sentence in read_corpus(path)] == [(5, 5, 6, 7, 9), (12, 12, 13)]
     odd = write(tmp_path, CONLLU.replace('\tVERB', '\tB-X').replace('\tSYM', '\tB-X'), 'odd.conllu')
     with pytest.raises(CorpusError, match="odd.conllu:6: expected 'O' or one of .* got 'PRON'"):
         load({'train': odd})

@@ -72,18 +72,18 @@ def test_the_text_is_what_the_file_says(tmp_path):
     assert (document.text, document.name, document.line) == ('Vámonos al mar. Hoy!\n ', 'carta', 1)
     first, second = document.sentences
     assert first.tokens == ['Vamos', 'nos', 'a', 'el', 'mar', '.']
-    assert first.places == [(0, 7), (0, 7), (8, 10), (8, 10), (11, 14), (14, 15)]
+    assert first.offsets == [(0, 7), (0, 7), (8, 10), (8, 10), (11, 14), (14, 15)]
     assert first.tags == ['VERB', 'PRON', 'ADP', 'DET', 'NOUN', 'PUNCT'] and first.lines == (5, 6, 8, 9, 11, 12)
-    assert second.places == [(16, 19), (19, 20)]
+    assert second.offsets == [(16, 19), (19, 20)]
     document, = documents(write(tmp_path, rows("# text = don't", "1-2 don't _", "1 do _", "2 n't _", '')))
-    assert document.sentences[0].places == [(0, 2), (2, 5)]                  # which do spell it
+    assert document.sentences[0].offsets == [(0, 2), (2, 5)]                  # which do spell it
 
 
 def test_text_without_space_after(tmp_path):
     """A file that says nothing of white space but by its text; one whose text is of something else."""
     path = write(tmp_path, rows('# text = Hello,  you', '1 Hello _', '2 , _', '3 you _', ''))
     document, = documents(path)
-    assert (document.text, document.sentences[0].places) == ('Hello,  you', [(0, 5), (5, 6), (8, 11)])
+    assert (document.text, document.sentences[0].offsets) == ('Hello,  you', [(0, 5), (5, 6), (8, 11)])
     remarks = []
     document, = conllu.read(write(tmp_path, rows('# text = Bye', '1 Hello _', '2 you _', '')),
                             Reading(conllu.COLUMNS, report=remarks.append))

@@ -94,7 +94,7 @@ def test_tags_become_spans_that_become_the_same_tags(text, cuts):
     sentences = cut(Document(text, '', 1), BLANKS)
     given_tags = [['B-X' if index in cuts else 'I-X' if index - 1 in cuts else 'O' for index in range(len(each.tokens))]
                   for each in sentences]
-    document = Document(text, '', 1, sentences=[each._replace(tags=row) for each, row in zip(sentences, given_tags)])
+    document = Document(text, '', 1, sentences=[each.replace(tags=row) for each, row in zip(sentences, given_tags)])
     spans = spans_in(document, scheme_of([document]) or 'BIO', pytest.fail)
     again = tagged(Document(text, '', 1, spans), BLANKS, pytest.fail)
     assert [sentence.tags for sentence in again] == given_tags

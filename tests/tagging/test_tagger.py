@@ -358,3 +358,15 @@ def test_a_graph_that_is_none(graph, capfd):
     with pytest.raises(CorpusError, match='expected a MindIR graph, got a damaged or encrypted file') as raised:
         Tagger.load(graph / 'a.mindir')
     assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')
+
+
+def test_tagger_can_be_called_and_shows_what_it_is(run_of, graph):
+    tagger = Tagger.load(run_of(char='none'))
+    assert tagger(SENTENCES, nbest=2) == tagger.tag(SENTENCES, nbest=2)
+    text = 'of Xan\nto Yel'
+    assert [sentence.tokens for sentence in Tagger.load(run_of(char='none')).tag_text(text, splitter='blanks')] == [
+        ['of', 'Xan'], ['to', 'Yel']]
+    tagger.splitter = 'blanks'
+    assert tagger(text) == tagger.tag_text(text) and [sentence.start for sentence in tagger(text)] == [0, 7]
+    assert repr(tagger) == f"Tagger(bilstm, tags={TAGS['BIO']!r}, path={str(run_of(char='none'))!r})"
+    assert repr(Tagger.load(graph / 'a.mindir')).startswith('Tagger(exported graph, tags=[')
