@@ -8,7 +8,7 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
 from ms_crf.formats.columns import MISC, NER, attributes
-from ms_crf.formats.document import COLUMNS, Document, Marked, Reading, Remark, Report, Tagged, Target
+from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
 from ms_crf.formats.json_fields import Prediction, flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
@@ -105,21 +105,12 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     return _by_line(row, tagged, target)
 
 
-class _Look(NamedTuple):
-    """What a format is to know that writes sentences as they come."""
-
-    scheme: str
-    confidence: bool = False
-    conllu: int | None = None
-    model: str = ''
-
-
 def _by_line(row: Format, tagged: Iterable[Tagged], target: Target) -> Iterator[str]:
     """The sentences of documents, in a format that writes them as they come."""
     assert row.line is not None
     for _, sentences in tagged:
         for sentence in sentences:
-            yield row.line(sentence, _Look(target.scheme or 'BIO'))
+            yield row.line(sentence, Look(target.scheme or 'BIO'))
 
 
 def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:

@@ -8,23 +8,12 @@ from ms_crf.base.arguments import Arguments, check_path, option, whole_numbers
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats import conversion
+from ms_crf.formats import conversion, registry
 from ms_crf.formats.conllu import check_tag_column
 from ms_crf.formats.document import UPOS, Remarks, Target, counted
 from ms_crf.formats.json_fields import DEFAULT, Names
 from ms_crf.formats.lines import check_readable
-from ms_crf.formats.registry import (
-    CONLLU,
-    FORMATS,
-    JSON,
-    LABEL_STUDIO,
-    SOURCES,
-    TARGETS,
-    Format,
-    of_file,
-    of_name,
-    of_target,
-)
+from ms_crf.formats.registry import CONLLU, FORMATS, JSON, LABEL_STUDIO, SOURCES, TARGETS
 from ms_crf.text.partial import MARK, closed
 from ms_crf.text.schemes import PLAIN, SCHEMES, spans_of
 from ms_crf.text.splitting import AUTO, CHOICES, Deferred, check_name
@@ -92,34 +81,31 @@ class ConvertArguments(OfLabelStudio):
         if self.splitter != AUTO:
             check_name(self.splitter, argument('splitter'))
         _ = self.pair, check_tag_column(self.tag_column), self.names
-        self.output_format = self._output_format()
-        self.input_format = self._input_format()
+        self.formats = self._formats()
 
     @property
     def pair(self) -> tuple[int, ...] | None:
         """The columns of token and tag, None if they are not named."""
         return None if self.columns is None else whole_numbers('columns', self.columns, [2])
 
-    def _output_format(self) -> Format:
-        row = FORMATS[self.to] if self.to else of_target(self.target)
-        if row is None:
+    def _formats(self) -> tuple[registry.Format, registry.Format]:
+        """The formats of source and target."""
+        target = FORMATS[self.to] if self.to else registry.of_target(self.target)
+        if target is None:
             raise OptionError(f'{self.target}: the name of {argument("target")} does not say which format it is to '
                               f'have; name it with {argument("to")}, one of {", ".join(TARGETS)}')
-        return row
-
-    def _input_format(self) -> Format:
-        row = FORMATS[self.from_] if self.from_ else of_name(self.source)
-        if row is None or not row.sniff:
+        source = FORMATS[self.from_] if self.from_ else registry.of_name(self.source)
+        if source is None or not source.sniff:
             check_readable(self.source)
-        row = row or of_file(self.source)
-        if row is None:
+        source = source or registry.of_file(self.source)
+        if source is None:
             raise OptionError(f'{self.source}: neither the name of {argument("source")} nor how it begins says which '
                               f'format it has; name it with {argument("from_")}, one of {", ".join(SOURCES)}')
-        return FORMATS[JSON] if row.documents is FORMATS[JSON].documents else row
+        return FORMATS[JSON] if source.documents is FORMATS[JSON].documents else source, target
 
     def reasons(self) -> Mapping[str, str | None]:
         """Why arguments have no effect beside the others."""
-        source, target = self.input_format, self.output_format
+        source, target = self.formats
         to = f'with {argument("to")} {target.name}'
         return {'columns': None if source.columns else f'with {source.name}',
                 'scheme': None if 'tags' in target.holds else f'{to}, which has spans',
@@ -202,11 +188,11 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
         (200, 311)
     """
     given = ConvertArguments.given(locals())
-    kind = given.output_format
+    source_format, kind = given.formats
     if kind.check is None:
         files.check_writable(given.target)
     remarks = Remarks(given.source)
-    read = conversion.read(given.source, given.input_format.name, remarks.add, given.pair, given.unknown_tag)
+    read = conversion.read(given.source, source_format.name, remarks.add, given.pair, given.unknown_tag)
     if given.as_ is not None:
         read = conversion.read_as(read, given.as_ == PREDICTIONS)
     conversion.write(read, Target(kind.name, Deferred(given.splitter), given.scheme, check_tag_column(given.tag_column),
@@ -214,7 +200,7 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
     sentences = [sentence for document in read.documents for sentence in document.sentences or ()]
     spans = sum(len(document.spans) for document in read.documents)
     spans += sum(len(spans_of(closed(sentence.tags))) for sentence in sentences)
-    made = Conversion(given.source, given.target, given.input_format.name, kind.name, len(read.documents),
+    made = Conversion(given.source, given.target, source_format.name, kind.name, len(read.documents),
                       len(sentences), None if read.scheme == PLAIN else spans,
                       sum(len(sentence.tokens) for sentence in sentences) if read.scheme else 0, remarks, given.each)
     for line in made.lines:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief, one_line
 from ms_crf.formats.json_fields import Names, Prediction
@@ -187,24 +187,20 @@ Tagged = tuple[Document, Sequence[Sentence]]     # a document and its sentences,
 Marked = tuple[Document, Sequence[Span]]         # a document and its spans
 
 
-class Look(Protocol):
-    """How tagged sentences are to be written as they come."""
+class Look(NamedTuple):
+    """How tagged sentences are to be written as they come.
 
-    @property
-    def scheme(self) -> str:
-        """The scheme of the tags."""
+    Args:
+        scheme: of the tags.
+        confidence: whether to show confidences.
+        conllu: the column of CoNLL-U for tags that are not of spans; None unless rows are to stay CoNLL-U.
+        model: name and version of the model; '' if they are not written.
+    """
 
-    @property
-    def confidence(self) -> bool:
-        """Whether to show confidences."""
-
-    @property
-    def conllu(self) -> int | None:
-        """The column of CoNLL-U for tags that are not of spans; None unless rows are to stay CoNLL-U."""
-
-    @property
-    def model(self) -> str:
-        """Name and version of the model; '' if they are not written."""
+    scheme: str
+    confidence: bool = False
+    conllu: int | None = None
+    model: str = ''
 
 
 def offsets_in(tokens: Sequence[str], text: str) -> list[Offsets] | None:

@@ -5,6 +5,7 @@ from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from ms_crf.formats import json_exports
+from ms_crf.formats.document import Look
 from ms_crf.formats.registry import CONLLU, FORMATS, HTML, TEXT, of_stream
 from ms_crf.render.html import SPANS, TAGS, WORDS, Mark, Page, escaped, fragment
 from ms_crf.text.schemes import PLAIN, spans_of
@@ -70,7 +71,7 @@ class Writer:
 
     def __init__(self, kind: str, scheme: str, tags: Iterable[str], characters: bool = False, confidence: bool = False,
                  colour: bool = False, conllu: int | None = None, model: str = '') -> None:
-        self.scheme, self.confidence, self.conllu, self.model = scheme, confidence, conllu, model
+        self.scheme, self.confidence, self.model = scheme, confidence, model
         types = sorted({tag.partition('-')[2] for tag in tags if tag != 'O'})
         self.makes_words = types == [''] and (characters or scheme == 'BMES')
         self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
@@ -78,7 +79,8 @@ class Writer:
         #: returns a sentence as text, with the end of its last line
         self.lines: Callable[[Sentence], str] = self._html if kind == HTML else self._text
         if row is not None and (write := row.line) is not None:
-            self.lines = lambda sentence: write(sentence, self)
+            look = Look(scheme, confidence, conllu, model)
+            self.lines = lambda sentence: write(sentence, look)
         what = TAGS if scheme == PLAIN else WORDS if self.makes_words else SPANS
         self.kind, self.page = kind, Page(sorted(tags) if what == TAGS else types, what, confidence)
 
