@@ -9,6 +9,8 @@ import sys
 from dataclasses import fields
 
 from ms_crf.cli import console
+from ms_crf.formats.convert import ConvertArguments
+from ms_crf.runs.arguments import EvaluateArguments, ReportArguments
 from ms_crf.runs.options import Options, dashed
 
 import pytest
@@ -166,6 +168,8 @@ def test_options_that_are_named_exist():
     for entry in fields(Options):
         negated = {f'--no-{dashed(entry.name)}'} if entry.type in (bool, 'bool') else set()
         known |= {f'--{dashed(entry.name)}'} | negated
+    known |= {console.option_name(entry.name) for kind in (ConvertArguments, EvaluateArguments, ReportArguments)
+              for entry in fields(kind)}
     known |= {'--no-confidence', '--no-chars'}
     for page in PAGES:
         for code in code_in(page):
