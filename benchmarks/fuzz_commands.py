@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from ms_crf.cli.console import FAULT, VERBS
-from ms_crf.formats.conversion import FROM, TO
+from ms_crf.formats.registry import SOURCES, TARGETS
 
 from fuzz_examples import OF_SPANS, OF_TAGS, clean, partial, tags_of, wild, write
 from fuzz_material import MEMORY, ROOT, SECONDS, Failure, check, check_memory, end, tree_of
@@ -93,13 +93,13 @@ class Commands:
                          *self._extra(rng, ['--scheme', 'BIOES'], ['--splitter', rng.choice(SPLITTERS)])]
 
     def convert(self, rng):
-        extra = self._extra(rng, ['--from', rng.choice(FROM)], ['--splitter', rng.choice(SPLITTERS)],
+        extra = self._extra(rng, ['--from', rng.choice(SOURCES)], ['--splitter', rng.choice(SPLITTERS)],
                             ['--scheme', rng.choice(['BIOES', 'IOB1', 'plain'])], ['--each'],
                             ['--columns', rng.choice(['0,1', '1,9'])], ['--tag-column', rng.choice(['4', '99'])],
                             ['--unknown-tag', rng.choice(['', 'O'])])
         target = rng.choice(['o', 'o.ann', 'o.jsonl', 'o.conllu', 'o.tsv', 'missing/o.tsv', ''])
         return 'convert', [self._examples(rng, rng.random() < 0.4), self.material.case / target,
-                           '--to', rng.choice(TO), *extra]
+                           '--to', rng.choice(TARGETS), *extra]
 
     def suggest(self, rng):
         raw, data = rng.random() < 0.5, rng.choice([self.material.columns, self.material.json_lines])
@@ -110,7 +110,7 @@ class Commands:
                                       bytes_of(rng, data) if rng.random() < 0.5 else data)
         extra = self._extra(rng, ['--by', rng.choice(['mnlp', 'token-entropy'])], ['--ngram', '3'],
                             ['--count', rng.choice(['1', '0', 'x'])], ['--near', rng.choice(['0', '1', 'nan', '2'])],
-                            ['--known', self._examples(rng, False)], ['--format', rng.choice(TO)])
+                            ['--known', self._examples(rng, False)], ['--format', rng.choice(TARGETS)])
         return 'suggest', ['--run', self.material.runs['hmm'], '--input', path, *['--raw'] * raw, *extra,
                            *self._output(rng, 'o', 'o.ann', 'o.conllu', 'o.tsv')]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.formats import conversion
+from ms_crf.formats.document import Target
 from ms_crf.text.splitting import splitter_named
 
 from fuzz_examples import MARKS, NAMES, OF_SPANS, OF_TAGS, Example, clean, partial, spans_of, tags_of, wild, write
@@ -22,7 +23,7 @@ RANGES = (b'# newdoc id = a\n1-2\tal\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No\n1\ta\t
 
 
 def read(path, kind, mark='?'):
-    return conversion.read(path, 'json' if kind in conversion.OF_JSON else kind, lambda _: None, mark=mark)
+    return conversion.read(path, kind, lambda _: None, mark=mark)
 
 
 def joined(examples):
@@ -34,13 +35,18 @@ def joined(examples):
     return '\n'.join(text for text, _ in examples), sorted(spans)
 
 
+def spans_in(document):
+    """(start, end, type) of the spans of a document, in order."""
+    return sorted((span.start, span.end, span.type) for span in document.spans)
+
+
 def content(source):
     """(text, spans) of what was read."""
     examples = []
     for document in source.documents:
         spans = [(span.start, span.end, span.type) for span in document.spans]
         for sentence in document.sentences or ():
-            spans += spans_of(sentence.tags, sentence.places)
+            spans += spans_of(sentence.tags, sentence.offsets)
         examples.append((document.text, spans))
     return joined(examples)
 
@@ -78,7 +84,7 @@ class Documents:
         path.parent.mkdir(parents=True, exist_ok=True)
         before = sorted(path.parent.iterdir())
         try:
-            conversion.write(source, conversion.Target(kind, splitter_named(splitter), mark=mark), str(path),
+            conversion.write(source, Target(kind, splitter_named(splitter), mark=mark), str(path),
                              lambda _: None)
         except self.refusals:
             check(sorted(path.parent.iterdir()) == before, 'a conversion that was refused has changed its folder')
@@ -107,7 +113,7 @@ class Documents:
         source = read(write(rng, self.material, kind, examples), kind)
         expected = [(example.text, sorted(example.spans)) for example in examples]
         for each, what in ((source, kind), (read(self.convert(source, other), other), f'{kind} to {other}')):
-            actual = [(document.text, sorted(span[:3] for span in document.spans)) for document in each.documents]
+            actual = [(document.text, spans_in(document)) for document in each.documents]
             if 'brat' in what:
                 actual, expected = map(self._without_line_ends, (actual, expected))
             self._expect(actual, expected, what)
@@ -129,7 +135,7 @@ class Documents:
         """Any text with any spans, to tokens and tags by the documented rules; written once more it is the same."""
         kind, splitter, example = rng.choice(WITH_JUDGED), rng.choice(['blanks', 'characters', 'spacy-en']), wild(rng)
         source = read(write(rng, self.material, kind, [example._replace(judged=None)]), kind)
-        tokens = [token for sentence in splitter_named(splitter).split(example.text) for token in sentence.tokens]
+        tokens = [token for sentence in splitter_named(splitter).split(example.text) for token in sentence.offsets]
         for other in ('tokens', rng.choice(list(OF_TAGS))):
             path = self.convert(source, other, splitter)
             if not tokens:
@@ -166,7 +172,7 @@ class Documents:
         judged += [place for place in places if rng.random() < 0.3]
         source = read(write(rng, self.material, kind, [example._replace(judged=judged)]), kind)
         [document] = read(self.convert(source, other), other).documents
-        self._expect((document.text, sorted(span[:3] for span in document.spans), document.judged),
+        self._expect((document.text, spans_in(document), document.judged),
                      (example.text, sorted(example.spans), judged), f'{kind} to {other}')
         path = self.convert(source, 'tokens')
         tags = [tag for line in Path(path).read_text().splitlines() for tag in json.loads(line)['tags']]

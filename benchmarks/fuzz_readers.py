@@ -6,10 +6,12 @@ import shutil
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.cli.train import options_of
-from ms_crf.formats import readers, stream
+from ms_crf.formats import readers, registry, stream
+from ms_crf.formats.document import Reading
 from ms_crf.models.encoder import pretrained
 from ms_crf.models.words import vectors
 from ms_crf.runs import options
+from ms_crf.text.splitting import AUTO, Deferred
 
 from mutations import bytes_of, record_of
 
@@ -42,12 +44,13 @@ class Readers:
         readers.read_corpus(path)
 
     def read_text(self, rng):
-        kind = rng.choice(stream.FORMATS)
+        kind = rng.choice(registry.STREAMS)
         data = bytes_of(rng, self.material.json_lines if kind == 'json' else self.material.columns)
         path = self.material.file('b', data)
         lines = stream.numbered(stream.open_lines(path), path, rng.random() < 0.3, lambda message: None)
         columns = rng.choice([(0,), (0, -1)]) if kind != 'text' else (0,)
-        for _ in stream.read(lines, path, kind, rng.random() < 0.3, columns):
+        reading = Reading(registry.columns_of(path, columns), splitter=Deferred(AUTO), characters=rng.random() < 0.3)
+        for _ in registry.of_stream(path, kind).sentences(lines, path, reading):
             pass
 
     def read_vectors(self, rng):

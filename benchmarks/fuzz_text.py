@@ -79,20 +79,20 @@ class Texts:
         text = hostile(rng, 500).encode('utf-8', 'replace').decode()
         path = self.material.file('raw.txt', text.encode())
         lines = stream.numbered(stream.open_lines(path, True), path, True, lambda _: None, True)
-        items = list(raw.items(lines, splitter_named(rng.choice(SPLITTERS))))
+        items = list(raw.raw_sentences(lines, splitter_named(rng.choice(SPLITTERS))))
         check(''.join(item.text for item in items) == text, 'the texts of the items are not the text')
-        check([item.offset for item in items] == [0, *itertools.accumulate(len(item.text) for item in items)][:-1],
+        check([item.start for item in items] == [0, *itertools.accumulate(len(item.text) for item in items)][:-1],
               'offsets of items are not the sums of the lengths of the texts before them')
         for item in items:
-            for token, start in zip(item.tokens, item.starts, strict=True):
-                check(item.text[start:start + len(token)] == token, f'{token!r} is not at {start} of {item.text!r}')
+            for token, (start, end) in zip(item.tokens, item.offsets, strict=True):
+                check(text[start:end] == token, f'{token!r} is not at {start} of {text!r}')
             if item.tokens:
-                begin = item.offset + item.starts[0]
+                begin = item.offsets[0][0]
                 check(item.line == 1 + text.count('\n', 0, begin), f'line {item.line} of {item.tokens[0]!r} at {begin}')
 
     def _split(self, text, name):
         sentences = splitter_named(name).split(text)
-        tokens = [token for sentence in sentences for token in sentence.tokens]
+        tokens = [token for sentence in sentences for token in sentence.offsets]
         before = 0
         for start, stop in tokens:
             check(before <= start < stop <= len(text), f'{name}: token {start} to {stop} after one to {before}')
@@ -100,7 +100,7 @@ class Texts:
             before = stop
         self._check_blank(name, text, before, len(text))
         for sentence in sentences:
-            first, last = sentence.tokens[0], sentence.tokens[-1]
+            first, last = sentence.offsets[0], sentence.offsets[-1]
             check((sentence.start, sentence.end) == (first[0], last[1]),
                   f'{name}: a sentence that is not from its first to its last token: {sentence}')
         words = [text[start:stop] for start, stop in tokens]

@@ -41,7 +41,8 @@ def ours(name):
 
     def split(text):
         found = splitter.split(text)
-        return [token for sentence in found for token in sentence.tokens], [sentence[:2] for sentence in found]
+        return ([token for sentence in found for token in sentence.offsets],
+                [(sentence.start, sentence.end) for sentence in found])
     return split
 
 

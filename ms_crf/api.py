@@ -12,6 +12,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.bulk.tag_many import tag_many
     from ms_crf.experiments.compare import compare
     from ms_crf.experiments.train import train
+    from ms_crf.formats.convert import convert
     from ms_crf.models.export import export
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
@@ -21,6 +22,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
 
 _HOMES = {
     'compare': 'experiments.compare',
+    'convert': 'formats.convert',
     'evaluate': 'reports.evaluation',
     'export': 'models.export',
     'report': 'reports.report',
@@ -30,7 +32,7 @@ _HOMES = {
     'tag_many': 'bulk.tag_many',
     'train': 'experiments.train',
 }
-__all__ = ['compare', 'evaluate', 'export', 'report', 'serve', 'suggest', 'tag', 'tag_many', 'train']
+__all__ = ['compare', 'convert', 'evaluate', 'export', 'report', 'serve', 'suggest', 'tag', 'tag_many', 'train']
 __getattr__ = loader(__name__, globals(), _HOMES)
 
 

@@ -9,7 +9,8 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import faults_named, text_writer, whole
 from ms_crf.bulk.rows import Row, arrow
 from ms_crf.bulk.shards import PARQUET
-from ms_crf.render.tagged import Tagged, Writer
+from ms_crf.render.tagged import Writer
+from ms_crf.text.sentence import Sentence
 
 GROUP = 16384                  # rows of a Parquet file that lie together
 Record = dict[str, Any]
@@ -23,7 +24,7 @@ class Made(NamedTuple):
     confidence: bool
 
 
-def record_of(row: Row, tagged: Sequence[Tagged], writer: Writer, raw: bool) -> Record:
+def record_of(row: Row, tagged: Sequence[Sentence], writer: Writer, raw: bool) -> Record:
     """The record of a row: id, text, then tokens, tags, entities and confidences as `infer.py --format json` has them.
 
     Of raw text "sentences" has places, tokens and tags; its entities, with the index of their sentence, stand together.
@@ -34,7 +35,7 @@ def record_of(row: Row, tagged: Sequence[Tagged], writer: Writer, raw: bool) -> 
         writer: of JSON.
         raw: whether sentences were found in the text.
     """
-    found = [writer.record(item, sentence) for item, sentence in zip(row.items, tagged)]
+    found = [writer.record(item.predicted(sentence.prediction)) for item, sentence in zip(row.items, tagged)]
     if not raw:
         return {'id': row.id, **found[0]}
     entities = [{**entity, 'sentence': index} for index, one in enumerate(found) for entity in one['entities']]

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from ms_crf.base.errors import CorpusError, brief, not_installed
 from ms_crf.bulk.shards import JSONL, PARQUET, Shard
 from ms_crf.formats.json_lines import json_object
-from ms_crf.formats.readers import byte_lines, cut, decode, unreadable
-from ms_crf.formats.stream import Item, item_of_text, item_of_tokens
+from ms_crf.formats.lines import byte_lines, cut, decode, unreadable
+from ms_crf.formats.raw import sentence_of_text, sentence_of_tokens
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import BLANKS, Splitter
 
 ID = 'id'
@@ -34,7 +35,7 @@ class Row(NamedTuple):
     line: int                  # its number, from 1
     id: str | int
     text: str
-    items: list[Item]          # its sentences: a single one, or those that were found in raw text
+    items: list[Sentence]          # its sentences: a single one, or those that were found in raw text
 
 
 def arrow(what: str) -> Any:
@@ -87,14 +88,17 @@ class _Maker:
         if self.splitter is not None:
             if text is None:
                 raise self._fault(line, f'expected "{self.fields.text}", a string, got none')
-            return Row(line, name, text, list(_sentences(line, text, self.splitter)))
+            found = self.splitter.split(text)
+            for sentence in found:
+                sentence.line = line
+            return Row(line, name, text, found)
         if tokens is not None:
             if not isinstance(tokens, list) or not all(isinstance(token, str) and token for token in tokens):
                 raise self._fault(line, f'expected "{self.fields.tokens}" to be a list of strings that are not empty, '
                                         f'got {_json(tokens)}')
-            item = item_of_tokens(line, tokens, text)
+            item = sentence_of_tokens(tokens, text, line=line)
         elif text is not None:
-            item = item_of_text(line, text, self.characters)
+            item = sentence_of_text(text, self.characters, line=line)
         else:
             raise self._fault(line, f'expected "{self.fields.tokens}", a list of strings, or "{self.fields.text}", '
                                     'a string, got neither')
@@ -116,13 +120,6 @@ class _Maker:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=repr)[:40]
-
-
-def _sentences(line: int, text: str, splitter: Splitter) -> Iterator[Item]:
-    """The sentences of a raw text, each with its place in it."""
-    for sentence in splitter.split(text):
-        yield Item(line, text[sentence.start:sentence.end], [text[start:end] for start, end in sentence.tokens],
-                   [start - sentence.start for start, _ in sentence.tokens], offset=sentence.start)
 
 
 def _lines(path: str) -> Iterator[bytes]:

@@ -7,11 +7,13 @@ from typing import NamedTuple
 from ms_crf.base.errors import OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats.folders import are_many, files_of, placed
-from ms_crf.formats.readers import check_readable
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.registry import FORMATS, JSON, TEXT
 
 JSONL, PARQUET, TXT = 'jsonl', 'parquet', 'txt'
 PACKED = ('.gz', '.zst')
-_KINDS = {'.jsonl': JSONL, '.json': JSONL, '.parquet': PARQUET, '.txt': TXT}
+_KINDS = {**dict.fromkeys(FORMATS[JSON].endings, JSONL), **dict.fromkeys(FORMATS[TEXT].endings, TXT),
+          '.parquet': PARQUET}
 _EXPECTED = 'shards whose names end in .jsonl, .json or .txt, also with .gz or .zst behind it, or in .parquet'
 
 

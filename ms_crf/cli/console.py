@@ -29,7 +29,7 @@ VERBS = {'train': ('train.py', 'trains a tagger on tagged sentences'),
          'serve': ('ms-crf serve', 'tags over HTTP, and shows a page to paste text into'),
          'tag-many': ('ms-crf tag-many', 'tags many files with several processes or machines')}
 #: arguments of functions that commands take without an option
-POSITIONAL = {'runs': 'RUN'}
+POSITIONAL = {'runs': 'RUN', 'source': 'IN', 'target': 'OUT'}
 _program = None                                # the name that messages of this process begin with
 
 
@@ -203,7 +203,7 @@ def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequen
 
 def option_name(argument: str) -> str:
     """The name on the command line of an argument of a function: '--nbest' for 'nbest', 'RUN' for 'runs'."""
-    return POSITIONAL.get(argument, f'--{argument.replace("_", "-")}')
+    return POSITIONAL.get(argument, f'--{argument.rstrip("_").replace("_", "-")}')
 
 
 def _file_of(error: OSError) -> str:

@@ -124,7 +124,8 @@ def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown
         about = entry.metadata
         if about['group'] not in groups:
             groups[about['group']] = made.add_argument_group(about['group'])
-        names = about.get('names', (*about.get('short', '').split(), f'--{entry.name.replace("_", "-")}'))
+        names = about.get('names', (*about.get('short', '').split(),
+                                    f'--{entry.name.rstrip("_").replace("_", "-")}'))
         text = with_names(about['text'], console.option_name).replace('%', '%%')
         options: dict[str, Any] = {'default': entry.default,
                                    'help': text if shown is None or entry.name in shown else argparse.SUPPRESS}

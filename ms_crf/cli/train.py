@@ -11,7 +11,7 @@ from ms_crf.cli.children import Heading, trainings
 from ms_crf.cli.parser import Help, Parser, add_arguments, parse
 from ms_crf.cli.training_progress import Watcher
 from ms_crf.experiments.seeds import FIGURES, TABLE
-from ms_crf.formats.readers import is_json
+from ms_crf.formats.registry import without_columns
 from ms_crf.formats.tag_columns import UnlikelyTags
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.directory import PathTaken
@@ -97,5 +97,5 @@ def _report(watcher: Watcher, done: Trained) -> None:
 
 def with_options(error: UnlikelyTags) -> CorpusError:
     """The error of a command line, which names the options that help."""
-    columns = '' if is_json(str(error.path)) else 'name the columns of token and tag with --columns, or '
+    columns = '' if without_columns(str(error.path)) else 'name the columns of token and tag with --columns, or '
     return CorpusError(error.path, None, f'{error.fault}; {columns}add --allow-any-tags if these are tags')

@@ -11,11 +11,14 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import Watcher
 from ms_crf.experiments.runner import Value
-from ms_crf.formats import alignment, brat, columns, conllu, json_records
+from ms_crf.formats import alignment
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import Document, nowhere
-from ms_crf.formats.readers import Sentence, check_readable, columns_of, is_conllu, is_json, read_corpus
+from ms_crf.formats.document import Reading, nowhere
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import columns_of, of_corpus
 from ms_crf.runs.options import Options
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import Deferred, Splitter
 from ms_crf.training.watchers import lines_of
 
@@ -81,11 +84,7 @@ def documents_of(path: PathLike, pair: tuple[int, ...], splitter: Splitter) -> l
         pair: indices of the columns of token and tag.
         splitter: finds sentences and tokens in texts.
     """
-    documents: Iterator[Document]
-    if is_json(path) or brat.is_brat(path):
-        documents = (json_records if is_json(path) else brat).read(path, nowhere)
-    else:
-        documents = (conllu if is_conllu(path) else columns).read(path, nowhere, columns_of(path, pair))
+    documents = of_corpus(path).read(path, Reading(columns_of(path, pair)))
     found = [list(alignment.corpus_of([document], splitter, nowhere)) for document in documents]
     return [sentences for sentences in found if sentences]
 

@@ -17,52 +17,51 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats.document import SHOWN, Document, Placed, Remark, Report, TextSpan
-from ms_crf.formats.readers import Sentence
-from ms_crf.text.partial import certain, check_tag, closed, converted, countable, fits, is_open, types_in
+from ms_crf.formats.document import SHOWN, Document, Reading, Remark, Report
+from ms_crf.formats.json_fields import flat
+from ms_crf.text.partial import as_json, certain, check_tag, closed, countable, fits, in_scheme, is_open
+from ms_crf.text.recognition import SchemeError, recognise_scheme
 from ms_crf.text.schemes import (
     NEXT,
     OPEN,
     PLAIN,
-    SchemeError,
     SpanTuple,
-    recognise_scheme,
     spans_of,
     strict_spans_of,
     tags_of,
 )
-from ms_crf.text.splitting import Offsets, Splitter
+from ms_crf.text.sentence import Offsets, Sentence, Span
+from ms_crf.text.splitting import Splitter
 
 _VISIBLE = re.compile(r'\S')
 
 
-def cut(document: Document, splitter: Splitter) -> list[Placed]:
+def cut(document: Document, splitter: Splitter) -> list[Sentence]:
     """The sentences of a document: its own, or those that the splitter finds, with its own tokens if it has any."""
     if document.sentences is not None:
         return document.sentences
-    text, found = document.text, splitter.split(document.text)
-    if document.tokens is None:
-        groups = [sentence.tokens for sentence in found]
-    else:
+    found = splitter.split(document.text)
+    if document.tokens is not None:
         starts = [sentence.start for sentence in found]
         by_sentence: dict[int, list[Offsets]] = {}
         for place in document.tokens:
             by_sentence.setdefault(max(bisect_right(starts, place[0]) - 1, 0), []).append(place)
-        groups = list(by_sentence.values())
+        found = [Sentence.of_text(document.text, offsets) for offsets in by_sentence.values()]
     line_of = document.line_numbers()
-    return [Placed([text[start:end] for start, end in places], places, line_of(places[0][0]))
-            for places in groups if places]
+    for sentence in found:
+        sentence.line, sentence.raw = line_of(sentence.offsets[0][0]), False
+    return found
 
 
 class _Marks:
     """The spans of one document on its tokens."""
 
-    def __init__(self, document: Document, sentences: Sequence[Placed], report: Report) -> None:
+    def __init__(self, document: Document, sentences: Sequence[Sentence], report: Report) -> None:
         self.document, self.report = document, report
-        self.places = [place for sentence in sentences for place in sentence.places]
-        self.starts, self.ends = [start for start, _ in self.places], [end for _, end in self.places]
-        self.sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.places]
-        self.taken = bytearray(len(self.places))         # 1 for the tokens of spans that are kept
+        offsets = [place for sentence in sentences for place in sentence.offsets]
+        self.starts, self.ends = [start for start, _ in offsets], [end for _, end in offsets]
+        self.sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.tokens]
+        self.taken = bytearray(len(offsets))         # 1 for the tokens of spans that are kept
 
     def kept(self) -> list[SpanTuple]:
         """(type, first token, last token) of the spans that are kept, tokens numbered through the document."""
@@ -79,7 +78,7 @@ class _Marks:
             self.report(Remark(kind, self.document.path, span.line, text))
         return sorted(found, key=lambda span: span[1])
 
-    def _place(self, span: TextSpan) -> tuple[list[str], tuple[int, int] | None]:
+    def _place(self, span: Span) -> tuple[list[str], tuple[int, int] | None]:
         """What there is to say of a span, and its first and last token if it is kept."""
         first, last = bisect_right(self.ends, span.start), bisect_left(self.starts, span.end) - 1
         if first > last or not _VISIBLE.search(self.document.text, max(span.start, self.starts[first]), span.end):
@@ -95,10 +94,10 @@ class _Marks:
         return kinds, (first, last)
 
 
-def _joined(sentences: Sequence[Placed], spans: Iterable[SpanTuple]) -> list[Placed]:
-    """The sentences, with those joined that a span crosses."""
+def _joined(text: str, sentences: Sequence[Sentence], spans: Iterable[SpanTuple]) -> list[Sentence]:
+    """The sentences of a text, with those joined that a span crosses."""
     inside = {token for _, first, last in spans for token in range(first + 1, last + 1)}
-    groups: list[list[Placed]] = []
+    groups: list[list[Sentence]] = []
     begin = 0
     for sentence in sentences:
         if begin in inside:
@@ -106,13 +105,14 @@ def _joined(sentences: Sequence[Placed], spans: Iterable[SpanTuple]) -> list[Pla
         else:
             groups.append([sentence])
         begin += len(sentence.tokens)
-    return [group[0] if len(group) == 1 else group[0]._replace(
+    return [group[0] if len(group) == 1 else group[0].replace(
         tokens=[token for sentence in group for token in sentence.tokens],
-        places=[place for sentence in group for place in sentence.places],
+        offsets=[place for sentence in group for place in sentence.offsets],
+        text=text[group[0].start:group[-1].end],
         lines=tuple(line for sentence in group for line in sentence.lines), rows=()) for group in groups]
 
 
-def tagged(document: Document, splitter: Splitter, report: Report, scheme: str = 'BIO') -> list[Placed]:
+def tagged(document: Document, splitter: Splitter, report: Report, scheme: str = 'BIO') -> list[Sentence]:
     """The sentences of a document with tags: those that it has, or those of its spans.
 
     Args:
@@ -122,10 +122,10 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
         scheme: of the tags that are made of spans; 'plain' if each span is a token with its type as tag.
     """
     sentences = cut(document, splitter)
-    if all(sentence.tags is not None for sentence in sentences) and not document.spans:
+    if all(sentence.tags for sentence in sentences) and not document.spans:
         return sentences
     spans = _Marks(document, sentences, report).kept()
-    sentences = _joined(sentences, spans)
+    sentences = _joined(document.text, sentences, spans)
     made, begin, rest = [], 0, iter([*spans, ('', 1 << 62, 0)])
     is_judged = _within(document.judged)
     span = next(rest)
@@ -137,7 +137,7 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
         judged = _judged(is_judged, sentence, own)
         tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
                 _with_open(tags_of(own, size, scheme), own, judged))
-        made.append(sentence._replace(tags=tags))
+        made.append(sentence.replace(tags=tags))
         begin += size
     return made
 
@@ -156,10 +156,10 @@ def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
     return within
 
 
-def _judged(is_judged: Callable[[int, int], bool], sentence: Placed, spans: Iterable[SpanTuple]) -> list[bool]:
+def _judged(is_judged: Callable[[int, int], bool], sentence: Sentence, spans: Iterable[SpanTuple]) -> list[bool]:
     """For each token of a sentence whether somebody has judged it."""
     within = {token for _, first, last in spans for token in range(first, last + 1)}
-    return [index in within or is_judged(start, end) for index, (start, end) in enumerate(sentence.places)]
+    return [index in within or is_judged(start, end) for index, (start, end) in enumerate(sentence.offsets)]
 
 
 def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:
@@ -169,27 +169,26 @@ def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[boo
             for index, (tag, sure) in enumerate(zip(tags, judged))]
 
 
-def _plain_tags(path: str, sentence: Placed, spans: Sequence[SpanTuple], judged: Sequence[bool]) -> list[str]:
+def _plain_tags(path: str, sentence: Sentence, spans: Sequence[SpanTuple], judged: Sequence[bool]) -> list[str]:
     types = {first: kind for kind, first, last in spans if first == last}
     types.update({index: OPEN for index, sure in enumerate(judged) if not sure})
     for index, token in enumerate(sentence.tokens):
         if not types.get(index):
-            raise CorpusError(path, sentence.lines[index] if sentence.lines else sentence.line,
-                              f'expected a span of its own for each token, as plain tags are made of, got none for '
-                              f'{token!r}')
+            raise CorpusError(path, sentence.line_of(index), 'expected a span of its own for each token, as plain tags '
+                                                             f'are made of, got none for {token!r}')
     return [types[index] for index in range(len(sentence.tokens))]
 
 
-def check_scheme(document: Document, sentence: Placed, scheme: str, report: Report) -> None:
+def check_scheme(document: Document, sentence: Sentence, scheme: str, report: Report) -> None:
     """Reports a sentence whose tags break their scheme, before spans are made of them."""
-    tags = sentence.tags or []
+    tags = sentence.tags
     formed = fits(tags, scheme) if is_open(tags) and scheme != PLAIN else (
         scheme in (PLAIN, 'IOB1') or spans_of(tags) == strict_spans_of(tags, scheme))
     if not formed:
         report(Remark('ill-formed', document.path, sentence.line, ' '.join(sentence.tokens)))
 
 
-def retagged(sentence: Placed, path: str, scheme: str, source: str, types: Iterable[str] = ()) -> Placed:
+def retagged(sentence: Sentence, path: str, scheme: str, source: str, types: Iterable[str] = ()) -> Sentence:
     """A sentence with the same spans in tags of another scheme; plain tags are the types of spans of one token each.
 
     Args:
@@ -199,16 +198,14 @@ def retagged(sentence: Placed, path: str, scheme: str, source: str, types: Itera
         source: that of the tags.
         types: of the spans that there may be where tags are open.
     """
-    tags = sentence.tags or []
-    spans = spans_of(closed(tags))
+    tags = sentence.tags
     if scheme == PLAIN:
-        return sentence._replace(tags=_plain_tags(path, sentence, spans, [OPEN not in tag for tag in tags]))
-    if is_open(tags):
-        return sentence._replace(tags=converted(tags, source, scheme, sorted({*types, *types_in(tags)})))
-    return sentence._replace(tags=tags_of(spans, len(tags), scheme))
+        return sentence.replace(tags=_plain_tags(path, sentence, spans_of(closed(tags)),
+                                                 [OPEN not in tag for tag in tags]))
+    return sentence.replace(tags=in_scheme(tags, scheme, source, types))
 
 
-def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
+def spans_in(document: Document, scheme: str, report: Report) -> list[Span]:
     """The spans of a document: those that it has, or those of its tags.
 
     Args:
@@ -218,30 +215,29 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[TextSpan]:
     """
     spans = list(document.spans)
     for sentence in document.sentences or () if not spans else ():
-        tags = sentence.tags or []
+        tags = sentence.tags
         found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(closed(tags))
         if is_open(tags):
             found = countable(found, certain(tags, scheme))
         if scheme == PLAIN and found:
             report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
         check_scheme(document, sentence, scheme, report)
-        spans += [TextSpan(sentence.places[first][0], sentence.places[last][1], kind,
-                           sentence.lines[first] if sentence.lines else sentence.line) for kind, first, last in found]
+        spans += sentence.spans_at(found)
     return spans
 
 
 def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
     """The parts of a document that are judged: those that it names, or those of its tokens whose tags are certain, and
     None for all of it; the arguments are those of `spans_in`."""
-    if document.spans or not any(is_open(sentence.tags or ()) for sentence in document.sentences or ()):
+    if document.spans or not any(is_open(sentence.tags) for sentence in document.sentences or ()):
         return document.judged
     parts: list[Offsets] = []
     for sentence in document.sentences or ():
-        tags = sentence.tags or []
+        tags = sentence.tags
         sure = certain(tags, scheme)
         if any(not known and tag not in (OPEN, NEXT) for known, tag in zip(sure, tags)):
             report(Remark('in part', document.path, sentence.line, ' '.join(sentence.tokens)))
-        for index, (known, (start, end)) in enumerate(zip(sure, sentence.places)):
+        for index, (known, (start, end)) in enumerate(zip(sure, sentence.offsets)):
             if known and index and sure[index - 1]:
                 parts[-1] = parts[-1][0], end
             elif known:
@@ -256,15 +252,14 @@ def scheme_of(documents: Iterable[Document]) -> str | None:
         CorpusError: the tags are of no scheme.
     """
     sentences = [(document.path, sentence) for document in documents for sentence in document.sentences or ()
-                 if sentence.tags is not None]
+                 if sentence.tags]
     if not sentences:
         return None
     try:
-        return recognise_scheme([sentence.tags or [] for _, sentence in sentences])
+        return recognise_scheme([sentence.tags for _, sentence in sentences])
     except SchemeError as error:
         path, sentence = sentences[error.sentence]
-        line = sentence.lines[error.position] if sentence.lines else sentence.line
-        raise CorpusError(path, line, str(error)) from None
+        raise CorpusError(path, sentence.line_of(error.position), str(error)) from None
 
 
 def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report) -> Iterator[Sentence]:
@@ -274,5 +269,18 @@ def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report)
             report(Remark('predicted', document.path, document.line, document.text.strip()))
         for sentence in tagged(document, splitter, report):
             if sentence.tokens:
-                lines = sentence.lines or (sentence.line,) * len(sentence.tokens) * document.by_line
-                yield Sentence(sentence.tokens, sentence.tags or [], sentence.line, lines)
+                yield Sentence(sentence.tokens, sentence.tags, line=sentence.line, lines=sentence.lines)
+
+
+def sentences_of(documents: Iterable[Document], reading: Reading) -> Iterator[Sentence]:
+    """The sentences of annotated documents, each in a text of its own, with gold tags in BIO.
+
+    Args:
+        documents: texts with spans.
+        reading: with a splitter; `report` is called with a `Remark` on each span that is not kept as it is.
+    """
+    assert reading.splitter is not None
+    for document in documents:
+        for sentence in tagged(document, reading.splitter, reading.report):
+            record = {**flat(document.record), 'tags': as_json(sentence.tags)}
+            yield sentence.moved(0).replace(record=record)

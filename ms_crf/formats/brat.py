@@ -3,12 +3,15 @@
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import SHOWN, Document, Remark, Report, TextSpan, check_span
-from ms_crf.formats.readers import numbered_lines, unreadable
+from ms_crf.formats.document import SHOWN, Document, Marked, Reading, Remark, Report, check_span
+from ms_crf.formats.lines import half_of_pair, numbered_lines, unreadable
+from ms_crf.text.sentence import Span
 
 TEXT, NOTES = '.txt', '.ann'
 _SPAN = re.compile(r'(T\S+)\t(\S+) ((?:\d+ \d+)(?:;\d+ \d+)*)(?:\t(.*))?')
@@ -30,12 +33,12 @@ def _beside(name: str, ending: str) -> str:
     return os.path.splitext(name)[0] + ending
 
 
-def read(path: PathLike, report: Report) -> Iterator[Document]:
+def read(path: PathLike, reading: Reading) -> Iterator[Document]:
     """The documents of a pair of files, or of all pairs of a folder in the order of their names.
 
     In a folder a text without notes beside it is reported as not annotated; other files are no part of it.
     """
-    name = os.fspath(path)
+    name, report = os.fspath(path), reading.report
     if not os.path.isdir(name):
         yield _document(_beside(name, TEXT), _beside(name, NOTES), report)
         return
@@ -105,7 +108,7 @@ def _fits(text: str, entry: _Entry) -> bool:
     return entry.text is None or entry.text.split() == held.split()
 
 
-def _span(document: Document, entry: _Entry, report: Report) -> TextSpan:
+def _span(document: Document, entry: _Entry, report: Report) -> Span:
     for start, end in entry.parts:
         check_span(document, start, end, entry.line)
     text = document.text
@@ -117,16 +120,16 @@ def _span(document: Document, entry: _Entry, report: Report) -> TextSpan:
     start, end = parts[0][0], max(end for _, end in parts)
     if any(text[before[1]:after[0]].strip() for before, after in zip(parts, parts[1:])):
         report(Remark('gap', document.path, entry.line, text[start:min(end, start + SHOWN + 1)]))
-    return TextSpan(start, end, entry.type, entry.line)
+    return Span(entry.type, start, end, line=entry.line, source=document)
 
 
-def notes(document: Document, spans: Sequence[TextSpan]) -> str:
+def notes(document: Document, spans: Sequence[Span]) -> str:
     """The notes of a document: a line for each span; one that goes over line ends has a part on each line.
 
     Raises:
         CorpusError: a type, or the text, can't be written.
     """
-    if not document.text.isascii() and any('\ud800' <= character <= '\udfff' for character in document.text):
+    if half_of_pair([document.text]) is not None:
         raise CorpusError(document.home, document.line, 'expected text that UTF-8 can hold, got half of a surrogate '
                                                         'pair; JSON lines can hold it')
     lines = []
@@ -134,7 +137,7 @@ def notes(document: Document, spans: Sequence[TextSpan]) -> str:
         if not span.type or _WORD.fullmatch(span.type) is None:
             raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
                                                         f'brat has them, got {brief(span.type)}')
-        held = document.text[span.start:span.end]
+        held = document.text_at(span.start, span.end)
         parts = [(span.start + match.start(), span.start + match.end())
                  for match in re.finditer(r'[^\r\n]+', held)] or [(span.start, span.end)]
         places = ';'.join(f'{start} {end}' for start, end in parts)
@@ -151,3 +154,54 @@ def names(documents: Iterable[Document]) -> list[str]:
         return own
     width = len(str(len(found)))
     return [f'{number:0{width}}' for number in range(1, len(found) + 1)]
+
+
+def check_target(path: PathLike) -> None:
+    """Raises CorpusError unless a folder of this name, or a pair of files, could be written; nothing is changed."""
+    name = os.fspath(path)
+    if _is_pair(name):
+        files.check_writable(path)
+        return
+    folder = name.rstrip(os.sep)
+    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
+        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
+
+
+def _is_pair(name: str) -> bool:
+    """Whether a name is that of one of the files of a pair."""
+    return os.path.splitext(name)[1] in (TEXT, NOTES) and not os.path.isdir(name)
+
+
+def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
+    """Writes a pair of files, of one text, if the name ends as one of them; otherwise a folder of pairs."""
+    name = os.fspath(path)
+    if _is_pair(name):
+        _write_pair(*_as_one(marked, report), os.path.splitext(name)[0])
+        return
+    check_target(name)
+    folder = name.rstrip(os.sep)
+    with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
+        os.mkdir(draft)
+        for own, (document, spans) in zip(names(document for document, _ in marked), marked):
+            _write_pair(document, spans, os.path.join(draft, own))
+        os.rename(draft, folder)
+
+
+def _as_one(marked: Sequence[Marked], report: Report) -> Marked:
+    """Several documents as one, with line ends between them."""
+    if len(marked) == 1:
+        return marked[0]
+    spans, offset = [], 0
+    for document, own in marked:
+        if offset and document.bordered:
+            report(Remark('borders', document.path, document.line, document.text.strip()))
+        spans += [replace(span, start=span.start + offset, end=span.end + offset) for span in own]
+        offset += len(document.text) + 1
+    return marked[0][0]._replace(text='\n'.join(document.text for document, _ in marked)), spans
+
+
+def _write_pair(document: Document, spans: Sequence[Span], stem: str) -> None:
+    lines = notes(document, spans)
+    with files.text_writer(stem + TEXT) as put_text, files.text_writer(stem + NOTES) as put_notes:
+        put_text(document.text)
+        put_notes(lines)

@@ -4,74 +4,129 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import Document, Placed, Remark, Report, joined, moved
-from ms_crf.formats.readers import COLUMNS, Row, blocks, cells_of, numbered_lines
-from ms_crf.text.partial import MARK
+from ms_crf.formats.document import Document, Lines, Look, Reading, Remark, Tagged, Target
+from ms_crf.formats.lines import half_of_pair, numbered_lines
+from ms_crf.formats.rows import blocks
+from ms_crf.text.partial import check_tag
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.sentence import Row, Sentence
 
 DOCSTART = '-DOCSTART-'
-WIDTH = 4                      # of CoNLL-2003: token, part of speech, chunk, name
+WIDTH_2003 = 4                 # token, part of speech, chunk, name
 EMPTY = '_'
-FILLERS = (EMPTY, '-X-')        # which stand where there is nothing to say
+FILLERS = (EMPTY, '-X-')       # which stand where there is nothing to say
+MISC, NER = 9, 'NER'           # the last column of CoNLL-U, and its attribute in which tags of spans are
+_NAMES = {'\t': 'a tab', '\r': 'a line end', '\n': 'a line end', ' ': 'a blank'}
 
 
-def read(path: PathLike, report: Report, columns: tuple[int, ...] = COLUMNS, width: int | None = None,
-         mark: str = MARK) -> Iterator[Document]:
+# Reading
+
+def sentences(lines: Lines, name: object, reading: Reading, conllu: bool = False,
+              width: int | None = None) -> Iterator[Sentence | None]:
+    """The sentences of rows, with all their rows; lines without any token in them are a sentence without tokens.
+
+    Args:
+        lines: (line number, text) one after the other; a None among them is yielded as it is.
+        name: of the file, for messages.
+        reading: the columns of the token and of the tag, or of the token alone, and the mark of unknown tags.
+        conllu: whether the file is in the format CoNLL-U.
+        width: the number of columns that each row must have.
+    """
+    for rows in blocks(lines, conllu, reading.mark):
+        if rows is None:
+            yield None
+            continue
+        words = [row for row in rows if row.cells]
+        odd = next((row for row in words if width is not None and len(row.cells) != width), None)
+        if odd is not None:
+            raise CorpusError(name, odd.line_number, f'expected {width} columns, as CoNLL-2003 has them, got '
+                                                     f'{odd.text!r}')
+        cells = [cells_of(name, row, reading.columns, conllu) for row in words]
+        numbers = [row.line_number for row in words]
+        # Most rows follow each other line by line; a range holds that in less memory.
+        follow = bool(words) and numbers[-1] - numbers[0] == len(numbers) - 1
+        yield Sentence([token for token, *_ in cells], [tag for _, tag in cells] if len(reading.columns) > 1 else None,
+                       line=rows[0].line_number, rows=tuple(rows),
+                       lines=range(numbers[0], numbers[-1] + 1) if follow else tuple(numbers))
+
+
+def attributes(misc: str) -> dict[str, str]:
+    """The attributes in the column MISC of CoNLL-U."""
+    pairs = (part.partition('=') for part in misc.split('|'))
+    return {name: value for name, equals, value in pairs if equals}
+
+
+def cells_of(path: object, row: Row, columns: Sequence[int], conllu: bool = False) -> list[str]:
+    """The token and the tag of a row, or the token alone, by the indices of their columns.
+
+    In CoNLL-U the tag in the column MISC is its attribute NER, O where it has none.
+    """
+    cells = row.cells
+    names = ('token', 'tag')[:len(columns)]
+    indices = [column if column >= 0 else len(cells) + column for column in columns]
+    if min(indices) < 0 or max(indices) >= len(cells) or len(set(indices)) < len(indices):
+        raise CorpusError(path, row.line_number, f'expected column{"s" * (len(columns) > 1)} '
+                                                 f'{" and ".join(map(str, columns))} to hold {" and ".join(names)}, '
+                                                 f'separated by tabs or blanks, got {row.text!r}')
+    values = [cells[index] for index in indices]
+    if conllu and indices[1:] == [MISC]:
+        values[1] = attributes(values[1]).get(NER, 'O')
+    if not all(values):
+        raise CorpusError(path, row.line_number, f'expected a {" and a ".join(names)}, got an empty column in '
+                                                 f'{row.text!r}')
+    for tag in values[1:]:
+        check_tag(path, row.line_number, tag)
+    return values
+
+
+def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator[Document]:
     """The documents of a file: those that -DOCSTART- rows begin, or each sentence by itself where there are none.
 
     Args:
         path: of the file.
-        report: is called with a `Remark` on what is not kept: here columns beside those of token and tag.
-        columns: indices of the columns of token and tag.
+        reading: the columns; its `report` is called with a `Remark` on columns beside those of token and tag.
         width: the number of columns that each row must have.
-        mark: what stands in place of a tag that nobody has judged; '' for nothing.
     """
-    sentences: list[Placed] = []
+    waiting: list[Sentence] = []
     begun = False
-    for rows in blocks(numbered_lines(path), mark=mark):
-        for row in rows or ():
+    for sentence in sentences(numbered_lines(path), path, reading, width=width):
+        for row in sentence.rows if sentence else ():
             if row.text.startswith(DOCSTART):
-                if sentences:
-                    yield _document(path, sentences, True)
-                sentences, begun = [], True
-        words = [row for row in rows or () if row.cells]
-        if words:
-            sentence = _sentence(path, words, columns, width)
-            if any(_others(row, columns) for row in words):
-                report(Remark('columns', str(path), sentence.line, ' '.join(sentence.tokens)))
+                if waiting:
+                    yield document_of(path, waiting, True)
+                waiting, begun = [], True
+        if sentence and sentence.tokens:
+            sentence.line = sentence.lines[0]
+            if any(_others(row, reading.columns) for row in sentence.rows if row.cells):
+                reading.report(Remark('columns', str(path), sentence.line, sentence.text))
+            sentence.rows = ()
             if begun:
-                sentences.append(sentence)
+                waiting.append(sentence)
             else:
-                yield _document(path, [sentence], False)
-    if sentences:
-        yield _document(path, sentences, True)
+                yield document_of(path, [sentence], False)
+    if waiting:
+        yield document_of(path, waiting, True)
 
 
-def _sentence(path: PathLike, words: Sequence[Row], columns: tuple[int, ...], width: int | None) -> Placed:
-    odd = next((row for row in words if width is not None and len(row.cells) != width), None)
-    if odd is not None:
-        raise CorpusError(path, odd.line_number, f'expected {width} columns, as CoNLL-2003 has them, got {odd.text!r}')
-    tokens, tags = map(list, zip(*(cells_of(path, row, columns) for row in words)))
-    return Placed(tokens, joined(tokens)[1], words[0].line_number, tags, tuple(row.line_number for row in words))
-
-
-def _others(row: Row, columns: tuple[int, ...]) -> list[str]:
+def _others(row: Row, columns: Sequence[int]) -> list[str]:
     """What a row has in other columns than those of token and tag."""
     read = {column % len(row.cells) for column in columns}
     return [cell for index, cell in enumerate(row.cells) if index not in read and cell not in FILLERS]
 
 
-def _document(path: PathLike, sentences: Sequence[Placed], bordered: bool) -> Document:
-    """A document of sentences: its text is their tokens joined by blanks, and the sentences by line ends."""
-    lines, placed, offset = [], [], 0
+def document_of(path: PathLike, sentences: Sequence[Sentence], bordered: bool) -> Document:
+    """A document of sentences: its text is theirs, joined by line ends."""
+    placed, offset = [], 0
     for sentence in sentences:
-        text, places = joined(sentence.tokens)
-        placed.append(sentence._replace(places=moved(places, offset)))
-        lines.append(text)
-        offset += len(text) + 1
-    return Document('\n'.join(lines), str(path), sentences[0].line, sentences=placed, bordered=bordered, has_text=False)
+        placed.append(sentence.moved(offset) if offset else sentence)
+        offset += len(sentence.text) + 1
+    return Document('\n'.join(sentence.text for sentence in sentences), str(path), sentences[0].line, sentences=placed,
+                    bordered=bordered, has_text=False)
 
 
-def write(documents: Iterable[tuple[Document, Sequence[Placed]]]) -> Iterator[str]:
+# Writing
+
+def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
     """Rows of token, tab, tag; a blank line after each sentence.
 
     Raises:
@@ -79,19 +134,14 @@ def write(documents: Iterable[tuple[Document, Sequence[Placed]]]) -> Iterator[st
     """
     for document, sentences in documents:
         for sentence in sentences:
-            rows = list(zip(sentence.tokens, sentence.tags or []))
+            rows = list(zip(sentence.tokens, sentence.tags))
             for row in rows:
                 check_cells(document, sentence, row)
             yield ''.join(f'{token}\t{tag}\n' for token, tag in rows) + '\n'
 
 
-def write_2003(documents: Iterable[tuple[Document, Sequence[Placed]]], plain: bool) -> Iterator[str]:
-    """Rows of four columns separated by blanks, a -DOCSTART- row before each document.
-
-    Args:
-        documents: with the sentences of each, which have tags.
-        plain: whether tags are not of spans; they are in the second column then.
-    """
+def write_2003(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
+    """Rows of four columns separated by blanks, a -DOCSTART- row before each document; plain tags are in the second."""
     first = True
     for document, sentences in documents:
         if first or document.bordered:
@@ -99,13 +149,46 @@ def write_2003(documents: Iterable[tuple[Document, Sequence[Placed]]], plain: bo
         first = False
         for sentence in sentences:
             lines = []
-            for token, tag in zip(sentence.tokens, sentence.tags or []):
+            for token, tag in zip(sentence.tokens, sentence.tags):
                 check_cells(document, sentence, (token, tag), '\t\r\n ')
-                lines.append(f'{token} {tag} {EMPTY} O\n' if plain else f'{token} {EMPTY} {EMPTY} {tag}\n')
+                others = f'{tag} {EMPTY} O' if target.scheme == PLAIN else f'{EMPTY} {EMPTY} {tag}'
+                lines.append(f'{token} {others}\n')
             yield ''.join(lines) + '\n'
 
 
-def check_cells(document: Document, sentence: Placed, cells: Sequence[str], separators: str = '\t\r\n') -> None:
+def line(sentence: Sentence, look: Look) -> str:
+    """The rows of a tagged sentence with the tag as a further column; a row for each token where there were no rows."""
+    if sentence.raw and not sentence.tokens:
+        return ''                                # blanks between paragraphs
+    columns = [sentence.tags]
+    if look.confidence and sentence.confidences is not None:
+        columns.append([f'{confidence:.4f}' for confidence in sentence.confidences])
+    if not sentence.rows:
+        return ''.join('\t'.join(row) + '\n' for row in zip(sentence.tokens, *columns)) + '\n'
+    values, lines = iter(zip(*columns)), []
+    for row in sentence.rows:
+        if row.cells:
+            # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
+            blanks = '\t' not in row.text and len(row.cells) > 1
+            text = row.text if '\t' in row.text else row.text.strip(' ')
+            lines.append((' ' if blanks else '\t').join([text, *next(values)]) + '\n')
+        else:
+            lines.append(row.text + '\n')
+    return ''.join(lines)
+
+
+def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:
+    """Passes sentences on, None among them; raises CorpusError at the first token that a column can't hold."""
+    for sentence in sentences:
+        for token in sentence.tokens if sentence is not None else ():
+            if sentence is not None and not {'\t', '\r', '\n'}.isdisjoint(token):
+                raise CorpusError(name, sentence.line, f'expected tokens that columns can hold, got a '
+                                                       f'{"tab" if chr(9) in token else "line end"} in {brief(token)}; '
+                                                       'JSON lines can hold it')
+        yield sentence
+
+
+def check_cells(document: Document, sentence: Sentence, cells: Sequence[str], separators: str = '\t\r\n') -> None:
     """Raises CorpusError if a column can't hold one of some values."""
     for cell in cells:
         why = next((_NAMES[character] for character in separators if character in cell), None)
@@ -113,11 +196,8 @@ def check_cells(document: Document, sentence: Placed, cells: Sequence[str], sepa
             why = 'a blank at its end' if cell else 'nothing'
         if why is None and cell.startswith((DOCSTART, '\ufeff')):
             why = 'the sign of a border between documents' if cell.startswith(DOCSTART) else 'a byte order mark'
-        if why is None and not cell.isascii() and any('\ud800' <= character <= '\udfff' for character in cell):
+        if why is None and half_of_pair([cell]) is not None:
             why = 'half of a surrogate pair'
         if why is not None:
             raise CorpusError(document.home, sentence.line, 'expected tokens and tags that columns can hold, got '
                                                             f'{why} in {brief(cell)}; JSON lines can hold it')
-
-
-_NAMES = {'\t': 'a tab', '\r': 'a line end', '\n': 'a line end', ' ': 'a blank'}

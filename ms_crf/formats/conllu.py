@@ -6,15 +6,20 @@ what SpaceAfter, SpacesAfter and SpacesBefore say, the last two with UDPipe's es
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
-from ms_crf.formats.columns import EMPTY, check_cells
-from ms_crf.formats.document import Document, Placed, Remark, Report, moved, places_in
-from ms_crf.formats.readers import CONLLU_COLUMNS, MISC, NER, Row, attributes, blocks, cells_of, numbered_lines, split
-from ms_crf.text.splitting import Offsets
+from ms_crf.formats import columns
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, check_cells
+from ms_crf.formats.document import UPOS, Document, Look, Reading, Remark, Report, Tagged, Target, offsets_in
+from ms_crf.formats.lines import numbered_lines
+from ms_crf.formats.rows import split
+from ms_crf.text.schemes import PLAIN
+from ms_crf.text.sentence import Offsets, Row, Sentence
 
-WIDTH, ID, FORM, UPOS = 10, 0, 1, CONLLU_COLUMNS[1]
+WIDTH, ID, FORM = 10, 0, 1
+COLUMNS = (FORM, UPOS)         # of token and tag
 _RANGE = re.compile(r'(\d+)-(\d+)')
 _ESCAPES = {'\\': '\\\\', ' ': '\\s', '\t': '\\t', '\r': '\\r', '\n': '\\n', '|': '\\p'}
 _ESCAPED = {escape: character for character, escape in _ESCAPES.items()}
@@ -68,33 +73,32 @@ def misc_with(misc: str, changed: Mapping[str, str | None]) -> str:
 
 # Reading
 
-def read(path: PathLike, report: Report, columns: tuple[int, ...] = CONLLU_COLUMNS) -> Iterator[Document]:
+def read(path: PathLike, reading: Reading) -> Iterator[Document]:
     """The documents of a file: those that '# newdoc' begins, or each sentence by itself where there are none.
 
     Args:
         path: of the file.
-        report: is called with a `Remark` on a # text that does not hold the forms of its sentence.
-        columns: indices of the columns of token and tag.
+        reading: the columns; its `report` is called with a `Remark` on a # text that does not hold the forms of its
+            sentence.
     """
-    sentences: list[tuple[Placed, str, str | None]] = []
+    waiting: list[tuple[Sentence, str | None]] = []
     line, name, begun = 1, '', False
-    for rows in blocks(numbered_lines(path), True):
-        words = [row for row in rows or () if row.cells]
-        comments = dict(_comment(row.text) for row in rows or () if not row.cells and row.text.startswith('#'))
+    for sentence in columns.sentences(numbered_lines(path), path, reading, True):
+        rows = sentence.rows if sentence else ()
+        comments = dict(_comment(row.text) for row in rows if not row.cells and row.text.startswith('#'))
         if 'newdoc' in comments or 'newdoc id' in comments:
-            if sentences:
-                yield _document(path, sentences, line, name, begun)
-            sentences, begun, name = [], True, comments.get('newdoc id', '')
-            line = rows[0].line_number if rows else line
-        if not words:
+            if waiting:
+                yield _document(path, waiting, line, name, begun)
+            waiting, begun, name, line = [], True, comments.get('newdoc id', ''), rows[0].line_number
+        if sentence is None or not sentence.tokens:
             continue
-        sentence = _sentence(path, rows or [], words, columns, comments.get('text'), report)
+        placed = _placed(path, sentence, comments.get('text'), reading.report)
         if begun:
-            sentences.append(sentence)
+            waiting.append(placed)
         else:
-            yield _document(path, [sentence], sentence[0].line, '', False)
-    if sentences:
-        yield _document(path, sentences, line, name, begun)
+            yield _document(path, [placed], placed[0].line, '', False)
+    if waiting:
+        yield _document(path, waiting, line, name, begun)
 
 
 def _comment(text: str) -> tuple[str, str]:
@@ -102,19 +106,17 @@ def _comment(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _sentence(path: PathLike, rows: Sequence[Row], words: Sequence[Row], columns: tuple[int, ...], text: str | None,
-              report: Report) -> tuple[Placed, str, str | None]:
-    """A sentence, its text, and the white space after it, None where the file does not say."""
-    cells = [cells_of(path, row, columns, True) for row in words]
-    tokens, tags = [token for token, *_ in cells], [tag for _, tag in cells]
-    units = _units(path, rows)
+def _placed(path: PathLike, sentence: Sentence, text: str | None, report: Report) -> tuple[Sentence, str | None]:
+    """A sentence with its text, and the white space after it, None where the file does not say."""
+    line, tokens = sentence.lines[0], sentence.tokens
+    units = _units(path, sentence.rows)
     parts: list[str] = []
-    places: list[Offsets] = []
+    offsets: list[Offsets] = []
     after, length = None, 0
     for form, misc, size in units:
         said = attributes(misc)
         lead = unescaped(said.get('SpacesBefore', ''))
-        places += _within(tokens[len(places):len(places) + size], form, length + len(lead))
+        offsets += _within(tokens[len(offsets):len(offsets) + size], form, length + len(lead))
         parts += [lead, form]
         after = unescaped(said['SpacesAfter']) if 'SpacesAfter' in said else (
             '' if said.get('SpaceAfter') == 'No' else None)
@@ -122,15 +124,14 @@ def _sentence(path: PathLike, rows: Sequence[Row], words: Sequence[Row], columns
         length += sum(map(len, parts[-3:]))
     own = ''.join(parts[:-1])
     if text is not None and own.split() != text.split():
-        forms = places_in([form for form, _, _ in units], text)
+        forms = offsets_in([form for form, _, _ in units], text)
         if forms is None:
-            report(Remark('odd text', str(path), words[0].line_number, text))
+            report(Remark('odd text', str(path), line, text))
         else:                                    # the file says nothing of its white space but by the text
-            own, places = text, []
+            own, offsets = text, []
             for (form, _, size), (begin, _) in zip(units, forms):
-                places += _within(tokens[len(places):len(places) + size], form, begin)
-    lines = tuple(row.line_number for row in words)
-    return Placed(tokens, places, lines[0], tags, lines, tuple(rows)), own, after
+                offsets += _within(tokens[len(offsets):len(offsets) + size], form, begin)
+    return sentence.replace(line=line, text=own, offsets=offsets), after
 
 
 def _units(path: PathLike, rows: Sequence[Row]) -> list[tuple[str, str, int]]:
@@ -159,25 +160,22 @@ def _units(path: PathLike, rows: Sequence[Row]) -> list[tuple[str, str, int]]:
 
 
 def _within(tokens: Sequence[str], form: str, begin: int) -> list[Offsets]:
-    """The places of the words of a form: its parts if they are its spelling, otherwise the whole of it for each."""
+    """The offsets of the words of a form: its parts if they are its spelling, otherwise the whole of it for each."""
     if ''.join(tokens) == form:
-        places: list[Offsets] = []
-        for token in tokens:
-            places.append((begin, begin + len(token)))
-            begin += len(token)
-        return places
+        ends = [begin + size for size in accumulate(map(len, tokens), initial=0)]
+        return list(zip(ends, ends[1:]))
     return [(begin, begin + len(form))] * len(tokens)
 
 
-def _document(path: PathLike, sentences: Sequence[tuple[Placed, str, str | None]], line: int, name: str, bordered: bool
+def _document(path: PathLike, sentences: Sequence[tuple[Sentence, str | None]], line: int, name: str, bordered: bool
               ) -> Document:
     pieces, placed, offset = [], [], 0
-    for index, (sentence, text, after) in enumerate(sentences):
-        placed.append(sentence._replace(places=moved(sentence.places, offset)))
+    for index, (sentence, after) in enumerate(sentences):
+        placed.append(sentence.moved(offset))
         last = index + 1 == len(sentences)
         space = ('' if last else ' ') if after is None else after if bordered or not last else ''
-        pieces += [text, space]
-        offset += len(text) + len(space)
+        pieces += [sentence.text, space]
+        offset += len(sentence.text) + len(space)
     return Document(''.join(pieces), str(path), line, sentences=placed, name=name, bordered=bordered)
 
 
@@ -191,33 +189,58 @@ def unescaped(text: str) -> str:
 
 # Writing
 
-def write(documents: Iterable[tuple[Document, Sequence[Placed]]], plain: bool, column: int = UPOS) -> Iterator[str]:
+def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
     """The sentences of documents with their tags; rows that came from CoNLL-U keep all else that they have.
-
-    Args:
-        documents: with the sentences of each, which have tags.
-        plain: whether tags are not of spans.
-        column: the one that plain tags go to.
 
     Raises:
         CorpusError: a token or tag can't stand in a column.
     """
     number = 0
+    plain = target.scheme == PLAIN
+    column = target.column if plain else MISC
     for document, sentences in documents:
         for index, sentence in enumerate(sentences):
             number += 1
-            for cells in zip(sentence.tokens, sentence.tags or []):
+            for cells in zip(sentence.tokens, sentence.tags):
                 check_cells(document, sentence, cells)
                 if not plain and '|' in cells[1]:
                     raise CorpusError(document.home, sentence.line, 'expected types that MISC can hold, got | in '
                                                                     f'{cells[1]!r}')
             if sentence.rows:
-                yield _rewritten(document, sentence, column if plain else MISC)
+                yield _rewritten(document, sentence, column)
             else:
                 heading = _heading(document) if index == 0 and document.bordered else ''
-                after = sentences[index + 1].places[0][0] if index + 1 < len(sentences) else len(document.text)
+                after = sentences[index + 1].offsets[0][0] if index + 1 < len(sentences) else len(document.text)
                 yield heading + _written(document, sentence, number, after, index == 0, index + 1 == len(sentences),
-                                         column if plain else MISC)
+                                         column)
+
+
+def line(sentence: Sentence, look: Look) -> str:
+    """The rows of a tagged sentence from CoNLL-U with its tags, and confidences in MISC if they are to be shown."""
+    if not sentence.rows or look.conllu is None:
+        return columns.line(sentence, look)
+    column = look.conllu if look.scheme == PLAIN else MISC
+    shown = sentence.confidences if look.confidence else None
+    lines, index = [], 0
+    for row in sentence.rows:
+        text = row.text
+        if row.cells:
+            others = {'Confidence': f'{shown[index]:.4f}'} if shown else {}
+            text = row_with('', row, sentence.tags[index], column, others)
+            index += 1
+        lines.append(text + '\n')
+    if sentence.tokens and sentence.rows[-1].text.strip(' \t'):     # the last line of a file without a blank line
+        lines.append('\n')
+    return ''.join(lines)
+
+
+def checked(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:
+    """Passes sentences on, None among them; raises CorpusError at the first row that is not one of CoNLL-U."""
+    for sentence in sentences:
+        for row in sentence.rows if sentence is not None else ():
+            if row.cells:
+                cells_in(name, row)
+        yield sentence
 
 
 def _heading(document: Document) -> str:
@@ -225,8 +248,8 @@ def _heading(document: Document) -> str:
     return f'# newdoc id = {name}\n' if name else '# newdoc\n'
 
 
-def _rewritten(document: Document, sentence: Placed, column: int) -> str:
-    tags, lines = iter(sentence.tags or []), []
+def _rewritten(document: Document, sentence: Sentence, column: int) -> str:
+    tags, lines = iter(sentence.tags), []
     for row in sentence.rows:
         if row.cells:
             lines.append(row_with(document.path, row, next(tags), column, {}))
@@ -235,7 +258,7 @@ def _rewritten(document: Document, sentence: Placed, column: int) -> str:
     return '\n'.join([*lines, '', ''])
 
 
-def _written(document: Document, sentence: Placed, number: int, after: int, first: bool, last: bool, column: int
+def _written(document: Document, sentence: Sentence, number: int, after: int, first: bool, last: bool, column: int
              ) -> str:
     """A sentence that is not from CoNLL-U.
 
@@ -246,15 +269,15 @@ def _written(document: Document, sentence: Placed, number: int, after: int, firs
         first, last: whether it is the first, or the last, of its document.
         column: of the tag.
     """
-    text, places = document.text, sentence.places
-    begin, ends = places[0][0], [*(start for start, _ in places[1:]), after]
-    lines = [f'# sent_id = {number}', f'# text = {" ".join(text[begin:places[-1][1]].split())}']
-    for index, (token, tag, (_, end), following) in enumerate(zip(sentence.tokens, sentence.tags or [], places, ends)):
+    text, offsets = document.text, sentence.offsets
+    begin, ends = offsets[0][0], [*(start for start, _ in offsets[1:]), after]
+    lines = [f'# sent_id = {number}', f'# text = {" ".join(text[begin:offsets[-1][1]].split())}']
+    for index, (token, tag, (_, end), following) in enumerate(zip(sentence.tokens, sentence.tags, offsets, ends)):
         space, cells = text[end:following], [str(index + 1), token, *[EMPTY] * 8]
         misc: dict[str, str | None] = {}
         if first and index == 0 and begin:
             misc['SpacesBefore'] = escaped(text[:begin])
-        default = '' if last and index + 1 == len(places) else ' '
+        default = '' if last and index + 1 == len(offsets) else ' '
         if space != default:
             misc.update({'SpacesAfter': escaped(space)} if space else {'SpaceAfter': 'No'})
         cells[MISC] = misc_with(EMPTY, misc)
@@ -266,10 +289,10 @@ def _written(document: Document, sentence: Placed, number: int, after: int, firs
 def has_parts_of_speech(documents: Iterable[Document]) -> bool:
     """Whether any word of documents from CoNLL-U has a tag in the column UPOS."""
     return any(tag != EMPTY for document in documents for sentence in document.sentences or ()
-               for tag in sentence.tags or ())
+               for tag in sentence.tags)
 
 
-def has_more(sentence: Placed, columns: Sequence[int]) -> bool:
+def has_more(sentence: Sentence, columns: Sequence[int]) -> bool:
     """Whether a sentence from CoNLL-U says something in other columns than its numbers and some."""
     return any(cell != EMPTY for row in sentence.rows for index, cell in enumerate(row.cells)
                if index != ID and index not in columns)

@@ -1,66 +1,19 @@
-"""From one format to another: which format a name stands for, documents read from it, and documents written to it."""
+"""From one format to another: documents that are read from one, and written to the other."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
-from ms_crf.formats import alignment, brat, columns, conllu, json_exports, json_records
-from ms_crf.formats.document import Document, Placed, Remark, Report, TextSpan
-from ms_crf.formats.json_fields import DEFAULT, Names, Prediction, flat, names_in
-from ms_crf.formats.readers import (
-    COLUMNS,
-    CONLLU_COLUMNS,
-    MISC,
-    NER,
-    attributes,
-    columns_of,
-    is_conllu,
-    is_json,
-    numbered_lines,
-)
-from ms_crf.formats.stream import CONLL, format_of
+from ms_crf.formats import alignment, conllu
+from ms_crf.formats.columns import MISC, NER, attributes
+from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
+from ms_crf.formats.json_fields import Prediction, flat
+from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
 from ms_crf.text.schemes import PLAIN
-from ms_crf.text.splitting import Splitter
-
-JSON, BRAT, CONLLU, CONLL2003, ROWS = 'json', 'brat', 'conllu', 'conll2003', 'columns'
-TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY, SPACY = 'tokens', 'doccano', 'label-studio', 'prodigy', 'spacy'
-OF_JSON = (TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY, SPACY)        # whose records show which of them they are
-OF_COLUMNS = (CONLLU, CONLL2003, ROWS)
-TO = (*OF_JSON, BRAT, *OF_COLUMNS)
-FROM = (JSON, *TO)
-OF_PREDICTIONS = (TOKENS, DOCCANO, LABEL_STUDIO, PRODIGY)        # those that mark what a model has tagged as such
-OF_TAGS = (TOKENS, *OF_COLUMNS)                # those that hold sentences, tokens and tags; the others hold spans
-
-_SPAN_WRITERS: dict[str, Callable[[Iterable[tuple[Document, Sequence[TextSpan]]]], Iterator[str]]] = {
-    DOCCANO: json_exports.doccano, PRODIGY: json_exports.prodigy, SPACY: json_exports.spacy}
-
-
-def format_in(path: PathLike) -> str | None:
-    """The format of what is to be read by its name, or of JSON by how it begins; None if neither says it."""
-    if is_json(path):
-        return JSON
-    if brat.is_brat(path):
-        return BRAT
-    if is_conllu(path):
-        return CONLLU
-    if format_of(path) == CONLL:
-        return ROWS
-    if os.path.isfile(path):
-        begin = next((text.lstrip() for _, text in numbered_lines(path) if text.strip()), '')
-        return JSON if begin.startswith(('{', '[')) else None
-    return None
-
-
-def format_out(path: PathLike) -> str | None:
-    """The format of a file that is to be written, by its name; None if that leaves a choice."""
-    name = os.fspath(path)
-    if name.endswith((brat.NOTES, os.sep)) or os.path.isdir(name):
-        return BRAT
-    return CONLLU if is_conllu(name) else ROWS if format_of(name) == CONLL else None
+from ms_crf.text.sentence import Sentence
 
 
 class Source(NamedTuple):
@@ -77,32 +30,27 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
 
     Args:
         path: its name.
-        kind: its format, one of `FROM`.
+        kind: the name of its format.
         report: is called with a `Remark` on what is not read.
         pair: indices of the columns of token and tag. Without it, tags of CoNLL-U are those in UPOS or, if there are
             none at all, in MISC.
         mark: what stands in place of a tag that nobody has judged; '' for nothing.
     """
-    columns_read = columns_of(path, pair or COLUMNS)
-    if kind == BRAT:
-        documents = list(brat.read(path, report))
-    elif kind == CONLLU:
-        documents = list(conllu.read(path, report, pair or CONLLU_COLUMNS))
-        if pair is None and not conllu.has_parts_of_speech(documents):
-            documents, columns_read = [_with_names(document) for document in documents], (conllu.FORM, MISC)
-    elif kind in OF_COLUMNS:
-        width = columns.WIDTH if kind == CONLL2003 else None
-        documents = list(columns.read(path, report, columns_read, width, mark))
-    else:
-        documents = list(json_records.read(path, report))
+    row = FORMATS[kind]
+    columns = pair or (row.columns if kind == CONLLU else columns_of(path, COLUMNS))
+    documents = list(row.read(path, Reading(columns, mark, report)))
+    if kind == CONLLU and pair is None and not conllu.has_parts_of_speech(documents):
+        documents, columns = [_with_names(document) for document in documents], (conllu.FORM, MISC)
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
-    documents = [_opened(document, mark) for document in documents]
+    for document in documents:
+        for sentence in document.sentences or ():
+            sentence.tags = opened(sentence.tags, mark)
     scheme = alignment.scheme_of(documents)
-    marked = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
-    if marked is not None:
-        raise CorpusError(marked.path, marked.line, 'expected plain tags as elsewhere in the file, got spans')
-    return Source(documents, kind, scheme, columns_read)
+    spans = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
+    if spans is not None:
+        raise CorpusError(spans.path, spans.line, 'expected plain tags as elsewhere in the file, got spans')
+    return Source(documents, kind, scheme, columns)
 
 
 def read_as(source: Source, predictions: bool) -> Source:
@@ -114,48 +62,14 @@ def read_as(source: Source, predictions: bool) -> Source:
 
 def _with_names(document: Document) -> Document:
     """A document from CoNLL-U with the tags that are in MISC."""
-    def tags(sentence: Placed) -> list[str]:
+    def tags(sentence: Sentence) -> list[str]:
         return [attributes(''.join(row.cells[MISC:])).get(NER, 'O') for row in sentence.rows if row.cells]
-    return document._replace(sentences=[each._replace(tags=tags(each)) for each in document.sentences or ()])
-
-
-def _opened(document: Document, mark: str) -> Document:
-    """A document with tags that nobody has judged as such."""
-    sentences = [sentence if sentence.tags is None else sentence._replace(tags=opened(sentence.tags, mark))
-                 for sentence in document.sentences or ()]
-    return document if document.sentences is None else document._replace(sentences=sentences)
-
-
-class Target(NamedTuple):
-    """What is to be written.
-
-    Args:
-        format: one of `TO`.
-        splitter: finds sentences and tokens where there are none.
-        scheme: of tags of spans; None for that of the source, if it has spans BIO, or BIOES if some of its text is not
-            judged. 'plain' makes tags of spans of one token each.
-        column: of CoNLL-U, for tags that are not of spans.
-        mark: what stands in place of a tag that nobody has judged.
-        names: of a labelling interface of Label Studio; those that are None are copied from the source, if it has some.
-    """
-
-    format: str
-    splitter: Splitter
-    scheme: str | None = None
-    column: int = conllu.UPOS
-    mark: str = MARK
-    names: Names = Names()
+    return document._replace(sentences=[each.replace(tags=tags(each)) for each in document.sentences or ()])
 
 
 def check_target(path: PathLike, kind: str) -> None:
     """Raises CorpusError unless a file of this name, or of brat a folder, could be written; nothing is changed."""
-    name = os.fspath(path)
-    if kind != BRAT or (os.path.splitext(name)[1] in (brat.TEXT, brat.NOTES) and not os.path.isdir(name)):
-        files.check_writable(path)
-        return
-    folder = name.rstrip(os.sep)
-    if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
-        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
+    (FORMATS[kind].check or files.check_writable)(path)
 
 
 def write(source: Source, target: Target, path: PathLike, report: Report) -> None:
@@ -165,10 +79,10 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
         CorpusError: the format can't hold something, or the file can't be written.
         OptionError: tags that are not of spans are to be in a scheme of spans.
     """
-    if target.format == BRAT:
+    row = FORMATS[target.format]
+    if row.save is not None:
         _remark(source, target, report)
-        marked = list(_judged_all(_marked(source, report), report))
-        _write_brat(marked, os.fspath(path), report)
+        row.save(list(_marked(source, row, report)), path, report)
         return
     with files.text_writer(path) as put:
         for text in lines(source, target, report):
@@ -178,57 +92,53 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
 def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     """The text of a file that holds the documents, in any format but brat's; raises as `write`."""
     _remark(source, target, report)
-    if target.format in _SPAN_WRITERS:
-        return _SPAN_WRITERS[target.format](_marked(source, report))
-    if target.format == LABEL_STUDIO:
-        in_source = next(filter(any, (names_in(document.record) for document in source.documents)), DEFAULT)
-        return json_exports.label_studio(_judged_all(_marked(source, report), report), target.names,
-                                         in_source.otherwise(DEFAULT))
-    plain = PLAIN in ((source.scheme,) if target.scheme is None else (target.scheme,))
+    row = FORMATS[target.format]
+    if 'tags' not in row.holds:
+        assert row.write is not None
+        return row.write(_marked(source, row, report), target)
     tagged = _tagged(source, target, report)
-    if target.format == TOKENS:
-        return json_exports.tokens(tagged, target.mark)
-    tagged = _marked_off(tagged, target)
-    if target.format == CONLLU:
-        return conllu.write(tagged, plain, target.column)
-    return columns.write_2003(tagged, plain) if target.format == CONLL2003 else columns.write(tagged)
+    if 'fields' not in row.holds:
+        tagged = _marked_off(tagged, target)
+    target = target._replace(scheme=target.scheme or source.scheme)
+    if row.write is not None:
+        return row.write(tagged, target)
+    return _by_line(row, tagged, target)
 
 
-def _marked(source: Source, report: Report) -> Iterator[tuple[Document, Sequence[TextSpan]]]:
-    """Documents with their spans."""
+def _by_line(row: Format, tagged: Iterable[Tagged], target: Target) -> Iterator[str]:
+    """The sentences of documents, in a format that writes them as they come."""
+    assert row.line is not None
+    for _, sentences in tagged:
+        for sentence in sentences:
+            yield row.line(sentence, Look(target.scheme or 'BIO'))
+
+
+def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:
+    """Documents with their spans; says which texts are not judged whole if the format has no place for that."""
     for document in source.documents:
         judged = alignment.judged_in(document, source.scheme or PLAIN, report)
         spans = alignment.spans_in(document, source.scheme or PLAIN, report)
+        if judged is not None and 'judged' not in row.holds:
+            report(Remark('judged', document.path, document.line, document.text.strip()))
         yield document._replace(judged=judged), spans
 
 
-def _judged_all(marked: Iterable[tuple[Document, Sequence[TextSpan]]],
-                report: Report) -> Iterator[tuple[Document, Sequence[TextSpan]]]:
-    """Says which texts are not judged whole, for a format that has no place for that."""
-    for document, spans in marked:
-        if document.judged is not None:
-            report(Remark('judged', document.path, document.line, document.text.strip()))
-        yield document, spans
-
-
-def _marked_off(tagged: Iterable[tuple[Document, Sequence[Placed]]],
-                target: Target) -> Iterator[tuple[Document, Sequence[Placed]]]:
+def _marked_off(tagged: Iterable[Tagged], target: Target) -> Iterator[Tagged]:
     """Documents with tags as columns have them: those that nobody has judged with the mark in their place."""
     for document, sentences in tagged:
         made = []
         for sentence in sentences:
-            tags = sentence.tags or []
-            if is_open(tags) and not target.mark:
+            if is_open(sentence.tags) and not target.mark:
                 raise CorpusError(document.home, sentence.line, 'expected an unknown tag to be named, as nobody has '
                                                                 'judged some tokens here and columns must say so')
-            made.append(sentence._replace(tags=[marked(tag, target.mark) for tag in tags]))
+            made.append(sentence.replace(tags=[marked(tag, target.mark) for tag in sentence.tags]))
         yield document, made
 
 
-def _tagged(source: Source, target: Target, report: Report) -> Iterator[tuple[Document, Sequence[Placed]]]:
+def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
     """Documents with their sentences, which have tags; those without a sentence are left out."""
     types = types_in({tag for document in source.documents for sentence in document.sentences or ()
-                      for tag in sentence.tags or ()})
+                      for tag in sentence.tags})
     # Where the token behind a span is not judged, only tags that mark ends say that it ends there.
     of_spans = 'BIOES' if any(document.judged is not None for document in source.documents) else 'BIO'
     for document in source.documents:
@@ -252,73 +162,37 @@ def _remark(source: Source, target: Target, report: Report) -> None:
 def _remark_on_text(document: Document, source: Source, target: Target, report: Report) -> None:
     """Says what of a document's text and tokens the target has no place for."""
     kinds = []
-    sentences = document.sentences
-    if target.format not in OF_TAGS and (sentences is not None or document.tokens is not None):
-        own = [sentence.places for sentence in alignment.cut(document, target.splitter)]
-        found = [sentence.places for sentence in
+    sentences, holds = document.sentences, FORMATS[target.format].holds
+    if 'tags' not in holds and (sentences is not None or document.tokens is not None):
+        own = [sentence.offsets for sentence in alignment.cut(document, target.splitter)]
+        found = [sentence.offsets for sentence in
                  alignment.cut(document._replace(sentences=None, tokens=None), target.splitter)]
-        if target.format != PRODIGY and own != found:
+        if 'tokens' not in holds and own != found:
             kinds.append('tokens')
         elif own != found and len(own) > 1:
             kinds.append('sentences')
-    if not document.has_text and target.format not in (CONLL2003, ROWS, TOKENS):
+    if not document.has_text and 'text' in holds:
         kinds.append('no text')
-    if document.has_text and _loses_space(document, target):
+    if document.has_text and 'text' not in holds and _loses_space(document, target):
         kinds.append('text')
     if source.format == CONLLU != target.format and any(conllu.has_more(each, source.columns) for each in
                                                         sentences or ()):
         kinds.append('columns')
-    if document.name and target.format not in (BRAT, CONLLU):
+    if document.name and 'names' not in holds:
         kinds.append('name')
-    if target.format not in OF_PREDICTIONS and flat(document.record):
+    if 'fields' not in holds and flat(document.record):
         kinds.append('fields')
-    if target.format not in OF_PREDICTIONS and document.prediction is not None:
+    if 'fields' not in holds and document.prediction is not None:
         kinds.append('predicted')
     for kind in kinds:
         report(Remark(kind, document.path, document.line, document.text.strip()))
 
 
 def _loses_space(document: Document, target: Target) -> bool:
-    """Whether a text is another one than its tokens joined by blanks, and its sentences by line ends."""
-    if target.format == CONLLU or target.format not in OF_TAGS:
-        return False
+    """Whether a text is another one than its sentences joined by line ends; records of JSON hold their texts, other
+    formats their tokens joined by spaces."""
     sentences = alignment.cut(document, target.splitter)
-    own = '\n'.join(document.text[sentence.places[0][0]:sentence.places[-1][1]] for sentence in sentences)
-    return document.text != (own if target.format == TOKENS else '\n'.join(
-        ' '.join(sentence.tokens) for sentence in sentences))
-
-
-def _write_brat(marked: Sequence[tuple[Document, Sequence[TextSpan]]], name: str, report: Report) -> None:
-    """Writes a pair of files, of one text, if the name ends as one of them; otherwise a folder of pairs."""
-    stem, ending = os.path.splitext(name)
-    if ending in (brat.TEXT, brat.NOTES) and not os.path.isdir(name):
-        _write_pair(*_as_one(marked, report), stem)
-        return
-    check_target(name, BRAT)
-    folder = name.rstrip(os.sep)
-    with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
-        os.mkdir(draft)
-        for own, (document, spans) in zip(brat.names(document for document, _ in marked), marked):
-            _write_pair(document, spans, os.path.join(draft, own))
-        os.rename(draft, folder)
-
-
-def _as_one(marked: Sequence[tuple[Document, Sequence[TextSpan]]], report: Report
-            ) -> tuple[Document, Sequence[TextSpan]]:
-    """Several documents as one, with line ends between them."""
-    if len(marked) == 1:
-        return marked[0]
-    spans, offset = [], 0
-    for document, own in marked:
-        if offset and document.bordered:
-            report(Remark('borders', document.path, document.line, document.text.strip()))
-        spans += [span._replace(start=span.start + offset, end=span.end + offset) for span in own]
-        offset += len(document.text) + 1
-    return marked[0][0]._replace(text='\n'.join(document.text for document, _ in marked)), spans
-
-
-def _write_pair(document: Document, spans: Sequence[TextSpan], stem: str) -> None:
-    notes = brat.notes(document, spans)
-    with files.text_writer(stem + brat.TEXT) as put_text, files.text_writer(stem + brat.NOTES) as put_notes:
-        put_text(document.text)
-        put_notes(notes)
+    with_text = 'fields' in FORMATS[target.format].holds
+    return document.text != '\n'.join(
+        document.text_at(sentence.offsets[0][0], sentence.offsets[-1][1]) if with_text else ' '.join(sentence.tokens)
+        for sentence in sentences)

@@ -9,21 +9,20 @@ from typing import NamedTuple
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.formats.document import Remarks
-from ms_crf.formats.readers import Sentence, is_json, read_corpus
+from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.tag_columns import check_tag_column
-from ms_crf.text.partial import MARK, converted, fits, is_open, marked, types_in
+from ms_crf.text.partial import MARK, fits, in_scheme, is_open, marked, scoring_scheme, types_in
+from ms_crf.text.recognition import SchemeError, recognise_scheme
 from ms_crf.text.schemes import (
     NEXT,
     OPEN,
     PLAIN,
-    SchemeError,
-    recognise_scheme,
     spans_of,
     split_tag,
     strict_spans_of,
     tags_in,
-    tags_of,
 )
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import AUTO, Deferred
 
 NAMED = 5                                         # so many kinds of what is not judged are named in a line
@@ -86,7 +85,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     for part in () if any_tags else files:
         check_tag_column(paths[part], files[part], widths[part])
     file_scheme = _recognise(paths, files)
-    written = home(file_scheme) if scheme == 'auto' else scheme
+    written = scoring_scheme(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, written) and written != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
                                                 f'got {file_scheme} tags, which have no other scheme')
@@ -100,29 +99,15 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     tags, types = _all_tags(files['train'], target), types_in({tag for read in files['train'] for tag in read.tags})
     if not types:
         _check_completions(paths['train'], files['train'])
-    parts = {part: [sentence._replace(tags=convert(sentence.tags, target, file_scheme, types))
+    parts = {part: [sentence.replace(tags=in_scheme(sentence.tags, target, file_scheme, types))
                     for sentence in sentences] for part, sentences in files.items()}
-    gold = {part: [sentence.tags if as_they_stand(file_scheme, written) else
-                   convert(sentence.tags, home(file_scheme), file_scheme, types) for sentence in sentences]
+    gold = {part: [sentence.tags if file_scheme == written else
+                   in_scheme(sentence.tags, scoring_scheme(file_scheme), file_scheme, types) for sentence in sentences]
             for part, sentences in files.items()}
-    raw = {} if as_they_stand(file_scheme, written) else {
+    raw = {} if file_scheme == written else {
         part: [sentence.tags for sentence in files[part]] for part in files if part != 'train'}
     unknown = _unknown(paths, files, file_scheme, tags)
     return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used, raw)
-
-
-def convert(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
-    """Tags of the same spans in another scheme.
-
-    Args:
-        tags: of a sentence; some may be open.
-        scheme: the other scheme.
-        source: that of the tags; it is looked at for tags that are open, and so is
-        types: those of the spans that there may be, beside those that these tags name.
-    """
-    if is_open(tags):
-        return converted(tags, source, scheme, sorted({*types, *types_in(tags)}))
-    return tags_of(spans_of(tags), len(tags), scheme)
 
 
 def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
@@ -157,20 +142,8 @@ def _check_completions(path: PathLike, sentences: Sequence[Sentence]) -> None:
     for sentence in sentences:
         for position, tag in enumerate(sentence.tags):
             if OPEN in tag and tag != OPEN:
-                raise CorpusError(path, _line_of(path, sentence, position), 'expected a type of entities somewhere, '
+                raise CorpusError(path, sentence.line_of(position), 'expected a type of entities somewhere, '
                                                                             f'got {marked(tag)!r} and no type at all')
-
-
-def as_they_stand(file_scheme: str, model_scheme: str) -> bool:
-    """Whether predicted and gold tags are compared as they are, since both are in the same scheme.
-
-    Otherwise both are converted to the scheme that `home` names before they are compared.
-
-    Args:
-        file_scheme: the scheme of the files.
-        model_scheme: the scheme that the model was trained in.
-    """
-    return file_scheme == model_scheme
 
 
 def digest_of(sentences: Iterable[Sentence]) -> str:
@@ -181,25 +154,13 @@ def digest_of(sentences: Iterable[Sentence]) -> str:
     return digest.hexdigest()
 
 
-def home(scheme: str) -> str:
-    """The scheme in which the tags of files of this scheme are scored: the same, but BIO for IOB1."""
-    return 'BIO' if scheme == 'IOB1' else scheme
-
-
 def _recognise(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]]) -> str:
     sentences = [(paths[part], sentence) for part, read in files.items() for sentence in read]
     try:
         return recognise_scheme([sentence.tags for _, sentence in sentences])
     except SchemeError as error:
         path, sentence = sentences[error.sentence]
-        raise CorpusError(path, _line_of(path, sentence, error.position), str(error)) from None
-
-
-def _line_of(path: PathLike, sentence: Sentence, position: int) -> int:
-    """The line of a token; of JSON lines that of its sentence."""
-    if is_json(path):
-        return sentence.line
-    return sentence.lines[position] if sentence.lines else sentence.line + position
+        raise CorpusError(path, sentence.line_of(error.position), str(error)) from None
 
 
 def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
@@ -213,7 +174,7 @@ def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]],
         if lacking:
             sentence, position, tag = lacking[0]
             counts = Counter(_kind(tag, scheme)[1] or tag for _, _, tag in lacking)
-            unknown.append((paths[part], _line_of(paths[part], sentence, position), tag, counts))
+            unknown.append((paths[part], sentence.line_of(position), tag, counts))
     return unknown
 
 

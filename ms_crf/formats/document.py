@@ -5,31 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief, one_line
-from ms_crf.formats.json_fields import Prediction
-from ms_crf.formats.readers import Row
-from ms_crf.text.splitting import Offsets, is_blank, line_ends_before
+from ms_crf.formats.json_fields import Names, Prediction
+from ms_crf.text.partial import MARK
+from ms_crf.text.sentence import Offsets, Sentence, Span, find_tokens
+from ms_crf.text.splitting import Splitter, is_blank, line_ends_before
 
 SHOWN = 60                     # characters of a text in a remark
+COLUMNS = (0, -1)              # of token and tag
+UPOS = 3                       # the column of CoNLL-U for tags that are not of spans
 
-
-class TextSpan(NamedTuple):
-    """A stretch of text with a type; offsets count characters, the end is exclusive."""
-
-    start: int
-    end: int
-    type: str
-    line: int                  # of the file in which it stands
-
-
-class Placed(NamedTuple):
-    """A sentence of a document."""
-
-    tokens: list[str]
-    places: list[Offsets]      # of each token in the text; words that CoNLL-U writes as one token may share a place
-    line: int                  # of the file on which it begins
-    tags: list[str] | None = None
-    lines: tuple[int, ...] = ()          # of its tokens, if they have lines of their own
-    rows: tuple[Row, ...] = ()           # its rows, if it is from CoNLL-U
+Lines = Iterable[tuple[int, str] | None]         # (line number, text); None stands for a pause in the input
 
 
 class Document(NamedTuple):
@@ -38,9 +23,9 @@ class Document(NamedTuple):
     text: str
     path: str                            # of its file, for messages
     line: int                            # of the file on which it begins
-    spans: Sequence[TextSpan] = ()
+    spans: Sequence[Span] = ()
     tokens: list[Offsets] | None = None  # where the file has tokens, but no sentences
-    sentences: list[Placed] | None = None
+    sentences: list[Sentence] | None = None
     name: str = ''                       # of the document itself, if it has one
     bordered: bool = True                # whether the file says where it begins; otherwise it is a sentence of a file
     has_text: bool = True                # whether the text is that of the file, and not its tokens joined by blanks
@@ -54,6 +39,10 @@ class Document(NamedTuple):
     def home(self) -> str:
         """The file that the sentences are in, for messages."""
         return self.text_path or self.path
+
+    def text_at(self, start: int, end: int) -> str:
+        """What the text has from one offset to another."""
+        return self.text[start:end]
 
     def line_numbers(self) -> Callable[[int], int]:
         """Returns a function: the line of the file on which an offset of the text is."""
@@ -150,41 +139,77 @@ def nowhere(remark: Remark) -> None:
     """A `Report` that says nothing."""
 
 
-def find_tokens(tokens: Iterable[str], text: str) -> list[int] | None:
-    """Where each token begins in a text that holds them one after the other; None if it does not."""
-    starts, offset = [], 0
-    for token in tokens:
-        start = text.find(token, offset)
-        if start < 0:
-            return None
-        starts.append(start)
-        offset = start + len(token)
-    return starts
+class Reading(NamedTuple):
+    """How a file is read.
+
+    Args:
+        columns: indices of the columns of token and tag, or of the token alone, from 0, or from -1 backwards.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
+        report: is called with a `Remark` on whatever of a text or its spans is not kept.
+        splitter: finds sentences and tokens in texts with spans.
+        characters: whether each character of a text without tokens is a token; otherwise each word is one.
+    """
+
+    columns: tuple[int, ...] = COLUMNS
+    mark: str = MARK
+    report: Report = nowhere
+    splitter: Splitter | None = None
+    characters: bool = False
+
+    @property
+    def with_gold(self) -> bool:
+        """Whether tags are wanted, not tokens alone."""
+        return len(self.columns) > 1
 
 
-def places_in(tokens: Sequence[str], text: str) -> list[Offsets] | None:
-    """The places of tokens in a text; None unless it holds them in this order with only white space beside them."""
-    starts = find_tokens(tokens, text)
-    if starts is None:
+class Target(NamedTuple):
+    """What is to be written.
+
+    Args:
+        format: the name of the format.
+        splitter: finds sentences and tokens where there are none.
+        scheme: of tags of spans; None for that of the source, if it has spans BIO, or BIOES if some of its text is not
+            judged. 'plain' makes tags of spans of one token each. Writers receive the scheme that it comes to.
+        column: of CoNLL-U, for tags that are not of spans.
+        mark: what stands in place of a tag that nobody has judged.
+        names: of a labelling interface of Label Studio; those that are None are copied from the source, if it has some.
+    """
+
+    format: str
+    splitter: Splitter
+    scheme: str | None = None
+    column: int = UPOS
+    mark: str = MARK
+    names: Names = Names()
+
+
+Tagged = tuple[Document, Sequence[Sentence]]     # a document and its sentences, which have tags
+Marked = tuple[Document, Sequence[Span]]         # a document and its spans
+
+
+class Look(NamedTuple):
+    """How tagged sentences are to be written as they come.
+
+    Args:
+        scheme: of the tags.
+        confidence: whether to show confidences.
+        conllu: the column of CoNLL-U for tags that are not of spans; None unless rows are to stay CoNLL-U.
+        model: name and version of the model; '' if they are not written.
+    """
+
+    scheme: str
+    confidence: bool = False
+    conllu: int | None = None
+    model: str = ''
+
+
+def offsets_in(tokens: Sequence[str], text: str) -> list[Offsets] | None:
+    """The offsets of tokens in a text; None unless it holds them in this order with only white space beside them."""
+    offsets = find_tokens(tokens, text)
+    if offsets is None:
         return None
-    places = [(start, start + len(token)) for start, token in zip(starts, tokens)]
-    ends = [0, *(end for _, end in places)]
-    gaps = ''.join(text[end:start] for end, start in zip(ends, [*starts, len(text)]))
-    return places if all(map(is_blank, gaps)) else None
-
-
-def joined(tokens: Sequence[str]) -> tuple[str, list[Offsets]]:
-    """Tokens joined by blanks, and their places there."""
-    places, offset = [], 0
-    for token in tokens:
-        places.append((offset, offset + len(token)))
-        offset += len(token) + 1
-    return ' '.join(tokens), places
-
-
-def moved(places: Iterable[Offsets], by: int) -> list[Offsets]:
-    """Places in a text that something of that length is put before."""
-    return [(start + by, end + by) for start, end in places]
+    gaps = ''.join(text[end:start] for (_, end), (start, _) in zip([(0, 0), *offsets], [*offsets, (len(text), 0)]))
+    return offsets if all(map(is_blank, gaps)) else None
 
 
 def check_span(document: Document, start: object, end: object, line: int) -> tuple[int, int]:

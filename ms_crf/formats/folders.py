@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
-from ms_crf.formats.stream import CONLL, JSON, TEXT, format_of
+from ms_crf.formats.registry import FORMATS, TEXT, of_stream
 
 
 class Job(NamedTuple):
@@ -106,6 +106,6 @@ def _fixed_part(pattern: str) -> str:
 
 def _ending(path: str, kind: str) -> str:
     """What is put behind the name of an input, so that its format is seen in the name of the output."""
-    if kind == TEXT or (kind in (CONLL, JSON) and format_of(path) == kind):
+    if of_stream(path).stream == kind or kind == TEXT:
         return ''
-    return {CONLL: '.tsv', JSON: '.jsonl'}.get(kind, f'.{kind}')
+    return next(row.endings[0] for row in reversed(FORMATS.values()) if row.stream == kind)

@@ -5,40 +5,55 @@ ids and metadata, are kept.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ms_crf.formats.document import Document, Placed, TextSpan
+from ms_crf.formats.document import Document, Look, Marked, Tagged, Target
 from ms_crf.formats.json_fields import (
     ANNOTATIONS,
     ANSWERED,
     CONFIDENCE,
+    DEFAULT,
     MODEL,
     PREDICTIONS,
-    Names,
     Prediction,
     flat,
     is_task,
     names_in,
     task_of,
+    without_prediction,
 )
-from ms_crf.text.partial import MARK, as_json
-
-Marked = tuple[Document, Sequence[TextSpan]]
+from ms_crf.text.partial import as_json
+from ms_crf.text.sentence import Sentence
 
 
 def _line(record: Any) -> str:
     return json.dumps(record, ensure_ascii=False) + '\n'
 
 
-def tokens(documents: Iterable[tuple[Document, Sequence[Placed]]], mark: str = MARK) -> Iterator[str]:
+def record_of(sentence: Sentence, model: str = '') -> dict[str, Any]:
+    """A tagged sentence as an object: what the input says of it, then what is known of it, and the model if named."""
+    record = without_prediction(sentence.record or {})
+    if 'tags' in record:
+        record['gold'] = record['tags']
+    return {**record, **sentence.to_dict(), **({MODEL: model} if model else {})}
+
+
+def line(sentence: Sentence, look: Look) -> str:
+    """The line of a tagged sentence."""
+    if sentence.raw and not sentence.tokens:
+        return ''                                # blanks between paragraphs
+    return _line(record_of(sentence, look.model))
+
+
+def tokens(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
     """A line for each sentence: "tokens", "tags" and, where the file has a text, the sentence's "text"; null as a tag
     where nobody has judged, and the mark in those that are judged in part."""
     for document, sentences in documents:
         for sentence in sentences:
-            text = ({'text': document.text[sentence.places[0][0]:sentence.places[-1][1]]} if document.has_text else {})
-            yield _line({**_others(document), **text, 'tokens': sentence.tokens,
-                         'tags': as_json(sentence.tags or [], mark), **_of_model(document.prediction)})
+            own = {'text': document.text[sentence.offsets[0][0]:sentence.offsets[-1][1]]} if document.has_text else {}
+            yield _line({**_others(document), **own, 'tokens': sentence.tokens,
+                         'tags': as_json(sentence.tags, target.mark), **_of_model(document.prediction)})
 
 
 def _judged(document: Document) -> dict[str, Any]:
@@ -59,7 +74,7 @@ def _of_model(prediction: Prediction | None, confidence: str = CONFIDENCE) -> di
     return {name: value for name, value in values.items() if value is not None}
 
 
-def doccano(documents: Iterable[Marked]) -> Iterator[str]:
+def doccano(documents: Iterable[Marked], target: Target) -> Iterator[str]:
     """A line for each text, its spans as lists under "label"; of other fields the tool makes metadata."""
     for document, spans in documents:
         yield _line({**_others(document), 'text': document.text,
@@ -67,27 +82,27 @@ def doccano(documents: Iterable[Marked]) -> Iterator[str]:
                      **_judged(document), **_of_model(document.prediction)})
 
 
-def spacy(documents: Iterable[Marked]) -> Iterator[str]:
+def spacy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
     """A line for each text: [text, {"entities": [[start, end, type]]}]."""
     for document, spans in documents:
         yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans],
                                      **_judged(document)}])
 
 
-def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
+def prodigy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
     """A line for each text, with its tokens if it has some, and which of them each span holds.
 
     What people have annotated is accepted; what a model has tagged has no answer yet.
     """
     for document, spans in documents:
         record: dict[str, Any] = {**_others(document, True), 'text': document.text}
-        places = document.tokens
+        offsets = document.tokens
         if document.sentences is not None:
-            places = [place for sentence in document.sentences for place in sentence.places]
-        if places is not None and all(before[1] <= after[0] for before, after in zip(places, places[1:])):
-            ends = [*(start for start, _ in places[1:]), len(document.text)]
+            offsets = [place for sentence in document.sentences for place in sentence.offsets]
+        if offsets is not None and all(before[1] <= after[0] for before, after in zip(offsets, offsets[1:])):
+            ends = [*(start for start, _ in offsets[1:]), len(document.text)]
             record['tokens'] = [{'text': document.text[start:end], 'start': start, 'end': end, 'id': index,
-                                 'ws': after > end} for index, ((start, end), after) in enumerate(zip(places, ends))]
+                                 'ws': after > end} for index, ((start, end), after) in enumerate(zip(offsets, ends))]
         first, last = ({token[side]: token['id'] for token in record.get('tokens', ())} for side in ('start', 'end'))
         record['spans'] = []
         for span in spans:
@@ -102,20 +117,20 @@ def prodigy(documents: Iterable[Marked]) -> Iterator[str]:
         yield _line({**record, **_judged(document)})
 
 
-def label_studio(documents: Iterable[Marked], names: Names, default: Names) -> Iterator[str]:
+def label_studio(documents: Iterable[Marked], target: Target) -> Iterator[str]:
     """One array of tasks with an annotation each, or a prediction where a model has tagged the text.
 
-    Args:
-        documents: with their spans.
-        names: of the labelling interface; those that are None are copied from a document's own task.
-        default: the names where a document has none.
+    Names of the labelling interface that the target does not have are copied from a document's own task, or from the
+    first task that has some.
     """
+    documents = list(documents)
+    in_source = next(filter(any, (names_in(document.record) for document, _ in documents)), DEFAULT)
     before = '[\n'
     for number, (document, spans) in enumerate(documents, 1):
-        own = names.otherwise(names_in(document.record)).otherwise(default)
+        own = target.names.otherwise(names_in(document.record)).otherwise(in_source).otherwise(DEFAULT)
         shared = {'from_name': own.from_name, 'to_name': own.to_name, 'type': own.label_type}
         results = [{'id': f'{number}-{index}', **shared,
-                    'value': {'start': span.start, 'end': span.end, 'text': document.text[span.start:span.end],
+                    'value': {'start': span.start, 'end': span.end, 'text': document.text_at(span.start, span.end),
                               own.label_type: [span.type]}} for index, span in enumerate(spans, 1)]
         yield before + json.dumps(_task(document, results, number), ensure_ascii=False)
         before = ',\n'

@@ -3,40 +3,93 @@
 The shape of each record says which of them it is; `json_lines` finds the records.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import (
-    Document,
-    Placed,
-    Remark,
-    Report,
-    TextSpan,
-    check_span,
-    joined,
-    places_in,
-)
-from ms_crf.formats.json_fields import SPANS, is_task, prediction_in, region_of, text_key
+from ms_crf.formats import alignment
+from ms_crf.formats.document import Document, Lines, Reading, Remark, Report, check_span, offsets_in
+from ms_crf.formats.json_fields import SPANS, is_task, prediction_in, region_of, text_key, text_of
 from ms_crf.formats.json_lines import as_object, is_pair, records
-from ms_crf.formats.readers import check_tags, numbered_lines, tokens_and_tags
-from ms_crf.text.splitting import Offsets
+from ms_crf.formats.lines import half_of_pair, numbered_lines
+from ms_crf.formats.raw import sentence_of_text, sentence_of_tokens
+from ms_crf.text.partial import check_tag
+from ms_crf.text.schemes import OPEN
+from ms_crf.text.sentence import Offsets, Sentence, Span
 
 
-def read(path: PathLike, report: Report) -> Iterator[Document]:
+def read(path: PathLike, reading: Reading) -> Iterator[Document]:
     """The documents of a file of JSON lines, or of an array."""
     for entry in records(path, numbered_lines(path)):
         if entry is not None and entry[1] is not None:
-            document = document_of(path, *entry, report)
+            document = document_of(path, *entry, reading.report)
             if document is not None:
                 yield document
 
 
-def has_placed_tokens(record: dict[str, Any]) -> bool:
-    """Whether a record has tokens as objects with offsets, as Prodigy has them."""
-    tokens = record.get('tokens')
-    return isinstance(tokens, list) and bool(tokens) and all(isinstance(token, dict) for token in tokens)
+def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence | None]:
+    """The sentences of records as they arrive, an empty one for each blank line; of a text with spans, if tags are
+    wanted, those that the splitter finds, with tags in BIO."""
+    for entry in records(name, lines):
+        if entry is None:
+            yield None
+        elif entry[1] is None:
+            yield Sentence([], [] if reading.with_gold else None, text='', line=entry[0])
+        elif not reading.with_gold:
+            yield _untagged(name, *entry, reading.characters)
+        elif has_spans(entry[1]):
+            document = document_of(name, *entry, reading.report)
+            yield from alignment.sentences_of([document] if document else [], reading)
+        else:
+            line, record = entry
+            tokens, tags = tokens_and_tags(name, line, record)
+            check_tags(name, line, tags)
+            yield sentence_of_tokens(tokens, record.get('text'), tags=tags, line=line, record=record)
+
+
+def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentence:
+    """The sentence of a record: of its tokens, or of the words or characters of its text."""
+    record = as_object(record)
+    text, tokens = text_of(record), record.get('tokens')
+    if text is not None and isinstance(tokens, list) and tokens and all(isinstance(token, dict) for token in tokens):
+        offsets = offsets_of(Document(text, str(name), line), tokens)
+        return Sentence([text[start:end] for start, end in offsets], text=text, offsets=offsets, line=line,
+                        record=record)
+    if 'tokens' in record:
+        return sentence_of_tokens(strings_of(name, line, record, 'tokens'), record.get('text'), line=line,
+                                  record=record)
+    if text is not None:
+        return sentence_of_text(text, characters, line=line, record=record)
+    raise CorpusError(name, line, 'expected "tokens", a list of strings, or "text", a string, got neither')
+
+
+def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: str, or_null: bool = False) -> list:
+    """A list of an object, checked to hold strings that are not empty, or null as well."""
+    values = record.get(name)
+    if isinstance(values, list) and all((isinstance(item, str) and item) or (or_null and item is None)
+                                        for item in values):
+        return values
+    raise CorpusError(path, line_number, f'expected "{name}" to be a list of strings that are not empty, '
+                                         f'got {json.dumps(values, ensure_ascii=False)[:40]}')
+
+
+def check_tags(path: object, line_number: int, tags: Iterable[str]) -> None:
+    """Raises CorpusError if tags of JSON can't stand in tables and columns."""
+    if (odd := half_of_pair(tags)) is not None:
+        raise CorpusError(path, line_number, 'expected tags that UTF-8 can hold, got half of a pair of surrogates in '
+                                             f'{odd!a}')
+
+
+def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The lists "tokens" and "tags" of an object, checked; null as a tag is OPEN."""
+    tokens = strings_of(path, line_number, record, 'tokens')
+    tags = strings_of(path, line_number, record, 'tags', True)
+    if len(tokens) != len(tags):
+        raise CorpusError(path, line_number, f'expected a tag for each token, got {len(tokens)} tokens and '
+                                             f'{len(tags)} tags')
+    return tokens, [OPEN if tag is None else check_tag(path, line_number, tag) for tag in tags]
 
 
 def has_spans(record: Any) -> bool:
@@ -76,7 +129,7 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
         report(Remark('ignored', str(path), line, text))
     spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
-    tokens = places_of(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
+    tokens = offsets_of(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
     return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
 
 
@@ -89,13 +142,11 @@ def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
     tokens, tags = tokens_and_tags(path, line, record)
     check_tags(path, line, tags)
     text = record.get('text')
-    places = places_in(tokens, text) if isinstance(text, str) else None
-    has_text = places is not None
-    if not isinstance(text, str) or places is None:
-        text, places = joined(tokens)
-    sentence = Placed(tokens, places, line, tags)
-    return Document(text, str(path), line, sentences=[sentence] if tokens else [], bordered=False, has_text=has_text,
-                    prediction=prediction_in(record), record=record)
+    offsets = offsets_in(tokens, text) if isinstance(text, str) else None
+    has_text = isinstance(text, str) and offsets is not None
+    sentence = Sentence(tokens, tags, text=text if has_text else None, offsets=offsets, line=line)
+    return Document(sentence.text, str(path), line, sentences=[sentence] if tokens else [], bordered=False,
+                    has_text=has_text, prediction=prediction_in(record), record=record)
 
 
 def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
@@ -139,7 +190,7 @@ def _parts(document: Document, item: Any) -> list[_Part]:
     return [_Part(start, end, label, text) for label in labels]
 
 
-def _spans(document: Document, parts: Sequence[_Part]) -> list[TextSpan]:
+def _spans(document: Document, parts: Sequence[_Part]) -> list[Span]:
     """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
     spans = [(part.start, part.end) for part in parts]
     if not all(_holds(document.text, part, part.start, part.end) for part in parts):
@@ -152,7 +203,8 @@ def _spans(document: Document, parts: Sequence[_Part]) -> list[TextSpan]:
         if not _fits(document.text, part, start, end):
             raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
                                                             f'span says, got {brief(document.text[start:end])}')
-    return [TextSpan(start, end, part.type, document.line) for part, (start, end) in zip(parts, spans)]
+    return [Span(part.type, start, end, line=document.line, source=document)
+            for part, (start, end) in zip(parts, spans)]
 
 
 def _units(text: str) -> list[int]:
@@ -176,9 +228,9 @@ def _fits(text: str, part: _Part, start: int, end: int) -> bool:
     return 0 <= start <= end <= len(text) and own == held
 
 
-def places_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
-    """The places of tokens, which Prodigy has as objects; those of white space are none."""
-    places, before = [], 0
+def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
+    """The offsets of tokens, which Prodigy has as objects; those of white space are none."""
+    offsets, before = [], 0
     for item in items:
         record = item if isinstance(item, dict) else {}
         start, end = check_span(document, record.get('start'), record.get('end'), document.line)
@@ -186,9 +238,9 @@ def places_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
             raise CorpusError(document.path, document.line, 'expected tokens one after the other, got one from '
                                                             f'{start} to {end} after one that ends at {before}')
         if document.text[start:end].strip():
-            places.append((start, end))
+            offsets.append((start, end))
             before = end
-    return places
+    return offsets
 
 
 def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> Document | None:

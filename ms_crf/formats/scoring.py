@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats.dataset import as_they_stand, convert, home
 from ms_crf.text.metrics import Score, percent, score, table, total
-from ms_crf.text.partial import marked
-from ms_crf.text.schemes import OPEN, PLAIN, SchemeError, completions, is_span_tag, recognise_scheme
+from ms_crf.text.partial import in_scheme, marked, scoring_scheme
+from ms_crf.text.recognition import SchemeError, recognise_scheme
+from ms_crf.text.schemes import OPEN, PLAIN, completions, is_span_tag
 
 
 def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
@@ -15,12 +15,13 @@ def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequenc
 
     Args:
         file_scheme: the scheme of the files that the model was trained on.
-        gold: a list of tags for each sentence: in `file_scheme` if `as_they_stand`, otherwise in that of `home`.
+        gold: a list of tags for each sentence: in `file_scheme` if that is `model_scheme`, otherwise in its
+            `scoring_scheme`.
         predicted: a list of tags for each sentence, in `model_scheme`.
         model_scheme: the scheme that the model was trained in.
         raw: the gold tags of the file, if `gold` has them converted: for `Score.raw_accuracy`.
     """
-    result = score(gold, _as_gold(file_scheme, predicted, model_scheme), home(file_scheme))
+    result = score(gold, _as_gold(file_scheme, predicted, model_scheme), scoring_scheme(file_scheme))
     return result if raw is None else result._replace(raw_correct=equal_tags(raw, predicted, gold))
 
 
@@ -39,9 +40,9 @@ def equal_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 
 def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:
     """Predicted tags in the scheme in which they are compared with gold ones."""
-    if as_they_stand(file_scheme, model_scheme):
+    if file_scheme == model_scheme:
         return predicted
-    return [convert(tags, home(file_scheme)) for tags in predicted]
+    return [in_scheme(tags, scoring_scheme(file_scheme)) for tags in predicted]
 
 
 class Scores:
@@ -66,14 +67,14 @@ class Scores:
         """
         known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
         self._open += sum(OPEN in tag for tags in known for tag in tags)
-        raw = None if as_they_stand(self.file_scheme, self.model_scheme) else gold
+        raw = None if self.file_scheme == self.model_scheme else gold
         result = score_in(self.file_scheme, known, predicted, self.model_scheme, raw)
         self.result = total([self.result, result])
         if raw is not None or self.file_scheme == PLAIN:
             self._same_spans += result.correct_tokens
             return
-        scheme = home(self.file_scheme)
-        gold, predicted = ([convert(tags, scheme) for tags in rows] for rows in (gold, predicted))
+        scheme = scoring_scheme(self.file_scheme)
+        gold, predicted = ([in_scheme(tags, scheme) for tags in rows] for rows in (gold, predicted))
         self._same_spans += equal_tags(gold, predicted, known)
 
     def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
@@ -97,20 +98,20 @@ class Scores:
             return tags
         odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O' and OPEN not in tag), None)
         if odd is not None:
-            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {home(scheme)} has them, got "
-                                               f'{odd!r} in the sentence that begins here')
+            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {scoring_scheme(scheme)} has "
+                                               f'them, got {odd!r} in the sentence that begins here')
         try:
             recognise_scheme([tags])
         except SchemeError as error:
             raise CorpusError(self.path, line, f'{error} in the sentence that begins here') from None
-        return tags if as_they_stand(scheme, self.model_scheme) else convert(tags, home(scheme))
+        return tags if scheme == self.model_scheme else in_scheme(tags, scoring_scheme(scheme))
 
     def lines(self) -> list[str]:
         """The table of conlleval; then the accuracy after conversion to one scheme, where it differs, and the number of
         tokens that are not judged, if there are some."""
         lines = table(self.result)
         if self._same_spans != self.result.correct_tokens:
-            lines.append(f'accuracy of the same spans, all written in {home(self.file_scheme)}: '
+            lines.append(f'accuracy of the same spans, all written in {scoring_scheme(self.file_scheme)}: '
                          f'{percent(self._same_spans, self.result.tokens):.2f}%')
         if self._open:
             lines.append(f'{self._open} tokens beside these are not judged and do not count, nor do spans with them')

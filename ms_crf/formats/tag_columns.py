@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.readers import Sentence
 from ms_crf.text.schemes import OPEN, is_span_tag
+from ms_crf.text.sentence import Sentence
 
 SHOWN = 3                      # examples in a message
 LEAST_ROWS, LEAST_TAGS = 40, 30        # a smaller corpus may have as many tags as tokens

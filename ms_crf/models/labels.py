@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import ClassVar, TypeVar
 
 from ms_crf.base.fields import Fault, checked, distinct_strings, load_record
-from ms_crf.formats.readers import half_of_pair
+from ms_crf.formats.lines import half_of_pair
 from ms_crf.text.schemes import OPEN, completions
 
 import numpy as np

@@ -72,10 +72,10 @@ def of_entities(evaluation: Evaluation) -> Outcomes:
     right: list[bool] = []
     for gold, (known, _), tagged in zip(evaluation.gold, evaluation.spans, evaluation.tagged):
         sure = certain(gold, evaluation.scheme) if tagged.spans else []
-        for kind, first, last, confidence in tagged.spans:
-            if all(sure[first:last + 1]):
-                confidences.append(confidence or 0.0)
-                right.append((kind, first, last) in known)
+        for span in tagged.spans:
+            if all(sure[span.start_token:span.end_token]):
+                confidences.append(span.confidence or 0.0)
+                right.append(span[:3] in known)
     return _outcomes(confidences, right)
 
 

@@ -9,20 +9,21 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats.dataset import as_they_stand, check_judged, home
-from ms_crf.formats.readers import Sentence, read_corpus
+from ms_crf.formats.dataset import check_judged
+from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores, equal_tags
 from ms_crf.models import plugins
 from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, open_model
-from ms_crf.render.tagged import Tagged
 from ms_crf.runs import records
 from ms_crf.runs.arguments import EvaluateArguments
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval, counts_of, f1_of, interval_of, resampled
 from ms_crf.text.metrics import Score, SpanScore, compared_spans, score, total
+from ms_crf.text.partial import scoring_scheme
 from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, split_tag
+from ms_crf.text.sentence import Sentence
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class Evaluation:
     """
 
     def __init__(self, tokens: Sequence[list[str]], gold: Sequence[list[str]], predicted: Sequence[list[str]],
-                 scheme: str, tagged: Sequence[Tagged], resamples: int = bootstrap.RESAMPLES,
+                 scheme: str, tagged: Sequence[Sentence], resamples: int = bootstrap.RESAMPLES,
                  seed: int = bootstrap.SEED, raw_correct: int | None = None) -> None:
         self.raw_correct = raw_correct
         self.tokens, self.gold, self.predicted, self.tagged = tokens, gold, predicted, tagged
@@ -223,5 +224,5 @@ def compared(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, conf
     scores = Scores(tagger.found_scheme, tagger.scheme, path)
     raw, tags = [sentence.tags for sentence in sentences], [one.tags for one in tagged]
     gold, predicted = scores.compared([sentence.line for sentence in sentences], raw, tags)
-    return Evaluation(tokens, gold, predicted, home(tagger.found_scheme), tagged, resamples, seed,
-                      None if as_they_stand(tagger.found_scheme, tagger.scheme) else equal_tags(raw, tags, gold))
+    return Evaluation(tokens, gold, predicted, scoring_scheme(tagger.found_scheme), tagged, resamples, seed,
+                      None if tagger.found_scheme == tagger.scheme else equal_tags(raw, tags, gold))

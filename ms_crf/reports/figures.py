@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
-from ms_crf.formats.dataset import check_judged, convert
-from ms_crf.formats.readers import Sentence, read_corpus
+from ms_crf.formats.dataset import check_judged
+from ms_crf.formats.readers import read_corpus
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
 from ms_crf.models.registry import kind_of_run
 from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature
@@ -23,8 +23,9 @@ from ms_crf.runs import records, sources
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.run import Run
 from ms_crf.tagging.tagger import Tagger
-from ms_crf.text.partial import is_open
+from ms_crf.text.partial import in_scheme, is_open
 from ms_crf.text.schemes import PLAIN
+from ms_crf.text.sentence import Sentence
 
 
 class Input(NamedTuple):
@@ -212,7 +213,7 @@ def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input,
         found.why_not = f'No sentence of {options.dev} is judged whole, so that no temperature could be fitted on it.'
         return found
     scheme = tagger.model_scheme
-    tags = [sentence.tags if scheme == PLAIN else convert(sentence.tags, scheme) for sentence in whole]
+    tags = [sentence.tags if scheme == PLAIN else in_scheme(sentence.tags, scheme) for sentence in whole]
     found.fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in whole], tags)
     if found.fit is None:
         found.why_not = f'The model can give none of the tags in {options.dev}, on which a temperature would be fitted.'

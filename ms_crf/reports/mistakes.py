@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ms_crf.render.tagged import Tagged
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.text.schemes import SpanTuple
+from ms_crf.text.sentence import Sentence
 
 
 class Piece(NamedTuple):
@@ -55,15 +55,15 @@ def _mistake(evaluation: Evaluation, index: int, confidence: float, blank: str) 
                    list(_pieces(tokens, predicted, {*gold}, known, blank, evaluation.plain)))
 
 
-def _confidences(spans: Iterable[SpanTuple], tagged: Tagged) -> dict[SpanTuple, float]:
+def _confidences(spans: Iterable[SpanTuple], tagged: Sentence) -> dict[SpanTuple, float]:
     """Of predicted spans; of plain tags those of the tokens."""
     if tagged.confidences is None:
         return {}
-    known = {(span.type, span.first, span.last): span.confidence or 0.0 for span in tagged.spans}
+    known = {(span.type, span.start_token, span.end_token - 1): span.confidence or 0.0 for span in tagged.spans}
     return {span: known.get(span, tagged.confidences[span[1]]) for span in spans}
 
 
-def _worst(gold: Sequence[SpanTuple], predicted: Sequence[SpanTuple], tagged: Tagged) -> float | None:
+def _worst(gold: Sequence[SpanTuple], predicted: Sequence[SpanTuple], tagged: Sentence) -> float | None:
     if tagged.confidences is None:
         return None
     known, right = _confidences(predicted, tagged), {*gold} & {*predicted}

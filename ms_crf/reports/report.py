@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike, check_writable, write_text
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats.readers import is_json
+from ms_crf.formats.registry import without_columns
 from ms_crf.models import plugins
 from ms_crf.models.opening import device_for
 from ms_crf.reports.figures import RunFigures, check_alike, figures_of, input_of
@@ -53,9 +53,8 @@ def report(runs: Sequence[PathLike] | None = None, *, input: PathLike | None = N
         library(name)
     opened = [Run.open(name) for name in given.runs or [newest('runs')]]
     tagged = input_of(opened[0], given.input, given.pair or None, given.unknown_tag)
-    if given.columns is not None and is_json(tagged.path):
-        raise OptionError(f'{argument("columns")} means nothing with JSON lines, which {tagged.path} has; leave it '
-                          'away')
+    if given.columns is not None and (why := without_columns(tagged.path)):
+        raise OptionError(f'{argument("columns")} means nothing {why}, which {tagged.path} has; leave it away')
     check_writable(given.output, tagged.path)
     device_for(given.device, *opened, watcher=watcher)
     figures: list[RunFigures] = []

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence, Set
 from typing import NamedTuple
 
-from ms_crf.formats.readers import Sentence
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.text.bootstrap import CORRECT, GOLD, PREDICTED, Interval, f1_of, interval_of, resampled
 from ms_crf.text.metrics import SpanScore
 from ms_crf.text.partial import closed
 from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, spans_of
+from ms_crf.text.sentence import Sentence
 
 import numpy as np
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path, option, whole_numbers
 from ms_crf.base.environment import DEVICES
 from ms_crf.base.errors import OptionError, argument
-from ms_crf.formats.readers import is_json
+from ms_crf.formats.registry import without_columns
 from ms_crf.text import bootstrap
 
 MOST_RUNS = 12                 # in one report
@@ -116,7 +116,7 @@ class EvaluateArguments(OfScores, OfModel):
 
     def reasons(self) -> Mapping[str, str | None]:
         """Why arguments have no effect beside the others."""
-        return {'columns': 'with JSON lines' if is_json(self.input) else None}
+        return {'columns': without_columns(self.input)}
 
 
 @dataclass
@@ -150,4 +150,4 @@ class ReportArguments(OfScores, Computing):
     def reasons(self) -> Mapping[str, str | None]:
         """Why arguments have no effect beside the others."""
         return {'errors': 'with several runs' if self.runs and len(self.runs) > 1 else None,
-                'columns': 'with JSON lines' if self.input and is_json(self.input) else None}
+                'columns': without_columns(self.input) if self.input else None}

@@ -10,8 +10,7 @@ from ms_crf.base import arguments
 from ms_crf.base.arguments import DIR, FILE, UNLESS_0, Arguments, check_value, whole_numbers
 from ms_crf.base.errors import OptionError, argument, brief, meant
 from ms_crf.base.files import sample
-from ms_crf.formats.brat import is_brat
-from ms_crf.formats.readers import is_json
+from ms_crf.formats.registry import without_columns
 from ms_crf.runs import model_types
 from ms_crf.text.partial import MARK
 from ms_crf.text.splitting import AUTO, CHOICES, DEFAULT, check_name
@@ -144,8 +143,8 @@ class Options(Arguments):
     def reasons(self) -> Mapping[str, str | None]:
         """Why options have no effect beside the others."""
         named = filter(None, (self.train, self.dev, self.test))
-        columns = all(is_json(path) or is_brat(path) for path in named)
-        return {'columns': ('with JSON lines' if is_json(self.train) else 'with brat') if columns else None,
+        without = [without_columns(path) for path in named]
+        return {'columns': without[0] if without and all(without) else None,
                 'word_rate': f'with {argument("freeze")} words' if 'words' in self.frozen() else None}
 
     def _needs(self, name: str) -> Mapping[Any, Any]:

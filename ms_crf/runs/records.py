@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, NoRun
 from ms_crf.base.files import PathLike
-from ms_crf.formats.readers import check_readable
+from ms_crf.formats.lines import check_readable
 from ms_crf.runs.checksums import RECORD, Verified
 from ms_crf.runs.saving import NAMES, quiet, saving
 

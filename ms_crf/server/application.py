@@ -11,7 +11,7 @@ from typing import Any
 
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import one_line
-from ms_crf.formats.stream import HTML, JSON
+from ms_crf.formats.registry import HTML, JSON
 from ms_crf.server import openapi
 from ms_crf.server.hosts import check_host
 from ms_crf.server.limits import Limits, Refused

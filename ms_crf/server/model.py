@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ms_crf.formats.stream import HTML, JSON
-from ms_crf.render.tagged import Tagged, Writer
+from ms_crf.formats.registry import HTML, JSON
+from ms_crf.render.tagged import Writer
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import Metrics
@@ -72,7 +72,7 @@ class Model:
         def write(index: int, said: tuple[Any, ...]) -> str:
             if len(said) == 2:
                 raise Refused(*said)
-            return writer.lines(items[index], Tagged(items[index].tokens, *said)).rstrip('\n')
+            return writer.lines(items[index].predicted(said)).rstrip('\n')
 
         return await self.queue.tag(Job([item.tokens for item in items], (confidence, wanted.nbest), write))
 

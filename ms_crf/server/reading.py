@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from ms_crf.base.errors import brief, meant, one_line
 from ms_crf.base.files import JSONFault, json_of
-from ms_crf.formats.stream import Item, item_of_tokens
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.schema import INPUTS, OPTIONS, RAW, TEXT, TEXTS, TOKENS, checked
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import Splitter
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ EACH = 20                              # characters that take as long to split a
 class Wanted(NamedTuple):
     """What a request asks for."""
 
-    items: list[Item]                  # its sentences
+    items: list[Sentence]                  # its sentences
     sizes: list[int] | None            # how many of them each of its texts has; None unless "texts" was given
     confidence: bool | None            # None for what the model has
     nbest: int
@@ -83,12 +83,11 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
         assert splitter is not None
         cut = splitter()
         texts = [request.value] if request.kind == TEXT else request.value
-        parts = [_of_text(text, cut) for text in texts]
+        parts = [cut.split(text) for text in texts]
         items = [item for part in parts for item in part]
         sizes = [len(part) for part in parts] if request.kind == TEXTS else None
     else:
-        items = [item_of_tokens(1, tokens) for tokens in
-                 ([request.value] if request.kind == TOKENS else request.value)]
+        items = [Sentence(tokens) for tokens in ([request.value] if request.kind == TOKENS else request.value)]
     if len(items) > limits.max_sentences:
         raise Refused(413, f'expected at most {limits.max_sentences:,} sentences, got {len(items):,}; send fewer at a '
                            'time')
@@ -100,10 +99,3 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
             raise Refused(413, f'expected sentences of at most {limits.max_length:,} tokens, got '
                                f'{len(item.tokens):,} in sentence {index}')
     return Wanted(items, sizes, request.confidence, request.nbest)
-
-
-def _of_text(text: str, splitter: Splitter) -> list[Item]:
-    """The sentences of raw text, each with its place."""
-    return [Item(1, text[start:end], [text[begin:after] for begin, after in tokens],
-                 [begin - start for begin, _ in tokens], offset=start)
-            for start, end, tokens in splitter.split(text)]

@@ -96,7 +96,7 @@ def _tagged(tagger: 'Tagger', task: tuple[bool | None, int], sentences: Sequence
     from ms_crf.base.errors import OptionError
     from ms_crf.models.base import SentenceError
     try:
-        return [tuple(one)[1:] for one in tagger.tag(sentences, *task)]
+        return [one.prediction for one in tagger.tag(sentences, *task)]
     except Exception as error:                   # of a library, or of a model of one's own
         if len(sentences) > 1:                   # only what is wrong with one is said of it
             return [said for sentence in sentences for said in _tagged(tagger, task, [sentence])]

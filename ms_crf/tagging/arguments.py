@@ -5,22 +5,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ms_crf.base.arguments import FILE, Arguments, option, whole_numbers
+from ms_crf.base.arguments import FILE, option, whole_numbers
 from ms_crf.base.errors import OptionError, argument
-from ms_crf.formats import conversion
-from ms_crf.formats.brat import is_brat
-from ms_crf.formats.conllu import UPOS, check_tag_column
-from ms_crf.formats.conversion import LABEL_STUDIO, TO, TOKENS
+from ms_crf.formats.conllu import check_tag_column
+from ms_crf.formats.convert import OfLabelStudio
+from ms_crf.formats.document import UPOS
 from ms_crf.formats.folders import Job, are_many, files_of, jobs
-from ms_crf.formats.json_fields import DEFAULT, Names
-from ms_crf.formats.readers import columns_of, is_conllu
-from ms_crf.formats.stream import CONLL, FORMATS, HTML, JSON, TEXT, format_of
+from ms_crf.formats.json_fields import Names
+from ms_crf.formats.registry import (
+    BRAT,
+    CONLL,
+    CONLLU,
+    FORMATS,
+    HTML,
+    JSON,
+    LABEL_STUDIO,
+    OUTPUTS,
+    STREAMS,
+    TARGETS,
+    TEXT,
+    TOKENS,
+    columns_of,
+    of_name,
+    of_stream,
+    of_target,
+)
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.models.uncertainty import LEAST_CONFIDENCE, MEASURES
 from ms_crf.runs.arguments import OfModel
 from ms_crf.text.splitting import CHOICES, splitter_fault
 
-AUTO, BRAT = 'auto', 'brat'    # formats of inputs: by the name of the file; texts with spans in separate files
+AUTO = 'auto'                  # format of an input: by the name of the file
 LINES = '-'                    # in place of the path of a file: standard input, or lines that the caller gives
 
 
@@ -31,7 +46,7 @@ class OfText(OfModel):
     input: Any = option(None, 'Input', 'file to read, also .gz (default: standard input); or a folder, or a pattern '
                         'like "texts/*.txt"', FILE)
     input_format: str = option(AUTO, 'Input', 'text: a sentence a line; conll: a token a row; json: an object with '
-                               '"tokens" or "text" a line; auto goes by the name of the file', choices=(AUTO, *FORMATS))
+                               '"tokens" or "text" a line; auto goes by the name of the file', choices=(AUTO, *STREAMS))
     columns: str = option('0,-1', 'Input', 'columns of conll, from 0, or from -1 backwards: of the token, and of tags '
                           'that are read or replaced', 'TOKEN[,TAG]')
     chars: bool = option(None, 'Input', 'each character is a token, not each word (default: as the model was trained)')
@@ -55,7 +70,7 @@ class OfText(OfModel):
 
     def kind(self, source: str) -> str:
         """The format of a file."""
-        return self.input_format if self.input_format != AUTO else format_of(source)
+        return of_stream(source, self.input_format).stream
 
     def indices(self, gold: str) -> tuple[int, ...]:
         """The columns of the token and, if the argument named `gold` is given, of the tag."""
@@ -81,7 +96,7 @@ class TagArguments(OfText):
                          'file each, where those that are there already stay as they are', FILE)
     format: str = option(TEXT, 'Output', 'text: the line with what was found in brackets; conll: the columns and the '
                          'tag; json: an object a sentence; html: a page with what was found in colour',
-                         choices=(*FORMATS, HTML))
+                         choices=OUTPUTS)
     confidence: bool = option(None, 'Output', 'posteriors of tags and entities (default: in json and html)')
     nbest: int = option(0, 'Output', 'add the N likeliest taggings of each sentence; in json and html', 'N', least=0,
                         most=MOST_NBEST)
@@ -116,11 +131,11 @@ class TagArguments(OfText):
         return TEXT if self.text is not None else BRAT if self._is_brat(source) else super().kind(source)
 
     def _is_brat(self, source: str) -> bool:
-        return self.score and self.input_format == AUTO and is_brat(source)
+        return self.score and self.input_format == AUTO and of_name(source) is FORMATS[BRAT]
 
     def tag_column(self, source: str) -> int | None:
         """Where CoNLL-U gets tags that are not of spans; None if it is not what is read and written."""
-        if (self.format, self.kind(source)) != (CONLL, CONLL) or not is_conllu(source):
+        if (self.format, self.kind(source)) != (CONLL, CONLL) or of_stream(source) is not FORMATS[CONLLU]:
             return None
         columns = columns_of(source, whole_numbers('columns', self.columns, [1, 2]))
         return check_tag_column(columns[1]) if len(columns) > 1 else UPOS
@@ -170,20 +185,6 @@ class TagArguments(OfText):
                 f'without {argument("raw")}, or texts with spans to {argument("score")}'}
 
 
-def _part(meaning: str, default: str | None) -> Any:
-    text = f'in the labelling interface of Label Studio: {meaning} (default: as in the input, or {default})'
-    return option(None, 'Output', text, 'NAME', must=lambda name: None if name else ('a name', 'nothing'))
-
-
-@dataclass
-class OfLabelStudio(Arguments):
-    """What every function takes that writes tasks of Label Studio."""
-
-    from_name: str = _part('name of the tag with the labels', DEFAULT.from_name)
-    to_name: str = _part('name of the tag with the text', DEFAULT.to_name)
-    label_type: str = _part('type of the tag with the labels', DEFAULT.label_type)
-
-
 @dataclass
 class SuggestArguments(OfLabelStudio, OfText):
     """What `suggest` takes."""
@@ -198,14 +199,14 @@ class SuggestArguments(OfLabelStudio, OfText):
                          'only one is suggested; 1 for all but equal ones', 'SHARE', least=0, most=1)
     ngram: int = option(2, 'Choice', 'words of an n-gram', 'N', least=1, most=10)
     output: Any = option(None, 'Output', 'file to write (default: standard output); of brat a folder', FILE)
-    format: str = option(None, 'Output', f'one of {", ".join(TO)} (default: by the name of {argument("output")}, '
-                         f'otherwise {TOKENS})', 'FORMAT', choices=TO)
+    format: str = option(None, 'Output', f'one of {", ".join(TARGETS)} (default: by the name of {argument("output")}, '
+                         f'otherwise {TOKENS})', 'FORMAT', choices=TARGETS)
 
     @property
     def written(self) -> str:
         """The format of the output."""
-        named = conversion.format_out(self.output) if isinstance(self.output, str) else None
-        return self.format or named or TOKENS
+        named = of_target(self.output) if isinstance(self.output, str) else None
+        return self.format or (named.name if named else TOKENS)
 
     def check(self) -> None:
         """Raises OptionError at the first value that can't be, also between formats and outputs."""

@@ -8,25 +8,28 @@ from typing import TextIO
 from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike, text_writer
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats import brat
+from ms_crf.formats import conllu
+from ms_crf.formats.alignment import sentences_of
+from ms_crf.formats.columns import for_columns
 from ms_crf.formats.document import Remarks
 from ms_crf.formats.folders import Job
-from ms_crf.formats.readers import check_readable
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.registry import BRAT, CONLL, FORMATS, JSON, TEXT
 from ms_crf.formats.scoring import Scores
-from ms_crf.formats.stream import CONLL, JSON, TEXT, Item, items_of
 from ms_crf.models.base import SentenceError
-from ms_crf.render.tagged import Tagged, TaggedList, TaggedText, Writer, for_columns
+from ms_crf.render.tagged import TaggedList, Writer
 from ms_crf.runs.records import check_output
-from ms_crf.tagging.arguments import AUTO, BRAT, LINES, TagArguments
+from ms_crf.tagging.arguments import AUTO, LINES, TagArguments
 from ms_crf.tagging.inputs import Inputs, source_of
-from ms_crf.tagging.tagger import chunks
+from ms_crf.tagging.streams import chunks
 from ms_crf.text.partial import opened
+from ms_crf.text.sentence import Sentence
 
 TITLE = 'Tagged text'                  # of a page that is not made of a file
 Write = Callable[[str], object]
 
 
-class TagResult(TaggedList[Tagged | TaggedText]):
+class TagResult(TaggedList[Sentence]):
     """The sentences that `tag` returns, which notebooks show; empty if they are written or only scored.
 
     Attributes:
@@ -158,7 +161,8 @@ class Tagging:
         writer = self.writer(column)
         items = self._items(job)
         if self.given.format == CONLL:
-            items = for_columns(items, name, column is not None)
+            items = for_columns(items, name)
+            items = items if column is None else conllu.checked(items, name)
         with text_writer(job.target) if job.target else contextlib.nullcontext(self._show) as write:
             write(writer.begin(TITLE if job.source == LINES else os.path.basename(job.source) or TITLE))
             for chunk in chunks(items, lambda item: len(item.tokens)):
@@ -172,12 +176,13 @@ class Tagging:
         if self.given.score and not (self.result.scores and self.result.scores.result.tokens):
             raise CorpusError(name, None, 'expected tagged sentences, got none')
 
-    def _items(self, job: Job) -> Iterable[Item | None]:
+    def _items(self, job: Job) -> Iterable[Sentence | None]:
         """The sentences of an input."""
         if self.given.text is not None:
             return self.inputs.of_text(self.given.text)
         if self.given.kind(job.source) == BRAT:
-            return items_of(brat.read(job.source, self.remarks.add), self.inputs.splitter, self.remarks.add)
+            reading = self.inputs.reading(job.source, self.given.indices('score'), self.remarks.add, self.mark)
+            return sentences_of(FORMATS[BRAT].read(job.source, reading), reading)
         return self.inputs.of_file(job.source, self.given.indices('score'), self.remarks.add, self.mark)
 
     def _show(self, text: str) -> None:
@@ -186,7 +191,7 @@ class Tagging:
             self.given.output.write(text)
             self.given.output.flush()
 
-    def _tag(self, items: Sequence[Item], name: str, writer: Writer, write: Write) -> None:
+    def _tag(self, items: Sequence[Sentence], name: str, writer: Writer, write: Write) -> None:
         try:
             tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.given.nbest)
         except SentenceError as error:
@@ -199,18 +204,11 @@ class Tagging:
         if self.given.score:
             scores = self.result.scores or Scores(self.tagger.found_scheme, self.tagger.scheme, name)
             self.result.scores, scores.path = scores, name
-            scores.add([item.line for item in items], [opened(item.gold or [], self.mark) for item in items],
+            scores.add([item.line for item in items], [opened(item.tags, self.mark) for item in items],
                        [sentence.tags for sentence in tagged])
+        found = [item.predicted(sentence.prediction) for item, sentence in zip(items, tagged)]
         if self.given.returned:
-            self.result += [sentence for item, one in zip(items, tagged) for sentence in _placed(item, one)]
+            self.result += [sentence.stripped() if sentence.raw else sentence for sentence in found
+                            if sentence.tokens or not sentence.raw]
         else:
-            write(''.join(writer.lines(item, sentence) for item, sentence in zip(items, tagged)))
-
-
-def _placed(item: Item, tagged: Tagged) -> list[Tagged | TaggedText]:
-    """A sentence that is returned: of raw text with its offsets, and none for what has no tokens there."""
-    if item.offset is None:
-        return [tagged]
-    offsets = [(item.offset + start, item.offset + start + len(token))
-               for token, start in zip(item.tokens, item.starts)]
-    return [TaggedText(offsets[0][0], offsets[-1][1], offsets, tagged)] if offsets else []
+            write(''.join(map(writer.lines, found)))

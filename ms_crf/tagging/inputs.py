@@ -7,15 +7,17 @@ from typing import cast
 
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import Watcher
-from ms_crf.formats.document import Report, nowhere
-from ms_crf.formats.raw import items as raw_items
-from ms_crf.formats.stream import Item, item_of_text, numbered, open_lines, read
+from ms_crf.formats.document import Reading, Report, nowhere
+from ms_crf.formats.raw import raw_sentences, sentence_of_text
+from ms_crf.formats.registry import columns_of, of_stream
+from ms_crf.formats.stream import numbered, open_lines
 from ms_crf.models import plugins
 from ms_crf.models.opening import device_for, open_model
 from ms_crf.runs.records import newest
 from ms_crf.tagging.arguments import LINES, OfText
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.partial import MARK
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import Deferred
 
 
@@ -56,19 +58,19 @@ class Inputs:
         if given.raw:
             self.splitter.split('')              # raises at once if it is not installed
 
-    def of_text(self, text: str) -> list[Item]:
+    def of_text(self, text: str) -> list[Sentence]:
         """The sentences of a text that came alone: one, or of raw text those that are found."""
         if not self.given.raw:
-            return [item_of_text(1, text, self.characters)]
-        return [item for item in raw_items([(1, f'{text}\n')], self.splitter) if item is not None]
+            return [sentence_of_text(text, self.characters)]
+        return [item for item in raw_sentences([(1, f'{text}\n')], self.splitter) if item is not None]
 
     def of_file(self, source: str, columns: tuple[int, ...], report: Report = nowhere,
-                mark: str = MARK) -> Iterator[Item | None]:
+                mark: str = MARK) -> Iterator[Sentence | None]:
         """The sentences of a file, or of the caller's lines; None whenever the next one is not there yet.
 
         Args:
             source: its path, or `LINES`.
-            columns, report, mark: as `ms_crf.formats.stream.read` takes them.
+            columns, report, mark: see `Reading`.
         """
         name, raw = self.name(source), self.given.raw
         if isinstance(self.given.input, str):
@@ -76,8 +78,14 @@ class Inputs:
         else:
             lines = self._given_lines(raw)
         if raw:
-            return raw_items(lines, self.splitter)
-        return read(lines, name, self.given.kind(source), self.characters, columns, self.splitter, report, mark)
+            return raw_sentences(lines, self.splitter)
+        reader = of_stream(source, self.given.input_format).sentences
+        assert reader is not None
+        return reader(lines, name, self.reading(source, columns, report, mark))
+
+    def reading(self, source: str, columns: tuple[int, ...], report: Report = nowhere, mark: str = MARK) -> Reading:
+        """How a file is read; arguments are those of `of_file`."""
+        return Reading(columns_of(source, columns), mark, report, self.splitter, self.characters)
 
     def name(self, source: str) -> str:
         """A file as messages name it."""

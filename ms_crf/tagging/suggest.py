@@ -7,23 +7,24 @@ from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats import conversion
-from ms_crf.formats.brat import is_brat
-from ms_crf.formats.conversion import JSON, OF_COLUMNS, OF_TAGS, Source, Target
-from ms_crf.formats.dataset import home
-from ms_crf.formats.document import Document, Placed, Remarks
-from ms_crf.formats.json_fields import Names, Prediction, text_of
-from ms_crf.formats.readers import check_readable, read_corpus
-from ms_crf.formats.stream import Item
+from ms_crf.formats.columns import for_columns
+from ms_crf.formats.conversion import Source
+from ms_crf.formats.document import Document, Remarks, Target
+from ms_crf.formats.json_fields import Prediction, text_of
+from ms_crf.formats.lines import check_readable
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import BRAT, FORMATS, JSON, of_corpus
 from ms_crf.models import uncertainty
 from ms_crf.models.base import SentenceError
 from ms_crf.models.chains import ChainDecoder
 from ms_crf.models.uncertainty import LEAST_CONFIDENCE, TOKEN_ENTROPY, Unsure
-from ms_crf.render.tagged import for_columns
 from ms_crf.tagging.arguments import AUTO, LINES, SuggestArguments
 from ms_crf.tagging.inputs import Inputs, source_of
+from ms_crf.tagging.streams import chunks
 from ms_crf.tagging.suggestions import Alike, Pool, Suggestion
-from ms_crf.tagging.tagger import chunks
+from ms_crf.text.partial import scoring_scheme
 from ms_crf.text.schemes import PLAIN
+from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import BLANK, CHARACTERS, Deferred
 
 
@@ -84,7 +85,7 @@ def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None
     """
     given = SuggestArguments.given({**locals(), 'input': source_of(input)})
     for path in [path for path in given.sources if path != LINES] + [
-            path for path in given.known or () if not is_brat(path)]:
+            path for path in given.known or () if of_corpus(path) is not FORMATS[BRAT]]:
         check_readable(path)
     if isinstance(given.output, str):
         conversion.check_target(given.output, given.written)
@@ -136,15 +137,15 @@ class _Chooser:
             for sentence in read_corpus(path, self.given.indices('known'), self.inputs.splitter):
                 yield sentence.tokens
 
-    def _items(self) -> Iterator[tuple[str, Item]]:
+    def _items(self) -> Iterator[tuple[str, Sentence]]:
         """(name, sentence) of all inputs."""
         for source in self.given.sources:
             name, items = self.inputs.name(source), self.inputs.of_file(source, self.given.indices('known')[:1])
-            for item in for_columns(items, name) if self.given.written in OF_COLUMNS else items:
+            for item in for_columns(items, name) if FORMATS[self.given.written].columns else items:
                 if item is not None and item.tokens:
                     yield name, item
 
-    def _judged(self, chunk: Sequence[tuple[str, Item]]) -> tuple[list[Unsure], list[float]]:
+    def _judged(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Unsure], list[float]]:
         """What the model says of sentences, and how uncertain it is of each."""
         sentences = [item.tokens for _, item in chunk]
         try:
@@ -161,9 +162,9 @@ class _Chooser:
         """Writes the chosen sentences; returns what is said of what the format has no place for."""
         given, remarks = self.given, Remarks(self.given.name)
         splitter = self.inputs.splitter if given.raw else Deferred(CHARACTERS if self.inputs.characters else BLANK)
-        scheme = home(self.tagger.found_scheme)          # that of the files, in which people annotate
-        target = Target(given.written, splitter, scheme if given.written in OF_TAGS and scheme != PLAIN else None,
-                        names=Names(given.from_name, given.to_name, given.label_type))
+        scheme = scoring_scheme(self.tagger.found_scheme)        # of the files, in which people annotate
+        with_tags = scheme != PLAIN and 'tags' in FORMATS[given.written].holds
+        target = Target(given.written, splitter, scheme if with_tags else None, names=given.names)
         source = Source(documents, JSON, self.tagger.scheme, (0, 1))
         if isinstance(given.output, str):
             conversion.write(source, target, given.output, remarks.add)
@@ -172,16 +173,14 @@ class _Chooser:
         return remarks.lines()
 
 
-def _document(source: str, item: Item, unsure: Unsure, model: str) -> Document:
+def _document(source: str, item: Sentence, unsure: Unsure, model: str) -> Document:
     """A sentence with the tags of a model.
 
     A text that a record holds is kept whole, as the record's other fields belong to it.
     """
     has_text = not item.rows and (item.record is None or text_of(item.record) == item.text)
-    begin, end = item.starts[0], item.starts[-1] + len(item.tokens[-1])
-    if item.record is not None and has_text:
-        begin, end = 0, len(item.text)
-    places = [(start - begin, start - begin + len(token)) for token, start in zip(item.tokens, item.starts)]
-    placed = Placed(item.tokens, places, item.line, unsure.tags, (item.line,) * len(places))
-    return Document(item.text[begin:end], source, item.line, sentences=[placed], bordered=False, has_text=has_text,
+    if item.record is None or not has_text:
+        item = item.stripped()
+    placed = item.moved(0).replace(tags=unsure.tags, rows=(), lines=(), raw=False)
+    return Document(placed.text, source, item.line, sentences=[placed], bordered=False, has_text=has_text,
                     prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)

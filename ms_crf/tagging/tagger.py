@@ -2,24 +2,25 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ms_crf.base.environment import check_process, graph_load
-from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.errors import OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError
 from ms_crf.models.graph_record import Graph
 from ms_crf.models.opening import decoder_of, open_model
-from ms_crf.render.tagged import Alternative, Span, Tagged, TaggedList, TaggedText
+from ms_crf.render.tagged import TaggedList
 from ms_crf.runs.run import Run
+from ms_crf.tagging.posteriors import Posteriors
+from ms_crf.tagging.streams import checked, chunks
 from ms_crf.text.schemes import PLAIN, boundaries, spans_of, split_tag, tags_in, tags_of
+from ms_crf.text.sentence import Alternative, Sentence
 from ms_crf.text.splitting import CHARACTERS, DEFAULT, splitter_named
 
 import numpy as np
 
-CHUNK = 2048               # at most so many sentences are sorted by length together,
-CHUNK_TOKENS = 65536       # and at most so many tokens, or a single sentence
 #: is called with length, rows and seconds after a graph was compiled
 Compiled = Callable[[int, int, float], object]
 LOWEST = float(np.finfo(np.float32).min)     # the score that stands for a path that does not exist
@@ -58,6 +59,7 @@ class Tagger:
         #: the name of the splitter of raw text
         self.splitter = splitter or (CHARACTERS if decoder.vocabulary.of_characters else DEFAULT)
         self._path: str | None = None
+        self._kind = type(decoder).__name__      # of model, for repr
         self._temperature = 1.0
         tags = decoder.vocabulary.tags
         self._names = np.array(tags, object)
@@ -99,7 +101,7 @@ class Tagger:
             from ms_crf.models.temperature import tempered
             decoder = tempered(decoder, temperature)
         made = cls(decoder, model.scheme, model.found_scheme, model.splitter, model.written_scheme)
-        made._path, made._temperature = os.path.abspath(model.path), temperature
+        made._path, made._temperature, made._kind = os.path.abspath(model.path), temperature, model.kind_name
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,7 +135,7 @@ class Tagger:
                               f'graphs and hidden Markov models do not, got {nbest}')
 
     def tag(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
-            nbest: int = 0) -> TaggedList[Tagged]:
+            nbest: int = 0) -> TaggedList[Sentence]:
         """Tags sentences.
 
         Args:
@@ -142,7 +144,7 @@ class Tagger:
             nbest: number of likeliest taggings to return as alternatives, 1,000 at most; fewer if there are fewer.
 
         Returns:
-            A list with a `Tagged` for each sentence, which notebooks show with coloured spans.
+            A list with a `Sentence` for each sentence, which notebooks show with coloured spans.
 
         Raises:
             OptionError: the model can't compute what is asked for.
@@ -151,7 +153,7 @@ class Tagger:
         return TaggedList(self.stream(sentences, confidence, nbest))
 
     def tag_text(self, text: str, confidence: bool | None = None, nbest: int = 0,
-                 splitter: str | None = None) -> TaggedList[TaggedText]:
+                 splitter: str | None = None) -> TaggedList[Sentence]:
         """Finds the sentences and tokens of raw text, and tags them.
 
         Args:
@@ -160,7 +162,8 @@ class Tagger:
             splitter: the name of what cuts the text, see `ms_crf.text.splitting`; by default that of the model.
 
         Returns:
-            A list with a `TaggedText` for each sentence, with the offsets of the sentence, its tokens and its spans.
+            A list with a `Sentence` for each sentence; offsets of the sentence, its tokens and its spans count
+            characters of the text.
 
         Raises:
             OptionError: the model can't compute what is asked for, or the splitter is not known or not installed.
@@ -168,11 +171,20 @@ class Tagger:
         if not isinstance(text, str):
             raise TypeError(f'text must be a string, got {type(text).__name__}')
         found = splitter_named(splitter or self.splitter).split(text)
-        tagged = self.tag([[text[begin:end] for begin, end in tokens] for _, _, tokens in found], confidence, nbest)
-        return TaggedList(TaggedText(*sentence, one) for sentence, one in zip(found, tagged))
+        tagged = self.stream([sentence.tokens for sentence in found], confidence, nbest)
+        return TaggedList(sentence.predicted(one.prediction) for sentence, one in zip(found, tagged))
+
+    def __call__(self, sentences: str | Iterable[Iterable[str]], confidence: bool | None = None,
+                 nbest: int = 0) -> TaggedList[Sentence]:
+        """Tags raw text by `tag_text`, or lists of tokens by `tag`."""
+        return (self.tag_text if isinstance(sentences, str) else self.tag)(sentences, confidence, nbest)  # type: ignore
+
+    def __repr__(self) -> str:
+        where = '' if self._path is None else f', path={self._path!r}'
+        return f'Tagger({self._kind}, tags={self.tags!r}{where})'
 
     def stream(self, sentences: Iterable[Iterable[str]], confidence: bool | None = None,
-               nbest: int = 0) -> Iterator[Tagged]:
+               nbest: int = 0) -> Iterator[Sentence]:
         """Does the same as `tag`, but takes and yields sentences one after the other, in constant memory.
 
         Raises:
@@ -185,7 +197,7 @@ class Tagger:
         confidence = self.gives_confidences if confidence is None else confidence
         self.check(confidence, nbest)
         done = 0
-        for chunk in chunks(_checked(sentences)):
+        for chunk in chunks(checked(sentences)):
             try:
                 tagged = self._tag_chunk(chunk, confidence, nbest)
             except SentenceError as error:       # its index is among the sentences that are not empty
@@ -194,7 +206,7 @@ class Tagger:
             yield from tagged
             done += len(chunk)
 
-    def _tag_chunk(self, sentences: list[list[str]], confidence: bool, nbest: int) -> list[Tagged]:
+    def _tag_chunk(self, sentences: list[list[str]], confidence: bool, nbest: int) -> list[Sentence]:
         if self._decoder.runs_graphs:
             check_process()
         results: list[Any] = [None] * len(sentences)
@@ -210,23 +222,23 @@ class Tagger:
             count = len(indices)
             lengths = encoded.lengths[indices]
             best = (paths[:, 0] if nbest else paths)[:count]
-            posteriors = _Posteriors(best, lengths, rest[0][:count], rest[1][:count], self._continues) if rest else None
+            posteriors = Posteriors(best, lengths, rest[0][:count], rest[1][:count], self._continues) if rest else None
             spans = self._spans(best, lengths, posteriors)
             named = self._names[best].tolist()
             for row, (index, length) in enumerate(zip(indices.tolist(), lengths.tolist())):
                 index = filled[index]            # among all sentences, the empty ones included
                 tags = self._written(named[row][:length], spans[row])
                 if posteriors is None:
-                    results[index] = Tagged(sentences[index], tags, spans[row])
+                    results[index] = Sentence(sentences[index], tags, spans[row])
                     continue
                 others = self._alternatives(paths[row, :, :length], scores[row], rest[2][row]) if nbest else ()
-                results[index] = Tagged(sentences[index], tags, spans[row], posteriors.chosen[row, :length].tolist(),
+                results[index] = Sentence(sentences[index], tags, spans[row], posteriors.chosen[row, :length].tolist(),
                                         posteriors.of_sentence[row], others)
         return results
 
-    def _spans(self, paths: np.ndarray, lengths: np.ndarray, posteriors: '_Posteriors | None') -> list[list[Span]]:
+    def _spans(self, paths: np.ndarray, lengths: np.ndarray, posteriors: Posteriors | None) -> list[list[tuple]]:
         """For each row of a batch (B, L) the list of its spans, the same that `spans_of` finds in a single sentence."""
-        spans: list[list[Span]] = [[] for _ in lengths]
+        spans: list[list[tuple]] = [[] for _ in lengths]
         if self.scheme == PLAIN:
             return spans
         outside = len(self._names)
@@ -238,7 +250,7 @@ class Tagger:
         confidences = [None] * len(rows) if posteriors is None else posteriors.of_spans(rows, firsts, lasts).tolist()
         entries = zip(rows.tolist(), types, firsts.tolist(), lasts.tolist(), confidences)
         for row, kind, first, last, confidence in entries:
-            spans[row].append(Span(self._types[kind], first, last, confidence))
+            spans[row].append((self._types[kind], first, last, confidence))
         return spans
 
     def _alternatives(self, paths: np.ndarray, scores: np.ndarray, normalizer: float) -> tuple[Alternative, ...]:
@@ -246,96 +258,17 @@ class Tagger:
         return tuple(Alternative(self._written(path), min(1.0, float(np.exp(float(score) - normalizer))))
                      for path, score in zip(self._names[paths].tolist(), scores) if score > LOWEST / 2)
 
-    def _written(self, tags: list[str], spans: Iterable[Span] | None = None) -> list[str]:
+    def _written(self, tags: list[str], spans: Iterable[tuple] | None = None) -> list[str]:
         """Tags of the model in the scheme of those that come out; their spans are found if they are not given."""
         if self.scheme == self.model_scheme:
             return tags
         return tags_of(spans_of(tags) if spans is None else [span[:3] for span in spans], len(tags), self.scheme)
 
 
-class _Posteriors:
-    """Confidences of the tags, spans and sentences of a batch, from posteriors.
-
-    Args:
-        paths: (B, L), the tags.
-        lengths: (B,).
-        chosen: (B, L), the posterior of each tag of the paths.
-        conditional: (B, L, K), the posterior of every tag given the path's tag before it.
-        continues: (K, K), 1 where the second tag continues the span that the first is in.
-    """
-
-    def __init__(self, paths: np.ndarray, lengths: np.ndarray, chosen: np.ndarray, conditional: np.ndarray,
-                 continues: np.ndarray) -> None:
-        self.chosen = np.clip(chosen.astype(np.float64), 0, 1)
-        step = np.take_along_axis(conditional, paths[:, :, None], 2)[:, :, 0].astype(np.float64)
-        live = np.arange(paths.shape[1]) < lengths[:, None]
-        # Logarithms of the products up to each token; differences are those of parts of a path.
-        self.sums = np.cumsum(np.log(np.where(live, np.clip(step, 1e-300, 1), 1)), 1)
-        self.of_sentence = np.exp(self.sums[:, -1]).tolist()
-        self.ends = np.ones(paths.shape)
-        self.ends[:, :-1] -= (conditional[:, 1:] * continues[paths[:, :-1]]).sum(2)
-
-    def of_spans(self, rows: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
-        """The posterior of each span: of its first tag, of its other tags after that, and of its end."""
-        inside = np.exp(self.sums[rows, lasts] - self.sums[rows, firsts])
-        return self.chosen[rows, firsts] * inside * np.clip(self.ends[rows, lasts], 0, 1)
-
-
-def _empty(confidence: bool, nbest: int) -> Tagged:
+def _empty(confidence: bool, nbest: int) -> Sentence:
     """The result for a sentence without tokens, which has a single tagging."""
     if not confidence:
-        return Tagged([], [], [])
-    return Tagged([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
+        return Sentence([], [], [])
+    return Sentence([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
 
 
-def _checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
-    """Yields each sentence as a list of str; raises TypeError or ValueError for what is no sentence."""
-    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
-        shown = 'a string' if isinstance(sentences, str) else repr(sentences)[:60]
-        raise TypeError(f'sentences must be lists of tokens, got {shown}; split it')
-    for index, sentence in enumerate(sentences):
-        # Sets have no order, and of dicts only the keys would be read.
-        ordered = type(sentence) is list or (isinstance(sentence, Iterable)
-                                             and not isinstance(sentence, (str, bytes, Set, Mapping)))
-        tokens: list[Any] = list(sentence) if ordered else [sentence]
-        if ordered and set(map(type, tokens)) == {str} and '' not in tokens:
-            yield tokens                         # as they nearly always are
-            continue
-        if not ordered or not all(isinstance(token, str) for token in tokens):
-            raise TypeError(f'sentence {index} must be a list of strings, got {_shown(sentence, tokens)}; '
-                            'split it into tokens')
-        if not all(tokens):
-            raise ValueError(f'sentence {index} must have no empty token, got {_shown(sentence, tokens)}')
-        yield [str(token) for token in tokens]   # NumPy has strings of its own
-
-
-def _shown(sentence: object, tokens: list) -> str:
-    """A sentence as it is shown in a message; for an iterator, the tokens that it gave."""
-    return repr(tokens if isinstance(sentence, Iterator) else sentence)[:60].replace('\n', ' ')
-
-
-def chunks(items: Iterable[Any], size: Callable[[Any], int] = len) -> Iterator[list]:
-    """Yields lists of items to be sorted by length: at most CHUNK items and CHUNK_TOKENS tokens, or a single item.
-
-    Args:
-        items: one after the other. A None among them, which stands for a pause in the input, ends a list. So does a
-            CorpusError that is raised between them; it is raised again after that list.
-        size: a function that returns the number of tokens of an item.
-    """
-    chunk: list = []
-    tokens = 0
-    try:
-        for item in items:
-            more = 0 if item is None else size(item)
-            if chunk and (item is None or len(chunk) == CHUNK or tokens + more > CHUNK_TOKENS):
-                yield chunk
-                chunk, tokens = [], 0
-            if item is not None:
-                chunk.append(item)
-                tokens += more
-    except CorpusError:
-        if chunk:
-            yield chunk
-        raise
-    if chunk:
-        yield chunk

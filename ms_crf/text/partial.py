@@ -30,6 +30,7 @@ from ms_crf.text.schemes import (
     spans_of,
     split_tag,
     tags_in,
+    tags_of,
 )
 
 MARK = '?'
@@ -113,6 +114,25 @@ def converted(tags: Sequence[str], source: str, target: str, types: Iterable[str
                 found |= _in(target, part, fit_before or before, fit_after or after)
         made.append(one_of(found, wanted) if found and tag not in (OPEN, NEXT) else tag)
     return made
+
+
+def in_scheme(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
+    """Tags of the same spans in another scheme.
+
+    Args:
+        tags: of a sentence; some may be open.
+        scheme: the other scheme.
+        source: that of the tags; it counts only where tags are open, and so do the types.
+        types: those of the spans that there may be, beside the types that these tags name.
+    """
+    if is_open(tags):
+        return converted(tags, source, scheme, sorted({*types, *types_in(tags)}))
+    return tags_of(spans_of(tags), len(tags), scheme)
+
+
+def scoring_scheme(scheme: str) -> str:
+    """The scheme in which the tags of files of this scheme are scored: the same, but BIO for IOB1."""
+    return 'BIO' if scheme == 'IOB1' else scheme
 
 
 def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) -> set[str]:

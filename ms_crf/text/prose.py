@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ms_crf.base.errors import OptionError, not_installed
-from ms_crf.text.splitting import LIBRARY, Offsets, SplitSentence, continues, is_blank, of_tokens
+from ms_crf.text.sentence import Offsets, Sentence
+from ms_crf.text.splitting import LIBRARY, continues, is_blank
 
 MOST_WORDS = 300_000                   # that the library remembers, some 100 MB; then it is made anew
 LONGEST = 200_000                      # characters of a paragraph that are split at once
@@ -77,19 +78,20 @@ class Prose:
         self._sentencizer = library.add_pipe('sentencizer')
         return library
 
-    def split(self, text: str) -> list[SplitSentence]:
+    def split(self, text: str) -> list[Sentence]:
         """The sentences of a text, in order; an empty line ends a sentence."""
         # In the same places: what spaCy can't take, and what is not to be seen.
         readable = re.sub('[\ud800-\udfff]', '\ufffd', text).replace('\ufeff', ' ')
-        sentences: list[SplitSentence] = []
+        sentences: list[list[Offsets]] = []
         with self._lock:
             for begin, end in _paragraphs(readable):
                 if len(self._library.vocab.strings) > MOST_WORDS:        # it remembers all that it has ever seen
                     self._library = self._made()
                 sentences += self._sentences(readable[begin:end], begin)
-        return sentences
+        return [Sentence.of_text(text, tokens, raw=True) for tokens in sentences]
 
-    def _sentences(self, text: str, offset: int) -> Iterator[SplitSentence]:
+    def _sentences(self, text: str, offset: int) -> Iterator[list[Offsets]]:
+        """The tokens of each sentence of a paragraph that begins at an offset."""
         carried: list[Offsets] = []
         cuts = list(_cuts(text))
         document = self._sentencizer(self._library.tokenizer(_with_spaces(text, cuts) if cuts else text))
@@ -145,8 +147,8 @@ def _with_spaces(text: str, cuts: list[int]) -> str:
     return ' '.join(text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)]))
 
 
-def _moved(tokens: list[Offsets], offset: int) -> SplitSentence:
-    return of_tokens([(begin + offset, end + offset) for begin, end in tokens])
+def _moved(tokens: list[Offsets], offset: int) -> list[Offsets]:
+    return [(begin + offset, end + offset) for begin, end in tokens]
 
 
 def _without_openings(text: str, tokens: list[Offsets]) -> tuple[list[Offsets], list[Offsets]]:

@@ -11,17 +11,16 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from ms_crf.base.errors import OptionError, brief
 from ms_crf.base.fields import Fault
+from ms_crf.text.sentence import Offsets, Sentence
 
 AUTO, DEFAULT, LIBRARY = 'auto', 'spacy-en', 'spacy-'
 BLANK, CHARACTERS, WORDS = 'blanks', 'characters', 'characters+words'
 CHOICES = f'{BLANK}, {CHARACTERS}, {WORDS}, or {LIBRARY} and the code of a language such as {DEFAULT}'
 MOSTLY = 0.9                           # text is one of characters if so many of its words are of one
-
-Offsets = tuple[int, int]              # where something begins in the text, and where it ends, exclusive
 
 BLANKS = ' \t\r\n'            # what separates tokens and lines; other white space of Unicode is a part of them
 _TOKEN = re.compile(f'[^{BLANKS}]+')
@@ -35,14 +34,6 @@ _CHINESE = re.compile('[\u3007\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]')
 _JOINER = '\u200d'                     # makes one emoji of the two beside it
 
 
-class SplitSentence(NamedTuple):
-    """A sentence of a text: where it stands, and its tokens, at least one, which do not overlap."""
-
-    start: int
-    end: int
-    tokens: list[Offsets]
-
-
 class Splitter(Protocol):
     """Finds sentences and tokens; offsets count the characters of the text as it is."""
 
@@ -50,8 +41,8 @@ class Splitter(Protocol):
     def name(self) -> str:
         """`splitter_named(name)` gives the same splitter again."""
 
-    def split(self, text: str) -> list[SplitSentence]:
-        """The sentences of a text, in order; what is in no token is white space."""
+    def split(self, text: str) -> list[Sentence]:
+        """The sentences of a text, in order, each with a token at least; what is in no token is white space."""
 
 
 class _Lines:
@@ -59,12 +50,12 @@ class _Lines:
 
     name = BLANK
 
-    def split(self, text: str) -> list[SplitSentence]:
+    def split(self, text: str) -> list[Sentence]:
         sentences = []
         for begin, end in lines_of(text):
             tokens = [match.span() for match in _TOKEN.finditer(text, begin, end)]
             if tokens:
-                sentences.append(of_tokens(tokens))
+                sentences.append(Sentence.of_text(text, tokens, raw=True))
         return sentences
 
 
@@ -78,15 +69,15 @@ class _Characters:
     def __init__(self, words: bool) -> None:
         self.words, self.name = words, WORDS if words else CHARACTERS
 
-    def split(self, text: str) -> list[SplitSentence]:
-        sentences: list[SplitSentence] = []
+    def split(self, text: str) -> list[Sentence]:
+        sentences: list[Sentence] = []
         for begin, end in lines_of(text):
             while begin < end:
                 match = _SENTENCE_END.search(text, begin, end)
                 after = match.end() if match else end
                 tokens = list(self._tokens(text, begin, after))
                 if tokens:
-                    sentences.append(of_tokens(tokens))
+                    sentences.append(Sentence.of_text(text, tokens, raw=True))
                 begin = after
         return sentences
 
@@ -127,11 +118,6 @@ def line_ends_before(text: str) -> Callable[[int], int]:
     """Returns a function that counts the line feeds before an offset of the text, without reading the text again."""
     ends = [match.start() for match in _LINE_FEED.finditer(text)]
     return lambda offset: bisect_left(ends, offset)
-
-
-def of_tokens(tokens: list[Offsets]) -> SplitSentence:
-    """The sentence of these tokens."""
-    return SplitSentence(tokens[0][0], tokens[-1][1], tokens)
 
 
 def mostly_characters(words: Collection[str]) -> bool:
@@ -180,8 +166,8 @@ class Deferred:
         if name != AUTO:
             check_name(name)
 
-    def split(self, text: str) -> list[SplitSentence]:
-        """The sentences of a text, in order; what is in no token is white space."""
+    def split(self, text: str) -> list[Sentence]:
+        """The sentences of a text, in order, each with a token at least; what is in no token is white space."""
         if self._made is None:
             self.used = suited_to_text(text) if self.name == AUTO else self.name
             self._made = splitter_named(self.used)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ms_crf.formats.dataset import Corpora, convert
+from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Learner
 from ms_crf.models.learning import tags_of
 from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.partial import in_scheme
 
 
 def score_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder) -> Score:
@@ -20,7 +21,7 @@ def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder
     """Returns the tags that a model gives the sentences of 'dev' or 'test', in the scheme of its output."""
     predicted = tags_of(decoder, learner.encoded[part])
     if corpora.written != corpora.scheme:
-        predicted = [convert(tags, corpora.written) for tags in predicted]
+        predicted = [in_scheme(tags, corpora.written) for tags in predicted]
     return predicted
 
 

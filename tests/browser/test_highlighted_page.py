@@ -7,9 +7,11 @@ import sys
 
 from ms_crf.base.files import text_writer
 from ms_crf.cli import infer
-from ms_crf.formats.stream import HTML, item_of_text
+from ms_crf.formats.raw import sentence_of_text
+from ms_crf.formats.registry import HTML
 from ms_crf.render.html import Mark, Page
-from ms_crf.render.tagged import SHOWN, Alternative, Span, Tagged, TaggedList, Writer
+from ms_crf.render.tagged import SHOWN, TaggedList, Writer
+from ms_crf.text.sentence import Alternative, Sentence
 
 import pytest
 
@@ -58,7 +60,7 @@ def write_page(path, writer, items, tagged, title='Tagged text'):
     with text_writer(path) as write:
         write(writer.begin(title))
         for item, sentence in zip(items, tagged, strict=True):
-            write(writer.lines(item, sentence))
+            write(writer.lines(item.predicted(sentence.prediction)))
         write(writer.end())
     return path
 
@@ -74,12 +76,12 @@ def numbers(texts):
 @pytest.fixture(scope='module')
 def names(tmp_path_factory):
     """A page of names, with confidences and two taggings of each sentence."""
-    items = [item_of_text(line, text, False) for line, (text, _) in enumerate(SENTENCES, 1)]
+    items = [sentence_of_text(text, False) for line, (text, _) in enumerate(SENTENCES, 1)]
     tagged = []
     for item, (_, spans) in zip(items, SENTENCES):
         words, tags = len(item.tokens), tags_of(len(item.tokens), spans)
         others = (Alternative(tags, .75), Alternative(['O'] * words, .125)) if words else (Alternative([], 1.0),)
-        tagged.append(Tagged(item.tokens, tags, [Span(*span) for span in spans], [.5] * words, .75, others))
+        tagged.append(Sentence(item.tokens, tags, spans, [.5] * words, .75, others))
     return write_page(tmp_path_factory.mktemp('page') / 'names.html', Writer(HTML, 'BIO', TAGS, confidence=True),
                       items, tagged, '<i>news</i> & "more".txt')
 
@@ -120,7 +122,7 @@ def test_any_characters_of_unicode_are_there(browser, tmp_path):
 def test_names_are_marked_with_type_and_confidence(browser, names):
     expected = []
     for text, spans in SENTENCES:
-        words = item_of_text(1, text, False)
+        words = sentence_of_text(text, False)
         for kind, first, last, confidence in spans:
             begin, end = words.starts[first], words.starts[last] + len(words.tokens[last])
             expected.append((list(map(ord, text[begin:end])), f'{kind}, confidence {confidence:.4f}',
@@ -189,8 +191,8 @@ def test_what_is_copied_is_the_text_without_labels(browser, names):
 
 def test_plain_tags_stand_at_each_word(browser, tmp_path):
     tags = ['DET', '<NOUN>', '.', 'NOUN', 'VERB', 'X-Y']
-    item = item_of_text(1, 'The  dog barks .', False)
-    tagged = Tagged(item.tokens, ['DET', '<NOUN>', 'VERB', '.'], [], [.9, .8, .7, 1.0], .5)
+    item = sentence_of_text('The  dog barks .', False)
+    tagged = Sentence(item.tokens, ['DET', '<NOUN>', 'VERB', '.'], [], [.9, .8, .7, 1.0], .5)
     path = write_page(tmp_path / 'tags.html', Writer(HTML, 'plain', tags, confidence=True), [item], [tagged])
     check_page(browser, path)
     with opened(browser, path) as page:
@@ -203,8 +205,8 @@ def test_plain_tags_stand_at_each_word(browser, tmp_path):
 
 
 def test_words_of_chinese_are_set_apart(browser, tmp_path):
-    item = item_of_text(1, '中文分词 很好用', True)
-    tagged = Tagged(item.tokens, list('BEBESBE'), [Span('', 0, 1), Span('', 2, 3), Span('', 4, 4), Span('', 5, 6)])
+    item = sentence_of_text('中文分词 很好用', True)
+    tagged = Sentence(item.tokens, list('BEBESBE'), [('', 0, 1), ('', 2, 3), ('', 4, 4), ('', 5, 6)])
     path = write_page(tmp_path / 'words.html', Writer(HTML, 'BMES', list('BMES'), characters=True), [item], [tagged])
     check_page(browser, path)
     with opened(browser, path) as page:
@@ -219,9 +221,9 @@ def test_words_of_chinese_are_set_apart(browser, tmp_path):
 @pytest.mark.slow
 def test_forty_types_are_readable(browser, tmp_path):
     types = [f'TYPE{number:03}' for number in range(40)]
-    item = item_of_text(1, ' '.join(types), False)
-    tagged = Tagged(item.tokens, [f'B-{kind}' for kind in types],
-                    [Span(kind, index, index, index / 39) for index, kind in enumerate(types)])
+    item = sentence_of_text(' '.join(types), False)
+    tagged = Sentence(item.tokens, [f'B-{kind}' for kind in types],
+                    [(kind, index, index, index / 39) for index, kind in enumerate(types)])
     tags = ['O', *(f'B-{kind}' for kind in types), *(f'I-{kind}' for kind in types)]
     path = write_page(tmp_path / 'many.html', Writer(HTML, 'BIO', tags, confidence=True), [item], [tagged])
     check_page(browser, path)
@@ -249,12 +251,12 @@ def test_the_command_makes_the_page(browser, hmm, tmp_path):
 
 
 def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path):
-    names = Tagged(['<b>Tom</b>', 'lives', 'in', 'New', 'York'], tags_of(5, [('LOC', 3, 4)]), [Span('LOC', 3, 4, .83)])
-    plain = Tagged(['The', 'dog'], ['DET', 'NOUN'], [], [.25, 1.0], .2)
-    arabic = Tagged(['في', 'القاهرة'], ['O', 'B-LOC'], [Span('LOC', 1, 1)])
+    names = Sentence(['<b>Tom</b>', 'lives', 'in', 'New', 'York'], tags_of(5, [('LOC', 3, 4)]), [('LOC', 3, 4, .83)])
+    plain = Sentence(['The', 'dog'], ['DET', 'NOUN'], [], [.25, 1.0], .2)
+    arabic = Sentence(['في', 'القاهرة'], ['O', 'B-LOC'], [('LOC', 1, 1)])
     path = tmp_path / 'notebook.html'
     # As a notebook has it: in a page that has styles of its own, whether light or dark.
-    shown = ''.join(each._repr_html_() for each in (names, plain, arabic, Tagged([], [], [])))
+    shown = ''.join(each._repr_html_() for each in (names, plain, arabic, Sentence([], [], [])))
     results = TaggedList([names] * (SHOWN + 5))._repr_html_()
     path.write_text('<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A notebook</title>'
                     '<meta name="viewport" content="width=device-width"><style>:root {color-scheme: light dark}</style>'

@@ -173,12 +173,13 @@ def test_raw_text_is_tagged_as_a_tagger_does(run, tmp_path, kind, splitter):
     assert [(record['id'], record['text']) for record in found] == [(str(n), text) for n, text in enumerate(texts)]
     for record, text in zip(found, texts):
         expected = tagger.tag_text(text, splitter=splitter)
-        assert [(one['start'], one['end']) for one in record['sentences']] == [one[:2] for one in expected]
+        assert [(one['start'], one['end']) for one in record['sentences']] == [(one.start, one.end) for one in expected]
         assert [[tuple(pair) for pair in one['offsets']] for one in record['sentences']] == [
             one.offsets for one in expected]
         assert [one['tags'] for one in record['sentences']] == [one.sentence.tags for one in expected]
         assert [(entity['sentence'], entity['type'], entity['start'], entity['end']) for entity in record['entities']
-                ] == [(index, *entity[:3]) for index, one in enumerate(expected) for entity in one.entities]
+                ] == [(index, entity.type, entity.start, entity.end) for index, one in enumerate(expected)
+                      for entity in one.entities]
         for entity in record['entities']:
             assert text[entity['start']:entity['end']] == entity['text']
     assert found[0]['entities'] and len(found[0]['sentences']) > 1

@@ -3,6 +3,9 @@
 import json
 import os
 
+from ms_crf.api import convert as convert_text
+from ms_crf.base.errors import OptionError
+from ms_crf.base.watchers import Lines
 from ms_crf.cli import convert
 
 import pytest
@@ -216,3 +219,33 @@ def test_names_that_can_not_be(call, tmp_path, arguments, message):
 def test_a_file_may_be_converted_in_its_place(call, tmp_path):
     assert call('a.tsv', 'a.tsv', '--scheme', 'BIOES')[0] == 0
     assert (tmp_path / 'a.tsv').read_text() == ROWS.replace('B-', 'S-')
+
+
+def test_convert_is_a_function_for_programs(tmp_path, capfd):
+    """It returns counts and remarks, and shows nothing; its watcher receives the lines that the command prints."""
+    source, target = tmp_path / 'in.jsonl', tmp_path / 'out.tsv'
+    source.write_text('{"text": "Ada saw Lisbon.", "label": [[0, 3, "PER"], [8, 14, "LOC"]], "id": 7}\n')
+    lines = []
+    found = convert_text(source, target, splitter='blanks', watcher=Lines(lines.append))
+    assert target.read_text() == 'Ada\tB-PER\nsaw\tO\nLisbon.\tB-LOC\n\n'
+    assert (found.from_, found.to, found.texts, found.spans) == ('json', 'columns', 1, 2)
+    assert [remark.kind for remark in found.remarks.all] == ['fields', 'grown']
+    assert lines == found.lines and lines[-1] == f'{target}: 1 text with 2 spans of {source}, as columns'
+    assert capfd.readouterr() == ('', '')
+    back = convert_text(target, tmp_path / 'back.jsonl', to='spacy')
+    assert (back.texts, back.sentences, back.spans, back.tokens) == (1, 1, 2, 3)
+    plain = convert_text(target, tmp_path / 'plain.tsv', columns='1,0')
+    assert plain.spans is None and str(plain).startswith(f'{tmp_path}/plain.tsv: 1 sentence with 3 tags of ')
+
+
+@pytest.mark.parametrize('arguments,message', [
+    ({'to': 'nothing'}, 'to must be one of tokens, doccano, .*, got \'nothing\'$'),
+    ({'from_': 'nothing'}, 'from_ must be one of json, tokens, .*, got \'nothing\'$'),
+    ({'as_': 'predictions'}, 'as_ means nothing with to columns, which has no predictions; leave it away$'),
+    ({'columns': '1,1'}, "columns must be two numbers like 0,-1, got '1,1'$"),
+    ({'target': 'x'}, '^x: the name of target does not say which format it is to have; name it with to, one of '),
+    ({'target': ''}, '^target must be a name, got nothing$'), ({'label_type': ''}, 'label_type must be a name')])
+def test_faults_of_the_function_name_its_arguments(tmp_path, arguments, message):
+    (tmp_path / 'a.tsv').write_text('Ada\tB-PER\n')
+    with pytest.raises(OptionError, match=message):
+        convert_text(**{'source': tmp_path / 'a.tsv', 'target': tmp_path / 'b.tsv', **arguments})

@@ -79,7 +79,7 @@ def test_a_tagger_gives_the_same_as_the_command(run, text_file, infer_py):
     shown = records_of(infer_py('--run', run, '--input', text_file, '--raw', '--format', 'json')[1])
     assert [(one.start, one.end) for one in found] == [(record['start'], record['end']) for record in shown]
     assert [[list(pair) for pair in one.offsets] for one in found] == [record['offsets'] for record in shown]
-    assert [[entity[:3] for entity in one.entities] for one in found] == [
+    assert [[(entity.type, entity.start, entity.end) for entity in one.entities] for one in found] == [
         [(entity['type'], entity['start'], entity['end']) for entity in record['entities']] for record in shown]
     assert [one.sentence for one in found] == tagger.tag([one.sentence.tokens for one in found])
     assert tagger.tag_text(' \n') == []

@@ -18,6 +18,11 @@ from support.paths import ROOT
 from support.trainings import SMALL, files
 
 
+def rows(sentences):
+    """The tokens and tags of each sentence."""
+    return [(sentence.tokens, sentence.tags) for sentence in sentences]
+
+
 @pytest.mark.slow
 def test_a_comparison(corpora, tmp_path):
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
@@ -77,12 +82,10 @@ def test_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
     kept = tmp_path / 'runs'
     result = in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept)
     assert result.returncode == 0, result.stderr
-    dev = [sentence[:2] for sentence in read_corpus(corpora / 'dev.tsv')]
-    assert [[sentence[:2] for sentence in read_corpus(kept / f'fold-{number}' / 'dev.jsonl')] for number in (1, 2)] == [
-        dev, dev]
+    dev = rows(read_corpus(corpora / 'dev.tsv'))
+    assert [rows(read_corpus(kept / f'fold-{number}' / 'dev.jsonl')) for number in (1, 2)] == [dev, dev]
     documents = documents_of(corpora / 'train.tsv', (0, -1), splitter_named('blanks'))
-    assert [sentence[:2] for sentence in read_corpus(kept / 'fold-1' / 'test.jsonl')] == [
-        sentence[:2] for sentence in folds_of('x', documents, 2, 7)[0]]
+    assert rows(read_corpus(kept / 'fold-1' / 'test.jsonl')) == rows(folds_of('x', documents, 2, 7)[0])
 
 
 @pytest.mark.parametrize('arguments,message', [

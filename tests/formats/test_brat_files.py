@@ -2,6 +2,7 @@
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import brat
+from ms_crf.formats.document import Reading
 from ms_crf.formats.readers import read_corpus
 
 import pytest
@@ -31,7 +32,7 @@ def pair(tmp_path):
 def found(path):
     remarks = []
     documents = [(document.name, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in brat.read(path, remarks.append)]
+                 for document in brat.read(path, Reading(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
@@ -43,10 +44,10 @@ def test_offsets_count_every_character_of_the_text(pair):
         documents, remarks = found(name)
         assert documents == expected and [(kind, line) for kind, line, _ in remarks] == [
             ('ignored', line) for line in (3, 4, 5, 6, 7)]
-    assert read_corpus(path, splitter='blanks') == [
-        (['Ada', 'saw'], ['B-PER', 'O'], 1, (1, 1)),
-        (['Lisbon', 'and', 'Porto.'], ['B-LOC', 'O', 'B-LOC'], 2, (2, 2, 2)),
-        (['Bob', '💩', 'Eve'], ['O', 'O', 'B-PER'], 3, (3, 3, 3))]
+    assert [(one.tokens, one.tags, one.line, one.line_of(1)) for one in read_corpus(path, splitter='blanks')] == [
+        (['Ada', 'saw'], ['B-PER', 'O'], 1, 1),
+        (['Lisbon', 'and', 'Porto.'], ['B-LOC', 'O', 'B-LOC'], 2, 2),
+        (['Bob', '💩', 'Eve'], ['O', 'O', 'B-PER'], 3, 3)]
 
 
 def test_spans_in_parts(pair):

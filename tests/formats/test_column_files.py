@@ -6,10 +6,13 @@ import os
 import threading
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats import conversion, stream
+from ms_crf.formats import columns, conversion
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import nowhere
-from ms_crf.formats.readers import blocks, numbered_lines, read_corpus
+from ms_crf.formats.document import Reading, nowhere
+from ms_crf.formats.lines import numbered_lines
+from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import ROWS
+from ms_crf.formats.rows import blocks
 
 import pytest
 
@@ -50,7 +53,7 @@ def test_conllu_has_its_own_columns(tmp_path):
 
 def test_a_fault_in_conllu_is_at_its_line(tmp_path):
     path = write(tmp_path, CONLLU, 'es.conllu')
-    assert [(sentence.line, sentence.lines) for sentence in read_corpus(path)] == [(5, (5, 6, 7, 9)), (12, ())]
+    assert [(sentence.line, *sentence.lines) for sentence in read_corpus(path)] == [(5, 5, 6, 7, 9), (12, 12, 13)]
     odd = write(tmp_path, CONLLU.replace('\tVERB', '\tB-X').replace('\tSYM', '\tB-X'), 'odd.conllu')
     with pytest.raises(CorpusError, match="odd.conllu:6: expected 'O' or one of .* got 'PRON'"):
         load({'train': odd})
@@ -84,9 +87,9 @@ def test_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_sentence(tmp_pa
     tokens = ['#', 'EU']
     assert [row.cells[0] for rows in blocks(numbered_lines(path), mark=mark) for row in rows if row.cells] == tokens
     assert [sentence.tokens for sentence in read_corpus(path, mark=mark)] == [tokens]
-    items = stream.read(numbered_lines(path), 'x.tsv', stream.CONLL, mark=mark)
+    items = columns.sentences(numbered_lines(path), 'x.tsv', Reading((0,), mark))
     assert [item.tokens for item in items] == [tokens]
-    [document] = conversion.read(path, conversion.ROWS, nowhere, mark=mark).documents
+    [document] = conversion.read(path, ROWS, nowhere, mark=mark).documents
     assert document.sentences[0].tokens == tokens
 
 

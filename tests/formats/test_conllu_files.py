@@ -5,8 +5,9 @@ import re
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import conllu
 from ms_crf.formats.alignment import tagged
-from ms_crf.formats.document import Document, TextSpan
-from ms_crf.formats.readers import Row, read_corpus
+from ms_crf.formats.document import Document, Reading, Target
+from ms_crf.formats.readers import read_corpus
+from ms_crf.text.sentence import Row, Span
 from ms_crf.text.splitting import splitter_named
 
 import pytest
@@ -36,8 +37,11 @@ def write(folder, text, name='in.conllu'):
     return path
 
 
-def documents(path, **options):
-    return list(conllu.read(path, pytest.fail, **options))
+TO_PLAIN = Target('conllu', splitter_named('blanks'), 'plain')
+
+
+def documents(path, columns=conllu.COLUMNS):
+    return list(conllu.read(path, Reading(columns, report=pytest.fail)))
 
 
 def check(text):
@@ -68,20 +72,21 @@ def test_the_text_is_what_the_file_says(tmp_path):
     assert (document.text, document.name, document.line) == ('Vámonos al mar. Hoy!\n ', 'carta', 1)
     first, second = document.sentences
     assert first.tokens == ['Vamos', 'nos', 'a', 'el', 'mar', '.']
-    assert first.places == [(0, 7), (0, 7), (8, 10), (8, 10), (11, 14), (14, 15)]
+    assert first.offsets == [(0, 7), (0, 7), (8, 10), (8, 10), (11, 14), (14, 15)]
     assert first.tags == ['VERB', 'PRON', 'ADP', 'DET', 'NOUN', 'PUNCT'] and first.lines == (5, 6, 8, 9, 11, 12)
-    assert second.places == [(16, 19), (19, 20)]
+    assert second.offsets == [(16, 19), (19, 20)]
     document, = documents(write(tmp_path, rows("# text = don't", "1-2 don't _", "1 do _", "2 n't _", '')))
-    assert document.sentences[0].places == [(0, 2), (2, 5)]                  # which do spell it
+    assert document.sentences[0].offsets == [(0, 2), (2, 5)]                  # which do spell it
 
 
 def test_text_without_space_after(tmp_path):
     """A file that says nothing of white space but by its text; one whose text is of something else."""
     path = write(tmp_path, rows('# text = Hello,  you', '1 Hello _', '2 , _', '3 you _', ''))
     document, = documents(path)
-    assert (document.text, document.sentences[0].places) == ('Hello,  you', [(0, 5), (5, 6), (8, 11)])
+    assert (document.text, document.sentences[0].offsets) == ('Hello,  you', [(0, 5), (5, 6), (8, 11)])
     remarks = []
-    document, = conllu.read(write(tmp_path, rows('# text = Bye', '1 Hello _', '2 you _', '')), remarks.append)
+    document, = conllu.read(write(tmp_path, rows('# text = Bye', '1 Hello _', '2 you _', '')),
+                            Reading(conllu.COLUMNS, report=remarks.append))
     assert document.text == 'Hello you' and [(each.kind, each.line) for each in remarks] == [('odd text', 2)]
 
 
@@ -115,12 +120,12 @@ def test_a_row_with_another_tag():
 
 def written(document, plain=False):
     sentences = tagged(document, splitter_named('blanks'), pytest.fail)
-    return ''.join(conllu.write([(document, sentences)], plain))
+    return ''.join(conllu.write([(document, sentences)], TO_PLAIN if plain else TO_PLAIN._replace(scheme='BIO')))
 
 
 def test_texts_are_written_with_all_their_white_space(tmp_path):
     text = '  Ada  saw\tNew York.\n\nBob| \\ x\n'
-    document = Document(text, 'x.jsonl', 1, [TextSpan(2, 5, 'PER', 1), TextSpan(11, 20, 'LOC', 1)], name='a b')
+    document = Document(text, 'x.jsonl', 1, [Span('PER', 2, 5, line=1), Span('LOC', 11, 20, line=1)], name='a b')
     out = written(document)
     check(out)
     assert out.split('\n')[:6] == [
@@ -134,10 +139,10 @@ def test_texts_are_written_with_all_their_white_space(tmp_path):
 
 def test_rows_that_were_read_stay_as_they_are(tmp_path):
     document, = documents(write(tmp_path, SPANISH))
-    out = ''.join(conllu.write([(document, document.sentences)], True))
+    out = ''.join(conllu.write([(document, document.sentences)], TO_PLAIN))
     assert out == SPANISH + '\n' * (not SPANISH.endswith('\n\n'))
     check(out)
-    assert ''.join(conllu.write([(document, document.sentences)], True, 4)) != out
+    assert ''.join(conllu.write([(document, document.sentences)], TO_PLAIN._replace(column=4))) != out
 
 
 @pytest.mark.parametrize('text,span,message', [
@@ -145,4 +150,4 @@ def test_rows_that_were_read_stay_as_they_are(tmp_path):
     ('ab', (0, 2, 'X\tY'), 'got a tab in')])
 def test_what_columns_can_not_hold(text, span, message):
     with pytest.raises(CorpusError, match=re.escape(message)):
-        written(Document(text, 'x.jsonl', 1, [TextSpan(*span, 1)]))
+        written(Document(text, 'x.jsonl', 1, [Span(span[2], *span[:2], line=1)]))

@@ -7,7 +7,8 @@ import pickle
 import re
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats import json_lines, json_records, stream
+from ms_crf.formats import json_lines, json_records
+from ms_crf.formats.document import Reading
 from ms_crf.formats.readers import read_corpus
 
 import pytest
@@ -55,7 +56,7 @@ def found(path):
     """(text, spans) of each document, and (kind, line, text) of each remark."""
     remarks = []
     documents = [(document.text, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in json_records.read(path, remarks.append)]
+                 for document in json_records.read(path, Reading(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
@@ -88,7 +89,8 @@ def test_tokens_of_prodigy_are_kept(tmp_path):
     """Splitting at blanks would not cut off the full stop."""
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     sentence, = read_corpus(write(tmp_path, PRODIGY))
-    assert sentence == (['Ada', 'saw', 'Lisbon', '.'], ['B-PER', 'O', 'B-LOC', 'O'], 1, ())
+    assert (sentence.tokens, sentence.tags) == (['Ada', 'saw', 'Lisbon', '.'], ['B-PER', 'O', 'B-LOC', 'O'])
+    assert (sentence.line, sentence.line_of(3)) == (1, 1)
 
 
 def test_tokens_and_tags_stay_as_they_are(tmp_path):
@@ -96,9 +98,10 @@ def test_tokens_and_tags_stay_as_they_are(tmp_path):
     rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'text': 'a b c', 'entities': [[0, 1, 'X']]},
             {'text': 'Ada left', 'entities': [[0, 3, 'PER']]}]
     path = write(tmp_path, '\n\n'.join(map(json.dumps, rows)))
-    assert read_corpus(path) == [(['a b', 'c'], ['O', 'B'], 1, ()), (['Ada', 'left'], ['B-PER', 'O'], 3, ())]
+    assert [(one.tokens, one.tags, one.line, one.line_of(1)) for one in read_corpus(path)] == [
+        (['a b', 'c'], ['O', 'B'], 1, 1), (['Ada', 'left'], ['B-PER', 'O'], 3, 3)]
     path = write(tmp_path, json.dumps(rows), 'in.json')
-    assert [sentence[:2] for sentence in read_corpus(path)] == [(['a b', 'c'], ['O', 'B']),
+    assert [(sentence.tokens, sentence.tags) for sentence in read_corpus(path)] == [(['a b', 'c'], ['O', 'B']),
                                                                 (['Ada', 'left'], ['B-PER', 'O'])]
 
 
@@ -233,13 +236,13 @@ PAIR_OF_SPACY, ARRAY = '["Ada", {"entities": [[0, 3, "P"]]}]', '[\n{"text": "Ada
 @pytest.mark.parametrize('records', [*itertools.permutations([OBJECT, TOKENS, PAIR_OF_SPACY, ARRAY])])
 def test_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, records):
     sentences = read_corpus(write(tmp_path, '\n'.join(records)), splitter='blanks')
-    assert [sentence[:2] for sentence in sentences] == [(['Ada'], ['B-P'])] * 4
+    assert [(sentence.tokens, sentence.tags) for sentence in sentences] == [(['Ada'], ['B-P'])] * 4
     lines, line = [], 1                                      # on which the records begin
     for record in records:
         lines.append(line + (record == ARRAY))
         line += record.count('\n') + 1
     assert [int(sentence.line) for sentence in sentences] == lines
-    items = stream.read(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', stream.JSON)
+    items = json_records.sentences(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', Reading((0,)))
     assert [item.tokens for item in items] == [['Ada']] * 4
 
 

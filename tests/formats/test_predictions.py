@@ -306,4 +306,4 @@ def test_training_says_that_a_model_has_tagged_its_text(call):
 def test_options_without_effect(call, command, arguments, message):
     write('in.jsonl', DOCCANO)
     line, = call(command, *arguments.split(), status=2)
-    assert line == f'ms_crf.{command.__name__.rpartition(".")[2]}: {message}'
+    assert line == f'ms-crf {command.__name__.rpartition(".")[2]}: {message}'

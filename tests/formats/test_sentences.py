@@ -3,7 +3,7 @@
 from ms_crf import Tagger
 from ms_crf.models import mindir
 from ms_crf.models.base import SentenceError
-from ms_crf.tagging.tagger import CHUNK, chunks
+from ms_crf.tagging.streams import CHUNK, chunks
 
 import numpy as np
 import pytest

@@ -4,8 +4,9 @@ import json
 
 from ms_crf.formats.alignment import cut, scheme_of, spans_in, tagged
 from ms_crf.formats.dataset import load
-from ms_crf.formats.document import Document, TextSpan
+from ms_crf.formats.document import Document
 from ms_crf.formats.readers import read_corpus
+from ms_crf.text.sentence import Span
 from ms_crf.text.splitting import splitter_named
 
 import pytest
@@ -20,7 +21,7 @@ BLANKS = splitter_named('blanks')
 def tags(text, spans, **options):
     """The tags of each sentence, and (kind, text) of each remark."""
     remarks = []
-    document = Document(text, 'x.jsonl', 1, [TextSpan(*span, 1) for span in spans])
+    document = Document(text, 'x.jsonl', 1, [Span(kind, start, end, line=1) for start, end, kind in spans])
     sentences = tagged(document, BLANKS, remarks.append, **options)
     return [' '.join(sentence.tags) for sentence in sentences], [(remark.kind, remark.text) for remark in remarks]
 
@@ -93,7 +94,7 @@ def test_tags_become_spans_that_become_the_same_tags(text, cuts):
     sentences = cut(Document(text, '', 1), BLANKS)
     given_tags = [['B-X' if index in cuts else 'I-X' if index - 1 in cuts else 'O' for index in range(len(each.tokens))]
                   for each in sentences]
-    document = Document(text, '', 1, sentences=[each._replace(tags=row) for each, row in zip(sentences, given_tags)])
+    document = Document(text, '', 1, sentences=[each.replace(tags=row) for each, row in zip(sentences, given_tags)])
     spans = spans_in(document, scheme_of([document]) or 'BIO', pytest.fail)
     again = tagged(Document(text, '', 1, spans), BLANKS, pytest.fail)
     assert [sentence.tags for sentence in again] == given_tags

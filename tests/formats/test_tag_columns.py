@@ -75,12 +75,12 @@ def test_real_corpora_pass(path):
     for size in (3, 24, 60, len(corpus)):
         sample = random.Random(size).sample(corpus, min(size, len(corpus)))
         check_tag_column(path, sample)
-        fine = [sentence._replace(tags=[f'{tag}|{token[-1:]}' for token, tag in zip(sentence.tokens, sentence.tags)])
+        fine = [sentence.replace(tags=[f'{tag}|{token[-1:]}' for token, tag in zip(sentence.tokens, sentence.tags)])
                 for sentence in sample]
         if 'zh-' not in path.parent.name:
             check_tag_column(path, fine)                         # about 500 kinds of tags
         if size > 3 and '-seg' not in path.parent.name:
-            swapped = [sentence._replace(tokens=sentence.tags, tags=sentence.tokens) for sentence in sample]
+            swapped = [sentence.replace(tokens=sentence.tags, tags=sentence.tokens) for sentence in sample]
             with pytest.raises(CorpusError, match='expected a tag for each token, got [0-9,]+ different values in'):
                 check_tag_column(path, swapped)
 

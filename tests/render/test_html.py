@@ -10,7 +10,7 @@ import re
 from html.parser import HTMLParser
 from itertools import combinations
 
-from ms_crf.formats.stream import CONLL, JSON, TEXT
+from ms_crf.formats.registry import CONLL, JSON, TEXT
 from ms_crf.render.html import (
     COLOURS,
     LEVELS,
@@ -26,7 +26,8 @@ from ms_crf.render.html import (
     fragment,
     number_of,
 )
-from ms_crf.render.tagged import SHOWN, Span, Tagged, TaggedList, TaggedText, Writer
+from ms_crf.render.tagged import SHOWN, TaggedList, Writer
+from ms_crf.text.sentence import Sentence
 
 import pytest
 
@@ -175,8 +176,8 @@ def test_fragments_hold_any_text_and_label(text, label, confidence, data):
     assert ''.join(found.found).startswith(text[:end]) and ''.join(found.found).endswith(text[end:])
 
 
-SENTENCE = Tagged(['<b>', 'Tom', 'Yel'], ['O', 'B-<i>', 'I-<i>'], [Span('<i>', 1, 2, .5)], [.5] * 3, .5)
-IN_TEXT = TaggedText(10, 20, [(10, 13), (13, 16), (18, 21)], SENTENCE)
+SENTENCE = Sentence(['<b>', 'Tom', 'Yel'], ['O', 'B-<i>', 'I-<i>'], [('<i>', 1, 2, .5)], [.5] * 3, .5)
+IN_TEXT = SENTENCE.replace(text='<b>Tom  Yel', start=10, offsets=[(10, 13), (13, 16), (18, 21)])
 
 
 def shown(result):
@@ -188,9 +189,9 @@ def test_sentences_of_a_text_are_shown_as_they_stand_in_it():
     """No space where tokens touch, one where there is anything between them."""
     assert shown(SENTENCE) == '<b> Tom Yel ' and shown(IN_TEXT) == '<b>Tom Yel '
     assert re.search('<span [^>]*>Tom Yel <bdi[^>]*>&lt;i&gt; 0.50</bdi></span>', IN_TEXT._repr_html_())
-    assert shown(TaggedText(0, 0, [], Tagged([], [], []))) == ''
-    plain = Tagged(['a', 'b'], ['DET', 'NOUN'], [])
-    assert 'NOUN</bdi>' in TaggedText(0, 2, [(0, 1), (1, 2)], plain)._repr_html_()
+    assert shown(Sentence([], [], [], text='')) == ''
+    plain = Sentence(['a', 'b'], ['DET', 'NOUN'], [], text='ab', offsets=[(0, 1), (1, 2)])
+    assert 'NOUN</bdi>' in plain._repr_html_()
 
 
 @pytest.mark.parametrize('count', [0, 1, SHOWN - 1, SHOWN, SHOWN + 1, SHOWN + 4321])

@@ -1,13 +1,12 @@
 """The figures of a report beside what is counted by hand, and beside NumPy."""
 
-from ms_crf.formats.readers import Sentence
-from ms_crf.render.tagged import Span, Tagged
 from ms_crf.reports import slices
 from ms_crf.reports.calibration import Outcomes, of_entities, of_tokens, reliability
 from ms_crf.reports.confusion import OTHERS, border, confusion, most_confused, paired
 from ms_crf.reports.evaluation import Evaluation
 from ms_crf.reports.mistakes import mistakes
 from ms_crf.text.schemes import OPEN, spans_of
+from ms_crf.text.sentence import Sentence
 
 import numpy as np
 import pytest
@@ -20,8 +19,8 @@ def evaluation(*rows, scheme='BIO'):
     for one, tags, row in zip(tokens, predicted, rows):
         confidences = row[3] if len(row) > 3 else None
         spans = [] if scheme == 'plain' else [
-            Span(*span, None if confidences is None else confidences[span[1]]) for span in spans_of(tags)]
-        tagged.append(Tagged(one, tags, spans, confidences))
+            (*span, None if confidences is None else confidences[span[1]]) for span in spans_of(tags)]
+        tagged.append(Sentence(one, tags, spans, confidences))
     return Evaluation(tokens, gold, predicted, scheme, tagged)
 
 
@@ -125,8 +124,8 @@ def test_scores_by_length():
 
 
 def test_scores_by_what_training_has_shown():
-    training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], 1), Sentence(['Rome'], ['B-L'], 5),
-                Sentence(['Ann'], ['B-P'], 7)]
+    training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], line=1), Sentence(['Rome'], ['B-L'], line=5),
+                Sentence(['Ann'], ['B-P'], line=7)]
     assert scores(slices.by_training(evaluation(*SENTENCES), training)) == {
         'seen with this type': (2, 2, 4),        # Bo, Bo, Rome, Rome
         'seen with other types only': (0, 1, 0),     # Bo as L
@@ -137,7 +136,7 @@ def test_scores_by_what_training_has_shown():
 
 def test_parts_of_plain_tags_are_tokens():
     given = evaluation(('a b', 'N V', 'N N'), scheme='plain')
-    training = [Sentence(['a', 'b'], ['N', 'N'], 1)]
+    training = [Sentence(['a', 'b'], ['N', 'N'], line=1)]
     assert scores(slices.by_training(given, training)) == {
         'seen with this type': (1, 2, 1), 'seen with other types only': (0, 0, 1)}
 

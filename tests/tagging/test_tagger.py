@@ -14,7 +14,7 @@ from ms_crf.models.words.decoder import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
-from ms_crf.tagging.tagger import CHUNK
+from ms_crf.tagging.streams import CHUNK
 from ms_crf.text.schemes import spans_of
 
 import mindspore as ms
@@ -61,7 +61,7 @@ def test_confidences_are_posteriors(run_of, scheme, options):
     assert [tagged.tokens for tagged in found] == SENTENCES
     for tagged, row in zip(found, rows_of(run, scheme)):
         if row is None:
-            assert tagged[:5] == ([], [], [], [], 1.0) and tagged.alternatives == (([], 1.0),)
+            assert (tagged.tokens, *tagged.prediction) == ([], [], [], [], 1.0, (([], 1.0),))
             continue
         check_beside_enumeration(tagged, row, TAGS[scheme])
         expected = np.exp(row.ranked() - row.log_normalizer())[:3]
@@ -365,3 +365,15 @@ def test_a_graph_that_is_none(graph, capfd):
     with pytest.raises(CorpusError, match='expected a MindIR graph, got a damaged or encrypted file') as raised:
         Tagger.load(graph / 'a.mindir')
     assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')
+
+
+def test_tagger_can_be_called_and_shows_what_it_is(run_of, graph):
+    tagger = Tagger.load(run_of(char='none'))
+    assert tagger(SENTENCES, nbest=2) == tagger.tag(SENTENCES, nbest=2)
+    text = 'of Xan\nto Yel'
+    assert [sentence.tokens for sentence in Tagger.load(run_of(char='none')).tag_text(text, splitter='blanks')] == [
+        ['of', 'Xan'], ['to', 'Yel']]
+    tagger.splitter = 'blanks'
+    assert tagger(text) == tagger.tag_text(text) and [sentence.start for sentence in tagger(text)] == [0, 7]
+    assert repr(tagger) == f"Tagger(bilstm, tags={TAGS['BIO']!r}, path={str(run_of(char='none'))!r})"
+    assert repr(Tagger.load(graph / 'a.mindir')).startswith('Tagger(exported graph, tags=[')

@@ -12,8 +12,9 @@ import time
 
 from ms_crf.formats import raw
 from ms_crf.formats.alignment import tagged
-from ms_crf.formats.document import SHOWN, Document, Remarks, TextSpan
+from ms_crf.formats.document import SHOWN, Document, Remarks
 from ms_crf.text.prose import LONGEST_WORD, Prose
+from ms_crf.text.sentence import Span
 from ms_crf.text.splitting import splitter_named
 
 import pytest
@@ -94,7 +95,7 @@ def test_texts_of_all_kinds(name):
     splitter = cold(name)
 
     def items(text):
-        return sum(1 for _ in raw.items([(1, text)], splitter))
+        return sum(1 for _ in raw.raw_sentences([(1, text)], splitter))
 
     texts = {kind: repeated(unit, SIZE) for kind, unit in UNITS.items()}
     texts.update({kind: of_alphabet(alphabet, SIZE) for kind, alphabet in ALPHABETS.items()})
@@ -103,7 +104,7 @@ def test_texts_of_all_kinds(name):
 
 def test_line_numbers_of_many_sentences():
     def items(text):
-        return sum(1 for _ in raw.items([(1, text)], splitter_named('characters')))
+        return sum(1 for _ in raw.raw_sentences([(1, text)], splitter_named('characters')))
 
     assert not grows_too_fast(items, repeated('今。\n', 240_000))
 
@@ -111,8 +112,8 @@ def test_line_numbers_of_many_sentences():
 def spans_everywhere(count):
     """Words on lines of their own, with spans that repeat and cross, and parts that somebody has looked at."""
     text = 'word\n' * count
-    spans = [TextSpan(5 * index, 5 * index + 4, 'A', 1) for index in range(count)]
-    spans += [TextSpan(0, 5 * (count // 2) + index % 5, 'B', 1) for index in range(count)]
+    spans = [Span('A', 5 * index, 5 * index + 4, line=1) for index in range(count)]
+    spans += [Span('B', 0, 5 * (count // 2) + index % 5, line=1) for index in range(count)]
     return Document(text, 'a.ann', 1, spans, judged=[(5 * index, 5 * index + 4) for index in range(0, count, 2)],
                     by_line=True)
 
@@ -129,11 +130,11 @@ def test_long_words_are_cut_after_signs_and_before_no_mark():
     pytest.importorskip('spacy')
     splitter = splitter_named('spacy-en')
     text = 'x' * (LONGEST_WORD - 5) + '+' + 'y' * 100 + ' ' + 'e\u0301' * LONGEST_WORD + ' end'
-    tokens = [text[begin:end] for sentence in splitter.split(text) for begin, end in sentence.tokens]
+    tokens = [text[begin:end] for sentence in splitter.split(text) for begin, end in sentence.offsets]
     assert ''.join(tokens) == text.replace(' ', '') and max(map(len, tokens)) <= LONGEST_WORD
     assert tokens[:2] == ['x' * (LONGEST_WORD - 5) + '+', 'y' * 100] and tokens[-1] == 'end'
     assert not any(token.startswith('\u0301') for token in tokens)
-    assert [sentence.tokens for sentence in splitter.split('!' * 5 * LONGEST_WORD)] == [[(0, 5 * LONGEST_WORD)]]
+    assert [sentence.offsets for sentence in splitter.split('!' * 5 * LONGEST_WORD)] == [[(0, 5 * LONGEST_WORD)]]
 
 
 @pytest.mark.parametrize('language', ['de', 'el', 'fr', 'hu', 'ro', 'xx'])
@@ -147,7 +148,7 @@ def test_tokens_are_those_of_the_library(language):
     for size in [3] * 300 + [30] * 100 + [300] * 10:
         text = ''.join(generator.choices(pieces, k=size))
         expected = [(token.idx, token.idx + len(token)) for token in library(text) if not token.is_space]
-        tokens = [token for sentence in splitter.split(text) for token in sentence.tokens]
+        tokens = [token for sentence in splitter.split(text) for token in sentence.offsets]
         joined = set(tokens) - set(expected)
         begins, ends = ({token[side] for token in expected} for side in (0, 1))
         assert all(begin in begins and end in ends and len(set(text[begin:end])) == 1 for begin, end in joined)

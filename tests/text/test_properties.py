@@ -4,10 +4,12 @@ import json
 from itertools import product
 
 from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.stream import CONLL, JSON, Item
-from ms_crf.render.tagged import Tagged, Writer
+from ms_crf.formats.registry import CONLL, JSON
+from ms_crf.render.tagged import Writer
 from ms_crf.text.metrics import score, total
-from ms_crf.text.schemes import TABLE, allowed_transitions, recognise_scheme, spans_of, strict_spans_of, tags_of
+from ms_crf.text.recognition import recognise_scheme
+from ms_crf.text.schemes import TABLE, allowed_transitions, spans_of, strict_spans_of, tags_of
+from ms_crf.text.sentence import Sentence
 
 import pytest
 
@@ -182,8 +184,7 @@ def written(kind, rows):
     writer = Writer(kind, 'BIO', ['O', 'B-PER', 'I-PER', 'B-X'])
     for row in rows:
         words, tags = map(list, zip(*row))
-        text = ' '.join(words)
-        yield writer.lines(Item(1, text, words, [0] * len(words)), Tagged(words, tags, []))
+        yield writer.lines(Sentence(words, tags, []))
 
 
 @quick

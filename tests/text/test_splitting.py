@@ -34,7 +34,7 @@ def named(name):
 
 
 def words(name, text):
-    return [[text[begin:end] for begin, end in sentence.tokens] for sentence in named(name).split(text)]
+    return [sentence.tokens for sentence in named(name).split(text)]
 
 
 def separates(name, character):
@@ -51,8 +51,8 @@ def test_tokens_follow_each_other_and_hold_all_but_white_space(name, text):
     sentences = named(name).split(text)
     end = 0
     for sentence in sentences:
-        assert (sentence.start, sentence.end) == (sentence.tokens[0][0], sentence.tokens[-1][1])
-        for begin, after in sentence.tokens:
+        assert (sentence.start, sentence.end) == (sentence.offsets[0][0], sentence.offsets[-1][1])
+        for begin, after in sentence.offsets:
             assert end <= begin < after
             assert all(separates(name, character) for character in text[end:begin])
             assert not separates(name, text[begin]) and not separates(name, text[after - 1])
@@ -66,13 +66,13 @@ def test_tokens_follow_each_other_and_hold_all_but_white_space(name, text):
 def test_items_of_a_text_make_up_the_text(name, text):
     lines = [(number, line) for number, line in enumerate(text.split('\n'), 1)]
     lines = [(number, line + '\n') for number, line in lines[:-1]] + lines[-1:]
-    items = list(raw.items([line for line in lines if line[1]], named(name)))
+    items = list(raw.raw_sentences([line for line in lines if line[1]], named(name)))
     assert ''.join(item.text for item in items) == text
     offset = 0
     for item in items:
-        assert item.offset == offset
-        assert [item.text[start:start + len(token)] for token, start in zip(item.tokens, item.starts)] == item.tokens
-        assert item.line == text.count('\n', 0, offset + (item.starts[0] if item.tokens else 0)) + 1
+        assert item.start == offset
+        assert [text[start:end] for start, end in item.offsets] == item.tokens
+        assert item.line == text.count('\n', 0, item.offsets[0][0] if item.tokens else offset) + 1
         offset += len(item.text)
 
 
@@ -145,15 +145,18 @@ def test_threads_share_a_splitter():
     splitter, found = named('spacy-en'), []
     texts = [f'Word{number} is here. And word-{number} there!' for number in range(200)]
 
+    def offsets(text):
+        return [sentence.offsets for sentence in splitter.split(text)]
+
     def split():
-        found.append([splitter.split(text) for text in texts])
+        found.append([offsets(text) for text in texts])
 
     threads = [threading.Thread(target=split, daemon=True) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert found == [[splitter.split(text) for text in texts]] * 4
+    assert found == [[offsets(text) for text in texts]] * 4
 
 
 @pytest.mark.parametrize('blank', [' ', '\n', ''])
@@ -175,7 +178,7 @@ def test_a_text_of_two_million_characters():
 def test_a_long_paragraph_ends_with_a_line(monkeypatch):
     monkeypatch.setattr(raw, 'LONGEST', 20)
     lines = [(number, f'{number:04} a b c\n') for number in range(1, 21)]
-    items = list(raw.items(iter(lines), named('blanks')))
+    items = list(raw.raw_sentences(iter(lines), named('blanks')))
     assert ''.join(item.text for item in items) == ''.join(line for _, line in lines)
     assert [item.line for item in items] == list(range(1, 21))
 
@@ -192,9 +195,9 @@ def test_english_agrees_with_the_treebank():
         pytest.skip('the English Web Treebank is not there')
     texts = [json.loads(line) for line in path.read_text(encoding='utf-8').splitlines()]
     found = [named('spacy-en').split(text['text']) for text in texts]
-    tokens = [[token for sentence in sentences for token in sentence.tokens] for sentences in found]
+    tokens = [[token for sentence in sentences for token in sentence.offsets] for sentences in found]
     assert f1([[tuple(token) for token in text['tokens']] for text in texts], tokens) >= 0.99
-    sentences = [[sentence[:2] for sentence in one] for one in found]
+    sentences = [[(sentence.start, sentence.end) for sentence in one] for one in found]
     assert f1([[tuple(sentence) for sentence in text['sentences']] for text in texts], sentences) >= 0.84
 
 

@@ -7,7 +7,8 @@ import re
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats.readers import read_corpus
 from ms_crf.text.metrics import score, table
-from ms_crf.text.schemes import SchemeError, recognise_scheme, spans_of, strict_spans_of, tags_of
+from ms_crf.text.recognition import SchemeError, recognise_scheme
+from ms_crf.text.schemes import spans_of, strict_spans_of, tags_of
 
 import pytest
 
@@ -23,14 +24,15 @@ from support.corpora import CORPORA, write
 ], ids=['tabs', 'blanks', 'windows', 'conll', 'comments'])
 def test_columns(tmp_path, text):
     sentences = read_corpus(write(tmp_path, text))
-    assert [(tokens, tags) for tokens, tags, *_ in sentences] == [
+    assert [(sentence.tokens, sentence.tags) for sentence in sentences] == [
         (['EU', 'rejects'], ['B-ORG', 'O']), (['Peter'], ['B-PER'])]
 
 
 def test_columns_can_be_chosen(tmp_path):
     file = write(tmp_path, '1 EU NNP B-ORG x\n2 rejects VBZ O x\n')
-    assert read_corpus(file, (1, 3))[0][:2] == (['EU', 'rejects'], ['B-ORG', 'O'])
-    assert read_corpus(file, (1, -3))[0][:2] == (['EU', 'rejects'], ['NNP', 'VBZ'])
+    names, chunks = (read_corpus(file, columns)[0] for columns in ((1, 3), (1, -3)))
+    assert names.tokens == chunks.tokens == ['EU', 'rejects']
+    assert (names.tags, chunks.tags) == (['B-ORG', 'O'], ['NNP', 'VBZ'])
 
 
 def test_what_looks_like_white_space_or_a_comment_stays_a_token(tmp_path):
@@ -43,7 +45,8 @@ def test_json_lines(tmp_path):
     rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'id': 1}, {'tokens': [], 'tags': []},
             {'tokens': ['d'], 'tags': ['I']}]
     file = write(tmp_path, '\n\n'.join(map(json.dumps, rows)), 'corpus.jsonl')
-    assert read_corpus(file) == [(['a b', 'c'], ['O', 'B'], 1, ()), (['d'], ['I'], 5, ())]
+    assert [(one.tokens, one.tags, one.line) for one in read_corpus(file)] == [
+        (['a b', 'c'], ['O', 'B'], 1), (['d'], ['I'], 5)]
 
 
 @pytest.mark.parametrize('text,name,message', [

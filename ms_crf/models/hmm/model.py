@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.fields import checked, distinct_strings
 from ms_crf.formats.dataset import Corpora
-from ms_crf.formats.readers import check_readable
+from ms_crf.formats.lines import check_readable
 from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Watcher
 from ms_crf.models.chains import LOGARITHMS, Chain
 from ms_crf.models.hmm.hmm import HMM

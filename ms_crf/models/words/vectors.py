@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
-from ms_crf.formats.readers import numbered_lines
+from ms_crf.formats.lines import numbered_lines
 from ms_crf.models.words.ngrams import has_letters
 
 import numpy as np
