@@ -167,6 +167,9 @@ def test_options_that_are_named_exist():
     for entry in fields(Options):
         negated = {f'--no-{dashed(entry.name)}'} if entry.type in (bool, 'bool') else set()
         known |= {f'--{dashed(entry.name)}'} | negated
+    for path in (ROOT / 'ms_crf' / 'runs').glob('arguments*.py'):
+        fields_of_commands = re.findall(r'^    (\w+): .*= option\(', path.read_text(encoding='utf-8'), re.M)
+        known |= {f'--{no}{dashed(name)}' for name in fields_of_commands for no in ('', 'no-')}
     known |= {'--no-confidence', '--no-chars'}
     for page in PAGES:
         for code in code_in(page):
