@@ -124,7 +124,7 @@ def test_names_are_marked_with_type_and_confidence(browser, names):
     for text, spans in SENTENCES:
         words = sentence_of_text(text, False)
         for kind, first, last, confidence in spans:
-            begin, end = words.starts[first], words.starts[last] + len(words.tokens[last])
+            begin, end = words.offsets[first][0], words.offsets[last][1]
             expected.append((list(map(ord, text[begin:end])), f'{kind}, confidence {confidence:.4f}',
                              f'{kind}\xa0{confidence:.2f}'))
     with opened(browser, names) as page:
