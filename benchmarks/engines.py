@@ -33,7 +33,7 @@ class Tagging:
     """A worker with its model: a callable on the names of shards, as Ray Data wants it."""
 
     def __init__(self, run):
-        self.worker = Worker(Order(run, Fields(), 'jsonl'))
+        self.worker = Worker(Order(run, '', Fields(), 'jsonl'))
         fault = self.worker.begin().fault
         assert fault is None, fault
 

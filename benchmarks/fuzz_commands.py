@@ -142,7 +142,7 @@ class Commands:
         before = self._files()
         with open(self.material.file('../stdout', b''), 'w+', encoding='utf-8') as output, io.StringIO() as errors:
             with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
-                status = importlib.import_module(f'ms_crf.{verb}').main(list(map(str, words)))
+                status = importlib.import_module(f'ms_crf.cli.{verb}').main(list(map(str, words)))
             return self._judge(verb, words, status, Path(output.name).read_bytes(), errors.getvalue(), before)
 
     def process(self, rng):
@@ -150,10 +150,11 @@ class Commands:
         self.material.case.mkdir(parents=True, exist_ok=True)
         verb, words = rng.choice(self.all)(rng)
         name, before = VERBS[verb][0], self._files()
+        program = [name] if name.endswith('.py') else ['-m', *name.replace('ms-crf', 'ms_crf').split()]
         with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
-                [sys.executable, *['-m'] * (not name.endswith('.py')), name, *map(str, words)], cwd=ROOT,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=errors)
+                [sys.executable, *program, *map(str, words)], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=errors)
             try:
                 status, peak = self._wait(process)
             except Failure as error:

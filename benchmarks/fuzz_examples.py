@@ -55,6 +55,8 @@ def clean(rng):
 def wild(rng):
     """An example of any text, with any spans, and perhaps with parts that were judged."""
     text = rng.choice([hostile(rng, 30), clean(rng).text, '', ' '])
+    # JSON reads the two halves of a surrogate pair, one behind the other, as one character.
+    text = text.encode('utf-16-le', 'surrogatepass').decode('utf-16-le', 'surrogatepass')
 
     def parts(most):
         return [tuple(sorted(rng.choices(range(len(text) + 1), k=2))) for _ in range(rng.randint(0, most))]

@@ -60,7 +60,7 @@ class Known:
         self.expected = [[tagged_record(one) for part in parts for one in
                           tagger.tag(part, way.get('confidence'), way.get('nbest', 0))] for way in self.ways]
         self.texts = [' '.join(tokens) for tokens in self.sentences]
-        self.of_text = [[tagged_record(one.sentence) for one in tagger.tag_text(text)] for text in self.texts]
+        self.of_text = [[tagged_record(one) for one in tagger.tag_text(text)] for text in self.texts]
 
     def request(self, rng):
         """The body of a request, and what its answer has to say."""

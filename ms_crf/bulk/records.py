@@ -25,7 +25,7 @@ class Made(NamedTuple):
 
 
 def record_of(row: Row, tagged: Sequence[Sentence], writer: Writer, raw: bool) -> Record:
-    """The record of a row: id, text, then tokens, tags, entities and confidences as `infer.py --format json` has them.
+    """The record of a row: id, text, then tokens, tags, entities and confidences as `infer` writes them in JSON.
 
     Of raw text "sentences" has places, tokens and tags; its entities, with the index of their sentence, stand together.
 

@@ -69,7 +69,7 @@ class Comparison:
 
 @takes_options(*_OWN)
 def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test: PathLike | None = None,
-            models: str | Sequence[str] = ('hmm', 'softmax', 'crf'), seeds: int = 3, folds: int | None = None,
+            models: str | Sequence[str] = CompareArguments.models, seeds: int = 3, folds: int | None = None,
             jobs: int = 1, json: PathLike | None = None, keep: PathLike | None = None, config: PathLike | None = None,
             plugin: PathLike | None = None, device: str = 'auto', watcher: Watcher = SILENT,
             children: Children = CHILDREN, **options: Value) -> Comparison:

@@ -117,7 +117,8 @@ class _Process:
                     if target is None:
                         self.watcher.say(text)
                     else:
-                        print(text, file=target, flush=True)
+                        target.write(f'{text}\n')
+                        target.flush()
 
     def stop(self, times: int) -> None:
         """Stops the process unless it has been stopped as often: the first time as gently as possible."""

@@ -36,10 +36,17 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
         watcher: receives lines and progress; see `ms_crf.training.watchers.TrainingWatcher` for the events of a run.
             With `seeds` it receives the runs that begin, and their output unless `children` names streams.
         children: with `seeds`, how processes are started, and where their output goes.
-        options: all other arguments of `ms_crf.training.train.train`: files, model, training.
+        resume: run directory of a training to resume; of the options it takes only `epochs`, `patience`,
+            `learning_rate`, `encoder_lr`, and `train`, `dev` and `test` if these files have moved.
+        overwrite: whether to replace the run that `save` names.
+        config: JSON file of options; arguments win.
+        plugin: Python file that registers model types.
+        device: 'auto', 'CPU', 'GPU' or 'Ascend'.
+        workers: number of processes on this machine that train together.
+        options: files, model and training, see `ms_crf.runs.options.Options`. By default the sample corpus is used.
 
     Returns:
-        The run directory, its scores, and `tagger()`; with `seeds` all runs, their scores, and a `table()` of them.
+        The run and its scores; with `seeds` all runs, their scores, and a `table()` of them.
 
     Raises:
         OptionError: an argument can't be or has no effect, or a training failed.
@@ -50,7 +57,7 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
         >>> from ms_crf.api import train
         >>> found = train(train='train.tsv', dev='dev.tsv', save='runs/mine', seeds=3)  # doctest: +SKIP
         >>> print(found.table())                                                        # doctest: +SKIP
-        >>> found.best                                                                  # doctest: +SKIP
+        >>> found.best.path                                                             # doctest: +SKIP
         PosixPath('runs/mine/seed-2')
     """
     given = TrainArguments.given(locals())

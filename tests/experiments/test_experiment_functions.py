@@ -29,9 +29,8 @@ def test_each_option_of_compare_is_an_argument_with_its_default():
     options = {action.dest: action.default for action in parser()._actions if action.dest != 'help'}
     refused = {'model', 'head', 'save', 'resume', 'overwrite'}
     assert set(options) - set(arguments) == refused and set(arguments) - set(options) == {'watcher', 'children'}
-    for name in set(options) - refused - {'train', 'dev', 'test', 'models'}:
+    for name in set(options) - refused - {'train', 'dev', 'test'}:
         assert arguments[name].default == options[name], name
-    assert ','.join(arguments['models'].default) == options['models']
 
 
 def test_a_comparison_in_a_thread_is_returned_and_nothing_is_printed(corpora, tmp_path, capfd):
