@@ -57,7 +57,8 @@ class _Recorder(TrainingLines):
         self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115  until the end of the process
 
     def _write(self, name: str, *values: Any) -> None:
-        print(json.dumps([name, *values]), file=self.file, flush=True)
+        self.file.write(json.dumps([name, *values]) + '\n')
+        self.file.flush()
 
 
 for _name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):

@@ -1,5 +1,7 @@
 """The results of experiments: their tables, and the figures behind them."""
 
+import json
+
 from ms_crf.experiments.compare import Comparison, ill_formed
 from ms_crf.experiments.seeds import SeedRuns
 
@@ -12,8 +14,8 @@ def seed_runs(folder, scores, scheme='BIO'):
     runs = {seed: folder / f'seed-{seed}' for seed in scores}
     for run in runs.values():
         run.mkdir()
-        (run / 'config.json').write_text(f'{{"format": 1, "options": {{}}, "scheme": "{scheme}", '
-                                         f'"found_scheme": "{scheme}"}}')
+        (run / 'config.json').write_text(json.dumps({
+            'format': 1, 'model': 'bilstm', 'word_dim': 4, 'options': {}, 'scheme': scheme, 'found_scheme': scheme}))
     return SeedRuns(folder, runs, scores)
 
 
