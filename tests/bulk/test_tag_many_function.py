@@ -11,7 +11,9 @@ from ms_crf.base.errors import OptionError
 from ms_crf.cli import train
 
 import pytest
-from conftest import ROOT, files
+
+from support.paths import ROOT
+from support.trainings import files
 
 if importlib.util.find_spec('ray') is None:                      # it is not imported here, which would change sys.path
     pytest.skip('Ray is not installed', allow_module_level=True)

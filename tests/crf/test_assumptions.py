@@ -9,7 +9,8 @@ from ms_crf.crf.second_order.copies import check_gradients, check_is_copy, copie
 
 import mindspore as ms
 import pytest
-from conftest import float_tensor, int_tensor
+
+from support.tensors import float_tensor, int_tensor
 
 
 def test_a_missing_name_is_named_with_its_purpose():

@@ -13,7 +13,9 @@ from ms_crf.base.errors import OptionError
 from ms_crf.cli import train
 
 import pytest
-from conftest import ROOT, files
+
+from support.paths import ROOT
+from support.trainings import files
 
 pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
 

@@ -14,9 +14,8 @@ from ms_crf.training.errors import Stopped
 from ms_crf.training.watchers import TrainingWatcher
 
 import pytest
-from conftest import SMALL
 
-from support.trainings import assert_same_bits, close_to
+from support.trainings import SMALL, assert_same_bits, close_to
 
 OPTIONS = {name.removeprefix('--').replace('-', '_'): value for name, value in zip(SMALL[::2], SMALL[1::2])}
 for name, value in OPTIONS.items():
