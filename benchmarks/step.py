@@ -51,7 +51,7 @@ def parts(run):
     draw = np.random.default_rng(0).normal
     scores = ms.Tensor(draw(size=(*shape[:2], len(run.learner.vocabulary.tags))).astype(np.float32))
     vectors = [ms.Tensor(draw(size=(*shape[:2], width)).astype(np.float32)) for width in network.widths]
-    named = {'all of it, with dropout and the like': [lambda: run._run_step(shape, indices, 0.1)],
+    named = {'all of it, with dropout and the like': [lambda: run._run_step((shape, indices), 0.1)],
              'LSTM': [summed(layer, 0, before, lengths) for layer, before in zip(network.layers, vectors)],
              'characters': [summed(network.characters, None, ids) for ids in (long_spellings, short_spellings)],
              'projection': [summed(network.projection, 0, vectors[-1])],

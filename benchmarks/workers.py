@@ -57,7 +57,7 @@ def numbers_of_a_step(arguments):
     table = getattr(network, 'row_table', None)
     count = sum(weight.size for weight in network.trainable_params() if weight is not table)
     if table is not None:
-        count += round(np.mean([shape.forms for shape, _ in batches])) * table.shape[1]
+        count += round(np.mean([shape.forms for shape, *_ in batches])) * table.shape[1]
     return len(batches), count
 
 

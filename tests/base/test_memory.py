@@ -7,7 +7,8 @@ from pathlib import Path
 from ms_crf.base import memory
 from ms_crf.cli import train
 from ms_crf.models import sizes
-from ms_crf.models.words.model import build_network, character_weights
+from ms_crf.models.words.learner import character_weights
+from ms_crf.models.words.model import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs.options import Options
 
