@@ -63,7 +63,7 @@ class Server:
         connection.request('GET', '/metrics')
         text = connection.getresponse().read().decode()
         connection.close()
-        return {name: int(size) for name, size in re.findall(r'resident_bytes{process="(\w+)"} (\d+)', text)}
+        return {name: float(size) for name, size in re.findall(r'resident_bytes{process="(\w+)"} (\S+)', text)}
 
     def stop(self):
         self.process.terminate()

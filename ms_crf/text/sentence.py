@@ -165,10 +165,11 @@ class Sentence:
     def spans(self) -> list[Span]:
         """The names, chunks or words; none if tags stand for single tokens, such as parts of speech."""
         if self._spans is None:
-            if self._span_tuples is None:
+            found = self._span_tuples
+            if found is None:
                 of_spans = all(tag == 'O' or is_span_tag(tag) for tag in self.tags)
-                self._span_tuples = spans_of(self.tags) if of_spans else []
-            self._spans = self.spans_at(self._span_tuples) if self._span_tuples else []
+                found = spans_of(self.tags) if of_spans else []
+            self._spans = self.spans_at(found) if found else []
         return self._spans
 
     entities = spans

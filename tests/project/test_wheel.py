@@ -53,7 +53,7 @@ def wheel(tmp_path_factory):
 
 def test_all_folders_are_in_it(wheel):
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'ms_crf').rglob('*')
-               if path.suffix in ('.py', '.h', '.cpp', '.html', '.css', '.js')}
+               if path.suffix in ('.py', '.h', '.cpp', '.html', '.css', '.js', '.txt')}
     sources |= {f'ms_crf/sample/{part}.tsv' for part in ('train', 'dev', 'test')}
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

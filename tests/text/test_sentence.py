@@ -84,3 +84,9 @@ def test_names_of_earlier_versions(placed):
 def test_span_without_tokens_has_its_characters_alone():
     span = Span('X', 2, 4, line=3)
     assert (span.start, span.end, span.start_token, span.end_token, span.line) == (2, 4, -1, -1, 3)
+
+
+def test_sentence_stays_equal_to_a_copy_when_it_is_shown():
+    one, other = (Sentence(['Ada', 'flew'], ['B-PER', 'O']) for _ in range(2))
+    assert one == other and str(one) == '[Ada PER] flew' and one.spans[0].text == 'Ada'
+    assert one == other and one.prediction == other.prediction
