@@ -72,7 +72,7 @@ def test_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_path):
                     '--save', run], cwd=ROOT, check=True, capture_output=True, timeout=200)
     asked = requests(*OPTIONS)
     program = ('import json, sys; sys.path[:0] = ["examples", "tests"]; import own_model; '
-               'from servers import said_by; from ms_crf import Tagger; tagger = Tagger.load(sys.argv[1]); '
+               'from support.servers import said_by; from ms_crf import Tagger; tagger = Tagger.load(sys.argv[1]); '
                'print(json.dumps([said_by(tagger, request) for request in json.load(sys.stdin)]))')
     result = subprocess.run([sys.executable, '-c', program, run], cwd=ROOT, input=json.dumps(asked), check=True,
                             capture_output=True, text=True, timeout=200)
