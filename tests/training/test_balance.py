@@ -195,7 +195,7 @@ def test_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
                              '--epochs', '6', '--save', str(tmp_path / 'run')], cwd=ROOT, capture_output=True,
                             text=True, timeout=120)
     assert (result.returncode, result.stderr) == (0, '')
-    scores = Run.open(tmp_path / 'run').scores
+    scores = json.loads((tmp_path / 'run' / 'scores.json').read_text())
     assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0 and 'the score of O is lowered by' in result.stdout
     tagger = SubwordTagger(3, 2, 4)
     assert EncodedTagger(None, tagger).tag_bias is tagger.tag_bias is tagger.projection.bias
