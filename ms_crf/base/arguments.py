@@ -1,4 +1,4 @@
-"""Arguments of functions that commands call: types, bounds, choices, and which of them have an effect beside others.
+"""Arguments of functions that commands call: types, bounds, choices, and which arguments have no effect together.
 
 Each function has a dataclass of its arguments, a subclass of `Arguments`. The function checks its values by it, and the
 command makes its options of it, so that a bound, a default and a help text stand in one place.
@@ -58,7 +58,7 @@ class Arguments:
             values: `locals()`, called first in the function.
 
         Raises:
-            OptionError: a value can't be, or has no effect beside the others.
+            OptionError: a value is invalid, or has no effect with the other arguments.
         """
         names = [entry.name for entry in fields(cls)]  # type: ignore[arg-type] # subclasses are dataclasses
         made = cls(**{name: _plain(values[name]) for name in names if name in values})
@@ -68,23 +68,23 @@ class Arguments:
         return made
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be."""
+        """Raises OptionError at the first invalid value."""
         for entry in fields(self):  # type: ignore[arg-type]
             check_value(entry, getattr(self, entry.name))
 
     def check_given(self, names: Container[str]) -> None:
-        """Raises OptionError if one of the arguments that were named has no effect beside the others."""
+        """Raises OptionError if one of these arguments has no effect with the other arguments."""
         for entry in fields(self):  # type: ignore[arg-type]
             why = self.idle(entry.name) if entry.name in names else None
             if why:
                 raise OptionError(f'{argument(entry.name)} means nothing {why}; leave it away')
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect beside the others, such as 'with JSON lines', beside what `needs` says."""
+        """Reasons for which arguments have no effect, such as 'with JSON lines', in addition to `needs`."""
         return {}
 
     def idle(self, name: str) -> str | None:
-        """Why an argument has no effect beside the others, such as 'with optimizer adam, only with sgd'; else None."""
+        """The reason for which an argument has no effect, such as 'with optimizer adam, only with sgd'; or None."""
         if reason := self.reasons().get(name):
             return reason
         for others, wanted in self._needs(name).items():

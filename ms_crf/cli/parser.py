@@ -9,7 +9,6 @@ from dataclasses import fields
 from typing import Any, NoReturn, TypeVar, get_args
 
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
-from ms_crf.base.environment import DEVICES
 from ms_crf.base.errors import OptionError, brief, meant, with_names
 from ms_crf.cli import console
 from ms_crf.models import plugins
@@ -170,25 +169,6 @@ class Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 PLUGIN = '--plugin'
-
-
-def add_common(group: argparse._ActionsContainer, computing: str = 'compute') -> None:
-    """Adds the options that all commands have, --plugin and --device, to a parser or a group of one."""
-    group.add_argument(PLUGIN, metavar='FILE', help='Python file that registers kinds of model of your own; it is '
-                                                    'run; see the topic "Adding a model" in the documentation')
-    group.add_argument('--device', choices=DEVICES, default='auto', help=f'where to {computing} (default: %(default)s)')
-
-
-def add_model(group: argparse._ActionsContainer) -> None:
-    """Adds --run and --mindir, of which `check_model` takes one, to a parser or a group of one."""
-    group.add_argument('--run', metavar='DIR', help='run directory (default: the newest in runs/)')
-    group.add_argument('--mindir', metavar='FILE', help='graph that ms_crf.export has made, with its .json beside it')
-
-
-def check_model(parsed: argparse.Namespace) -> None:
-    """Raises OptionError if a command line names two models."""
-    if parsed.run and parsed.mindir:
-        raise OptionError('--run and --mindir name two models, expected one of them')
 
 
 def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:

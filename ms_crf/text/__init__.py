@@ -1,4 +1,4 @@
-"""Layer 4: tagged text: files that are read and written, tag schemes, corpora and their scores.
+"""Layer 4: tagged text in memory: sentences and spans, tag schemes, splitters of raw text, scores of tags.
 
 Plain Python and NumPy; it knows nothing of MindSpore.
 """
