@@ -122,9 +122,9 @@ class PlainBackend(InFloat32, nn.Cell, inside=True):
         emissions, lengths, transitions, start, end, void = self.potentials(
             transitions, start, end, emissions, seq_length, pair_emissions, None, None, False)
         best, history = best_scores(emissions, lengths, transitions, start, end)
+        if not is_fixed(emissions):
+            history = history[:emissions.shape[0] - 1]
         if len(history) > 0:
-            if not is_fixed(emissions):
-                history = history[:emissions.shape[0] - 1]
             faulty = ops.not_equal(best.sum(1), best.sum(1)).reshape(1, -1, 1)
             history = ops.masked_fill(history, faulty, 0)
         best = ops.select((lengths > 0).expand_dims(-1), best, zeros_like(best))
