@@ -8,11 +8,10 @@ from ms_crf import allowed_transitions
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore.graph.api import ms_compile_cache
 
 from support.chains import MODES, NAMES, assign, make_crf, parameters
 from support.oracle import Case, Row
-from support.tensors import close, float_tensor, int_tensor
+from support.tensors import close, compiled_graphs, float_tensor, int_tensor
 
 NUM_TAGS, LENGTH, BATCH = 3, 4, 5
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
@@ -389,7 +388,7 @@ def test_compiled_once_for_all_lengths():
         close(value, other.asnumpy())
         for actual, expected in zip((by_emissions, *by_scores), (also, *scores)):
             close(actual, expected.asnumpy(), 1e-4)
-        compiled.append(len(ms_compile_cache))
+        compiled.append(compiled_graphs())
     assert len(set(compiled[2:])) == 1
 
 
