@@ -1,4 +1,4 @@
-"""Workarounds for MindSpore 2.10: base classes that make cells compilable, copyable and safe in mixed precision.
+"""Workarounds for MindSpore 2.8 to 2.10: base classes that make cells compilable, copyable and safe in mixed precision.
 
 They use names of MindSpore that are not public. A release without one of these names is refused when this is imported.
 """
@@ -31,7 +31,7 @@ def private(name: str, purpose: str, *modules: str) -> Any:
         with suppress(ImportError, AttributeError):
             return getattr(importlib.import_module(module), name)
     raise ImportError(f'MindSpore {ms.__version__} has no {name} in {" or ".join(modules)}, which ms_crf needs to '
-                      f'{purpose}; install MindSpore 2.10')
+                      f'{purpose}; install MindSpore 2.8, 2.9 or 2.10')
 
 
 _KEEP, _REFUSE = 'keep cells in float32', "refuse ms.jit(capture_mode='trace')"
