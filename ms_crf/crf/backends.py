@@ -9,16 +9,15 @@ Shapes: L length, B batch, K tags. The methods of both take:
     emissions, tags, seq_length, pair_emissions, temperature: as the methods of `CRF` take them.
 """
 
+from ms_crf.crf import operators
 from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.gradients import PackedSum, value_of
 from ms_crf.crf.inference import posteriors, posteriors_of_path
 from ms_crf.crf.inputs import check_paths, check_values, in_range, prepare_raw, prepare_tags
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.native import cells
 from ms_crf.crf.nbest import best_paths, checked_n
 from ms_crf.crf.potentials import Scores, constrained, masks_of, potentials_of, usable_of
-from ms_crf.crf.selection import LOWEST
-from ms_crf.crf.span_sets import masked_chain, of_each_step
+from ms_crf.crf.selection import LOWEST, masked_chain, of_each_step
 from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, is_fixed, largest_of, nan_in_rows, zeros_like
 from ms_crf.crf.viterbi import best_paths_of, best_scores
 from ms_crf.native import custom
@@ -158,7 +157,7 @@ class PlainBackend(InFloat32, nn.Cell, inside=True):
         """Paths (B, n, L) int32, their scores (B, n) and log probabilities of the sets (B, n).
 
         Args:
-            spans: what `span_sets.table_of` returns. The operators in C++ have no such method.
+            spans: what `selection.table_of` returns. The operators in C++ have no such method.
         """
         n = checked_n(n, emissions.shape)
         emissions, lengths, transitions, start, end, void = self.potentials(
@@ -180,13 +179,13 @@ class NativeBackend(InFloat32, nn.Cell, inside=True):
     def __init__(self, batch_first: bool, allowed: Constraints | None, looked_at: bool) -> None:
         super().__init__(auto_prefix=False)
         self.batch_first, self.looked_at = batch_first, looked_at
-        self.packed_losses = cells.PackedSum(batch_first, allowed, True)
-        self.packed_normalizer = cells.PackedSum(batch_first, allowed, False)
-        self.posteriors = cells.Posteriors(batch_first, allowed, False)
-        self.posteriors_of_paths = cells.Posteriors(batch_first, allowed, True)
-        self.best_path = cells.BestPaths(batch_first, allowed, True)
-        self.best_paths = cells.BestPaths(batch_first, allowed, False)
-        self.best_scores = cells.Viterbi(batch_first, allowed)
+        self.packed_losses = operators.PackedSum(batch_first, allowed, True)
+        self.packed_normalizer = operators.PackedSum(batch_first, allowed, False)
+        self.posteriors = operators.Posteriors(batch_first, allowed, False)
+        self.posteriors_of_paths = operators.Posteriors(batch_first, allowed, True)
+        self.best_path = operators.BestPaths(batch_first, allowed, True)
+        self.best_paths = operators.BestPaths(batch_first, allowed, False)
+        self.best_scores = operators.Viterbi(batch_first, allowed)
         self.single = Tensor([0], ms.int32)
 
     def _prepare(self, num_tags, emissions, seq_length, tags=None):

@@ -1,11 +1,14 @@
-"""Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
+"""Brings a caller's tensors into the form of the recursions: length first, float32, int32.
+
+Shapes: L length, B batch, K tags.
+"""
 
 from typing import TypeAlias
 
-from ms_crf.crf import shapes, validation
+from ms_crf.crf import validation
 from ms_crf.crf.mindspore_fixes import check_not_traced
-from ms_crf.crf.shapes import FLOATS, INTEGERS, Described
-from ms_crf.crf.tensors import continued, forbid, nan_where, ones_like
+from ms_crf.crf.tensors import FORBIDDEN, continued, forbid, lowered, nan_where, ones_like
+from ms_crf.crf.validation import FLOATS, INTEGERS, Described
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -16,14 +19,14 @@ Numbers: TypeAlias = float | ArrayLike | Tensor
 
 # Checks that a graph makes when it is compiled, and PyNative mode at each call. A tensor is described by (type, shape).
 _at_compilation = ops.constexpr(check=False)
-check_scores = _at_compilation(shapes.check_shapes_of_scores)
+check_scores = _at_compilation(validation.check_shapes_of_scores)
 check_constrained = _at_compilation(validation.check_flag)
-check_comparable = _at_compilation(shapes.check_comparable)
-check_sets = _at_compilation(shapes.check_sets)
-_check_shape_of_paths = _at_compilation(shapes.check_paths_argument)
-_check_shape_of_pairs = _at_compilation(shapes.check_pair_emissions_argument)
-_check_argument = _at_compilation(shapes.check_argument)
-_check_scalar = _at_compilation(shapes.check_scalar)
+check_comparable = _at_compilation(validation.check_comparable)
+check_sets = _at_compilation(validation.check_sets)
+_check_shape_of_paths = _at_compilation(validation.check_paths_argument)
+_check_shape_of_pairs = _at_compilation(validation.check_pair_emissions_argument)
+_check_argument = _at_compilation(validation.check_argument)
+_check_scalar = _at_compilation(validation.check_scalar)
 # Checks of values, for PyNative mode.
 _check_sums_of_targets = _at_compilation(validation.check_sums_of_targets)
 _check_pair_emissions = _at_compilation(validation.check_pair_emissions)
@@ -33,7 +36,7 @@ _check_pair_emissions = _at_compilation(validation.check_pair_emissions)
 def _check(num_tags: int, batch_first: bool, emissions: Described, tags: Described | None,
            seq_length: Described | None) -> None:
     check_not_traced()
-    shapes.check_arguments(num_tags, batch_first, emissions, tags, seq_length)
+    validation.check_arguments(num_tags, batch_first, emissions, tags, seq_length)
 
 
 def check_paths(paths: Tensor, emissions: Tensor, batch_first: bool) -> None:
@@ -237,3 +240,34 @@ def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bo
     if batch_first:
         tags = ops.transpose(tags, (1, 0))
     return tags
+
+
+# Sets of tags in place of tags: of each token, which tags it may have. The probability of all paths through these sets
+# together is the sum over them divided by the sum over all paths: two normalisers, the first of emissions in which
+# every other tag is forbidden. So whatever computes normalisers, in C++ or in graphs, computes this and its gradients.
+def are_sets(tags: Tensor | None) -> bool:
+    """Whether these are sets, bools, and not tags."""
+    return isinstance(tags, Tensor) and tags.dtype == ms.bool_
+
+
+def free_and_restricted(emissions: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """Emissions (..., ..., K) in float32 with 0 as the highest of each position, and the same with FORBIDDEN for the
+    tags that are not in the sets: of both the normaliser is lower by as much, and loses less to rounding.
+
+    Args:
+        emissions: (L, B, K), or batch first.
+        allowed: bool, of the same shape.
+    """
+    check_sets(describe('emissions', emissions), describe('tags', allowed))
+    emissions = lowered(emissions)
+    return emissions, ops.select(ops.stop_gradient(allowed), emissions, FORBIDDEN * ones_like(emissions))
+
+
+def lengths_of(emissions: Tensor, seq_length: Tensor | None, batch_first: bool) -> Tensor:
+    """Lengths (B,) int32, those that can't be brought into 0 to L."""
+    length, batch = emissions.shape[0], emissions.shape[1]
+    if batch_first:
+        length, batch = batch, length
+    if seq_length is None:
+        return ops.full((batch,), length, dtype=ms.int32)
+    return in_range(seq_length, 0, length)

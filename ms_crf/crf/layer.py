@@ -1,10 +1,10 @@
 """The CRF layer: a linear chain over emissions, with its losses, best paths, posteriors and samples.
 
 `CRF` declares all calls. The bodies are in other modules: `backends` for the calls that operators in C++ also compute,
-`losses`, `markov`, `sampling` and `span_sets` for the other calls.
+`losses`, `markov` and `selection` for the other calls.
 """
 
-from ms_crf.crf import losses, markov, sampling, span_sets
+from ms_crf.crf import losses, markov, selection
 from ms_crf.crf.inference import posteriors
 from ms_crf.crf.inputs import Numbers, check_comparable, check_constrained, check_like, prepare_tags
 from ms_crf.crf.parameters import Chain
@@ -220,7 +220,7 @@ class CRF(Chain):
             taggings, divided by the temperature; and log probabilities (batch, n) of the sets, each summed over all its
             taggings.
         """
-        table = span_sets.table_of(spans, self.num_tags)
+        table = selection.table_of(spans, self.num_tags)
         return self.backends.plain.nbest_spans(*self._scores(), emissions, n, table, seq_length, pair_emissions,
                                                temperature)
 
@@ -324,4 +324,4 @@ class CRF(Chain):
         Returns:
             paths (batch, n, length) int32, 0 on padding, without gradient; of a row whose values are nan, some paths.
         """
-        return sampling.sampled_paths(n, seed, *self._steps(emissions, seq_length, pair_emissions, temperature))
+        return markov.sampled_paths(n, seed, *self._steps(emissions, seq_length, pair_emissions, temperature))

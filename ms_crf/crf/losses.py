@@ -3,16 +3,22 @@
 Shapes: L length, B batch, K tags.
 """
 
-from ms_crf.crf.conditionals import log_conditionals
-from ms_crf.crf.inference import path_score
+from ms_crf.crf import log_domain
+from ms_crf.crf.inference import mark_tags, path_score
 from ms_crf.crf.inputs import Numbers, check_distributions, check_like, in_range, prepare_tags, tensor_of
 from ms_crf.crf.tensors import (
+    MISMATCH,
     clear_padding,
     continued,
+    largest_of,
+    log,
     nan_where,
+    ones_like,
+    pad_time,
     price,
     real,
     reduce_losses,
+    soften,
     sum_of,
     zeros_like,
 )
@@ -44,6 +50,41 @@ def with_costs(emissions: Tensor, tags: Tensor, cost: Numbers, num_tags: int, ba
     if batch_first:
         costs = ops.transpose(costs, (1, 0, 2))
     return emissions.astype(ms.float32) + costs
+
+
+def log_conditionals(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                     end: Tensor) -> Tensor:
+    """log p(tag | known tags before it, emissions) (L, B), of which the sum is the log probability of the known tags.
+
+    0 where the tag is not known and on padding; about -VIOLATION for a step that is forbidden; nan if a tag is not
+    below K. Everything in the log domain.
+
+    Args:
+        emissions: (L, B, K) float32, 0 on padding.
+        tags: (L, B) int32, negative where not known.
+        lengths: (B,) int32.
+        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        start, end: (K,) float32.
+    """
+    length, _, num_tags = emissions.shape
+    emissions = emissions - largest_of(emissions)                # less to round
+    live = real(lengths, length)                         # (L, B)
+    unknown = (tags < 0).astype(ms.float32).expand_dims(-1)
+    free = unknown + mark_tags(ops.minimum(tags, num_tags - 1), num_tags) > 0.0           # (L, B, K)
+    restricted = clear_padding(ops.select(free, emissions, MISMATCH * ones_like(emissions)), lengths)
+    padded = log_domain.whole_blocks(length)
+    before, after, _ = log_domain.messages(pad_time(restricted, padded), pad_time(emissions, padded), lengths,
+                                           transitions, start, end)
+    # Of each tag with all that may follow it, after the known tags before it.
+    joint = before[:length] + emissions + after[:length]         # (L, B, K)
+    joint = joint - largest_of(joint)
+    every = log(sum_of(ops.exp(joint)))                          # (L, B, 1)
+    among = ops.select(free, joint, MISMATCH * ones_like(joint))
+    largest = largest_of(among)
+    known = soften(largest) + log(sum_of(ops.exp(among - largest)))
+    counted = ops.logical_and(live, tags >= 0)
+    result = ops.select(counted, (known - every).squeeze(-1), ops.zeros_like(emissions[:, :, 0]))
+    return result + nan_where(ops.logical_and(live, tags >= num_tags))
 
 
 def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers | None, batch_first: bool,

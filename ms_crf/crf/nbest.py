@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from ms_crf.base.memory import check_memory
 from ms_crf.crf import tensors
 from ms_crf.crf.selection import ABSENT, LOWEST, ONE_BY_ONE, best_of_each, largest, numbered
-from ms_crf.crf.shapes import check_shape_is_known
 from ms_crf.crf.tensors import FORBIDDEN, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
-from ms_crf.crf.validation import check_count
+from ms_crf.crf.validation import check_count, check_shape_is_known
 from ms_crf.crf.viterbi import walk_back
 
 import mindspore as ms

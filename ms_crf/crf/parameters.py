@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from ms_crf.crf.backends import Backends, NativeBackend, PlainBackend
 from ms_crf.crf.constraints import Constraints, check_constraints
-from ms_crf.crf.inputs import check_scores, check_values
+from ms_crf.crf.inputs import are_sets, check_scores, check_values, free_and_restricted, lengths_of
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.potentials import Potentials, Scores
-from ms_crf.crf.sets import are_sets, free_and_restricted, lengths_of
 from ms_crf.crf.validation import check_flag, check_reduction, check_table_of_tags
 
 import mindspore as ms

@@ -11,9 +11,8 @@ from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
 from ms_crf.crf.potentials import Scores, constrained
-from ms_crf.crf.shapes import Described, check_function, check_lengths_argument
 from ms_crf.crf.tensors import forbid, ones_like
-from ms_crf.crf.validation import check_count, check_mask
+from ms_crf.crf.validation import Described, check_count, check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import History
 
 import mindspore as ms

@@ -1,9 +1,8 @@
 """A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
 
 from ms_crf.crf.backends import Backends
-from ms_crf.crf.inputs import check_paths, in_range, prepare, prepare_tags
+from ms_crf.crf.inputs import are_sets, check_paths, free_and_restricted, in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.sets import are_sets, free_and_restricted
 from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, soften, zeros_like
 from ms_crf.crf.validation import check_count, check_flag, check_reduction
 

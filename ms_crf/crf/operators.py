@@ -1,4 +1,6 @@
-"""The operators as cells with gradients.
+"""The chain in C++: operators for MindSpore on CPU, as cells with gradients.
+
+The C++ is in the folder `native`. It knows nothing of MindSpore but the form of a call.
 
 Shapes: L length, B batch, K tags. A result is one flat tensor: a cell with its own `bprop` that returns several can't
 always be compiled by MindSpore 2.10. All cells take the same first arguments:
@@ -7,26 +9,40 @@ always be compiled by MindSpore 2.10. All cells take the same first arguments:
     lengths: (B,), any integers.
     transitions, start, end: (K, K), (K,), (K,) float32, as they are; entry (i, j) scores tag j after tag i.
 
-What is differentiated a second time, and posteriors the first time, are the plain operators of `second_order`.
+Then follow inputs of their own, as operators.cpp says. What is differentiated a second time, and posteriors the first
+time, are the plain operators of `gradients`.
 """
 
 from ms_crf.crf.constraints import Constraints
-from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.native import operators
-from ms_crf.crf.potentials import masks_of
-from ms_crf.crf.second_order.cells import (
+from ms_crf.crf.gradients import (
     GradientsOfOperators,
     PairOfOperators,
     PosteriorsOfOperators,
     WithDerivative,
     differentiate,
 )
+from ms_crf.crf.mindspore_fixes import InFloat32
+from ms_crf.crf.potentials import masks_of
+from ms_crf.native.custom import BOOL, FLOATS, INT32, INTEGERS, Operators
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 _zeros, _reshape, _slice = ops.ZerosLike(), ops.Reshape(), ops.Slice()
+_SHARED = [FLOATS, INTEGERS, FLOATS, FLOATS, FLOATS, BOOL, INT32]
+operators = Operators(f'{__name__}.in_library', {
+    'normalizer': ('ChainNormalizer', _SHARED),
+    'loss': ('ChainLoss', [*_SHARED, INTEGERS]),
+    'gradients': ('ChainGradients', [*_SHARED, FLOATS, FLOATS]),
+    'marginals': ('ChainMarginals', _SHARED),
+    'path_posteriors': ('ChainPathPosteriors', [*_SHARED, INTEGERS]),
+    'decode': ('ChainDecode', _SHARED),
+    'viterbi': ('ChainViterbi', _SHARED),
+    'n_best': ('ChainNBest', [*_SHARED, INT32]),
+    'path_gradients': ('ChainPathGradients', [*_SHARED, FLOATS, FLOATS]),
+    'viterbi_gradients': ('ChainViterbiGradients', [*_SHARED, FLOATS, FLOATS]),
+})
 
 
 def _parts(flat: Tensor, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

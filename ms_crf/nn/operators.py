@@ -1,4 +1,8 @@
-"""A bidirectional LSTM, and a convolution over characters, by the operators, as cells with gradients.
+"""A bidirectional LSTM and a convolution over characters in C++: operators for MindSpore on CPU, as cells with
+gradients.
+
+The C++ is in the folder `native`. It knows nothing of MindSpore but the form of a call; lstm.cpp and characters.cpp
+describe inputs and results. A result is one flat float32 tensor.
 
 Shapes: L length, B batch, D width of the input, H units of each direction. What the operators of the LSTM take:
 
@@ -9,12 +13,23 @@ Shapes: L length, B batch, D width of the input, H units of each direction. What
 """
 
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.nn.native import operators
+from ms_crf.native.custom import FLOATS, INT32, INTEGERS, Operators
 
 import mindspore as ms
 from mindspore import nn, ops
 
 _zeros, _reshape, _slice = ops.ZerosLike(), ops.Reshape(), ops.Slice()
+_OF_LSTM = [FLOATS, INTEGERS, *[FLOATS] * 8]
+_OF_CHARACTERS = [FLOATS, FLOATS, INT32]
+operators = Operators(f'{__name__}.in_library', {
+    'states': ('LstmStates', _OF_LSTM),
+    'gates_of_forms': ('LstmGatesOfForms', [FLOATS, INT32, *[FLOATS] * 6]),
+    'scores_of_forms': ('LstmScoresOfForms', [FLOATS, INTEGERS, FLOATS, FLOATS, INT32, FLOATS, FLOATS]),
+    'states_and_kept': ('LstmStatesAndKept', _OF_LSTM),
+    'lstm_gradients': ('LstmGradients', [*_OF_LSTM, FLOATS, FLOATS]),
+    'words_of_characters': ('CharactersWords', _OF_CHARACTERS),
+    'character_gradients': ('CharactersGradients', [*_OF_CHARACTERS, FLOATS]),
+})
 
 
 def _part(flat, first, shape):
