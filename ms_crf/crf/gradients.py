@@ -21,7 +21,7 @@ from ms_crf.crf.inference import losses, pack, posteriors, posteriors_of_path
 from ms_crf.crf.inputs import in_range, prepare
 from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.potentials import Masks, constrained
-from ms_crf.crf.tensors import LEAST, MISMATCH, clear_padding, largest_of, ones_like, zeros_like
+from ms_crf.crf.tensors import LEAST, clear_padding, largest_of, turned, zeros_like
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
@@ -103,9 +103,8 @@ def pair(factors: Tensor, emissions: Tensor, tags: Tensor | None, lengths: Tenso
         if largest_of(unknown.reshape(-1)) > 0.0:
             # The paths through the known tags, as in `losses`.
             free = ops.maximum(unknown.expand_dims(-1), _mark(tags, num_tags, _ONE, _ZERO))  # (L, B, K)
-            restricted = ops.select(free > 0.0, emissions, MISMATCH * ones_like(emissions))
-            _, marginals, pairs, _ = log_domain.forward_backward(
-                tensors.clear_padding(restricted, lengths), lengths, transitions, start, end)
+            restricted = tensors.restricted(emissions, free > 0.0, lengths)
+            _, marginals, pairs, _ = log_domain.forward_backward(restricted, lengths, transitions, start, end)
             total = total - (pack(nothing, marginals, pairs, lengths) * factors).sum()
     return total
 
@@ -126,15 +125,11 @@ def pair_of_flat(factors: Tensor, emissions: Tensor, tags: Tensor | None, length
                                                            batch_first)
     length, batch, num_tags = emissions.shape
     count = length * batch * num_tags
-    by_emissions = factors[batch:batch + count].reshape(shape)
-    if batch_first:
-        by_emissions = ops.transpose(by_emissions, (1, 0, 2))
+    by_emissions = turned(factors[batch:batch + count].reshape(shape), batch_first)
     rows = ops.concat((ops.zeros((2, batch, num_tags), ms.float32), by_emissions,
                        factors[batch + count:].reshape(num_tags, batch, num_tags)), 0)
     if tags is not None:
-        tags = in_range(tags, -1, num_tags)
-        if batch_first:
-            tags = ops.transpose(tags, (1, 0))
+        tags = turned(in_range(tags, -1, num_tags), batch_first)
     return pair(rows, emissions, tags, lengths, transitions, start, end)
 
 
@@ -164,18 +159,15 @@ def marginals(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Te
     emissions, lengths, transitions, start, end = chain_of(emissions, lengths, transitions, start, end, masks,
                                                            batch_first)
     _, result, _, _ = log_domain.forward_backward(emissions - largest_of(emissions), lengths, transitions, start, end)
-    if batch_first:
-        result = ops.transpose(result, (1, 0, 2))
-    return result
+    return turned(result, batch_first)
 
 
 def path_posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
                     paths: Tensor, masks: Masks, batch_first: bool) -> Tensor:
     """Posteriors of the tags of paths (B, L) and of every tag after the path's tag before it (B, L, K), flat."""
     chain = chain_of(emissions, lengths, transitions, start, end, masks, batch_first)
-    chosen, conditional = posteriors_of_path(ops.transpose(paths, (1, 0)), *chain, None, True)
-    return ops.concat((ops.transpose(chosen, (1, 0)).reshape(-1),
-                       ops.transpose(conditional, (1, 0, 2)).reshape(-1)), 0)
+    chosen, conditional = posteriors_of_path(turned(paths), *chain, None, True)
+    return ops.concat((turned(chosen).reshape(-1), turned(conditional).reshape(-1)), 0)
 
 
 _functions = copied(sys.modules[__name__])
@@ -189,9 +181,7 @@ class Pair(InFloat32, nn.Cell):
         self.with_tags = with_tags
 
     def construct(self, emissions, transitions, start, end, factors, tags, lengths):
-        known = None
-        if self.with_tags:
-            known = ops.stop_gradient(tags)
+        known = ops.stop_gradient(tags) if self.with_tags else None
         return _functions.pair(factors, emissions, known, ops.stop_gradient(lengths), transitions, start, end)
 
 
@@ -213,9 +203,7 @@ class PairOfOperators(OfOperators):
     """`Pair` of a flat result."""
 
     def construct(self, emissions, transitions, start, end, factors, tags, lengths):
-        known = None
-        if self.with_tags:
-            known = ops.stop_gradient(tags)
+        known = ops.stop_gradient(tags) if self.with_tags else None
         return _functions.pair_of_flat(factors, emissions, known, ops.stop_gradient(lengths), transitions, start, end,
                                        self.masks, self.batch_first)
 

@@ -8,9 +8,9 @@ import functools
 import importlib
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mindspore as ms
@@ -217,13 +217,11 @@ class CompilableMethods(FixedAttributes):
     @property
     def __parse_method__(self) -> str:
         self.__dict__['_in_a_graph'] = True
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
+        for frame, _ in traceback.walk_stack(sys._getframe(1)):
             # The frame of MindSpore's compilation: `obj` is the cell whose method it was asked for.
             compiling: Any = frame.f_locals.get('self') if frame.f_code.co_name == 'compile' else None
             if hasattr(compiling, 'fn') and hasattr(compiling, 'obj'):
                 return self._method_to_compile if compiling.obj is self else 'construct'
-            frame = frame.f_back
         return 'construct'
 
     @__parse_method__.setter

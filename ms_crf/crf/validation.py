@@ -4,6 +4,8 @@ Types and shapes of tensors are known when a graph is compiled; an axis of any s
 the host.
 """
 
+from collections.abc import Callable
+
 from ms_crf.base.memory import check_memory
 
 import numpy as np
@@ -69,16 +71,25 @@ def check_numbers(name: str, values: ArrayLike) -> np.ndarray:
     return array.astype(np.float32)
 
 
+def _refuse(wrong: np.ndarray, message: Callable[..., str]) -> None:
+    """Raises ValueError with the message about the first place that is wrong, if one is."""
+    if wrong.any():
+        raise ValueError(message(*np.argwhere(wrong)[0]))
+
+
+def _real(seq_length: ArrayLike, length: int, first: int = 0) -> np.ndarray:
+    """(B, length) bool: which of the positions from `first` on are real."""
+    return np.arange(first, first + length) < as_array(seq_length)[:, None]
+
+
 def check_sums_of_targets(name: str, targets: ArrayLike, seq_length: ArrayLike) -> None:
     """Raises ValueError for a real position at which targets (length, batch, num_tags) are no distribution."""
     targets = as_array(targets).swapaxes(0, 1)                   # (B, L, K)
     sums = targets.sum(2)
     wrong = (np.abs(sums - 1.0) > TOLERANCE) | (targets.min(2) < 0) | np.isnan(sums)
-    wrong &= np.arange(targets.shape[1]) < as_array(seq_length)[:, None]
-    if wrong.any():
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'{name} must be distributions, of numbers from 0 on that add up to 1, got '
-                         f'{targets[row, position].tolist()} in row {row}, position {position}')
+    _refuse(wrong & _real(seq_length, targets.shape[1]), lambda row, position: (
+        f'{name} must be distributions, of numbers from 0 on that add up to 1, got '
+        f'{targets[row, position].tolist()} in row {row}, position {position}'))
 
 
 def as_array(values: ArrayLike) -> np.ndarray:
@@ -105,37 +116,29 @@ def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
     emissions = as_array(emissions).swapaxes(0, 1)               # (B, L, K)
     wrong = np.isnan(emissions) | (emissions == np.inf)
     if seq_length is not None:
-        wrong &= (np.arange(emissions.shape[1]) < as_array(seq_length)[:, None])[..., None]
-    if wrong.any():
-        row, position, tag = np.argwhere(wrong)[0]
-        raise ValueError(f'emissions must be numbers, or -inf for what is forbidden, '
-                         f'got {emissions[row, position, tag]} in row {row}, position {position}, tag {tag}')
+        wrong &= _real(seq_length, emissions.shape[1])[..., None]
+    _refuse(wrong, lambda row, position, tag: (
+        f'emissions must be numbers, or -inf for what is forbidden, got {emissions[row, position, tag]} in row {row}, '
+        f'position {position}, tag {tag}'))
 
 
 def check_pair_emissions(pair_emissions: ArrayLike, seq_length: ArrayLike) -> None:
     """Raises ValueError for nan or +inf in a real step of pair emissions (length - 1, batch, num_tags, num_tags)."""
     pairs = as_array(pair_emissions).swapaxes(0, 1)              # (B, L - 1, K, K)
-    wrong = np.isnan(pairs) | (pairs == np.inf)
-    wrong &= (np.arange(1, pairs.shape[1] + 1) < as_array(seq_length)[:, None])[..., None, None]
-    if wrong.any():
-        row, step, before, after = np.argwhere(wrong)[0]
-        raise ValueError(f'pair_emissions must be numbers, or -inf for what is forbidden, '
-                         f'got {pairs[row, step, before, after]} in row {row}, from position {step} to {step + 1}, '
-                         f'from tag {before} to {after}')
+    wrong = (np.isnan(pairs) | (pairs == np.inf)) & _real(seq_length, pairs.shape[1], 1)[..., None, None]
+    _refuse(wrong, lambda row, step, before, after: (
+        f'pair_emissions must be numbers, or -inf for what is forbidden, got {pairs[row, step, before, after]} in row '
+        f'{row}, from position {step} to {step + 1}, from tag {before} to {after}'))
 
 
 def check_mask(mask: ArrayLike) -> None:
     """Raises ValueError unless a mask (length, batch) is 1 on a row's first positions and 0 behind them."""
     mask = as_array(mask).T                                      # (B, L)
     rule = 'mask must be 1 on the real positions, which are the first of each row, and 0 behind them'
-    wrong = (mask != 0) & (mask != 1)
-    if wrong.any():
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'{rule}, got {mask[row, position]:g} in row {row}, position {position}')
-    holes = mask[:, :-1] < mask[:, 1:]
-    if holes.any():
-        row, position = np.argwhere(holes)[0]
-        raise ValueError(f'{rule}, got 0 before 1 in row {row}, position {position}')
+    _refuse((mask != 0) & (mask != 1), lambda row, position: (
+        f'{rule}, got {mask[row, position]:g} in row {row}, position {position}'))
+    _refuse(mask[:, :-1] < mask[:, 1:], lambda row, position: (
+        f'{rule}, got 0 before 1 in row {row}, position {position}'))
 
 
 def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, batch_first: bool = False) -> None:
@@ -165,22 +168,20 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         check_integers('tags', tags)
     tags = tags if batch_first else tags.swapaxes(0, 1)          # (B, L), of sets (B, L, K)
     batch, length = tags.shape[:2]
-    live = np.ones(tags.shape, bool)
+    live = np.ones((batch, length), bool)
     if seq_length is not None:
         lengths = as_array(seq_length)
         if lengths.shape != (batch,):
             raise ValueError(f'seq_length must be ({batch},), one for each row of tags, got shape {lengths.shape}')
         check_integers('seq_length', lengths)
         check_lengths(lengths, length)
-        live = np.arange(length) < lengths[:, None]
-    wrong = live & (~tags.any(2) if sets else tags >= num_tags)
-    if wrong.any() and sets:
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'tags of bool must allow each token a tag, got none in row {row}, position {position}')
-    if wrong.any():
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'tags must be below num_tags = {num_tags}, got {tags[row, position]} '
-                         f'in row {row}, position {position}')
+        live = _real(lengths, length)
+    if sets:
+        _refuse(live & ~tags.any(2), lambda row, position: (
+            f'tags of bool must allow each token a tag, got none in row {row}, position {position}'))
+    else:
+        _refuse(live & (tags >= num_tags), lambda row, position: (
+            f'tags must be below num_tags = {num_tags}, got {tags[row, position]} in row {row}, position {position}'))
 
 
 def check_scalar(name: str, tensor: Described, allowed: tuple) -> None:
@@ -194,9 +195,8 @@ def check_scalar(name: str, tensor: Described, allowed: tuple) -> None:
 
 def check_argument(name: str, argument: Described, form: str, expected: tuple) -> None:
     """An argument that has to be like something else, which `form` describes."""
-    dtype, shape = str(argument[0]), argument[1]
-    if dtype not in FLOATS + INTEGERS:
-        raise TypeError(f'{name} must be a tensor of numbers, got {dtype}')
+    dtype, shape = argument
+    check_type(name, dtype, 'numbers')
     if _differ(shape, expected):
         raise ValueError(f'{name} must have the shape of {form}, {expected}, got {shape}')
 
@@ -208,14 +208,10 @@ def check_shape_is_known(name: str, shape: tuple) -> None:
                          'so compile it for each shape, without dynamic=1, set_inputs or export of any shape')
 
 
-def _check_floats(name: str, dtype: object) -> None:
-    if str(dtype) not in FLOATS:
-        raise TypeError(f'{name} must be a tensor of floats, got {dtype}')
-
-
-def _check_integer_tensor(name: str, dtype: object) -> None:
-    if str(dtype) not in INTEGERS:
-        raise TypeError(f'{name} must be a tensor of integers, got {dtype}')
+def check_type(name: str, dtype: object, kind: str) -> None:
+    """A tensor of 'floats', 'integers' or 'numbers'."""
+    if str(dtype) not in {'floats': FLOATS, 'integers': INTEGERS, 'numbers': FLOATS + INTEGERS}[kind]:
+        raise TypeError(f'{name} must be a tensor of {kind}, got {dtype}')
 
 
 def _differ(shape: tuple, expected: tuple) -> bool:
@@ -227,11 +223,11 @@ def _differ(shape: tuple, expected: tuple) -> bool:
 def check_arguments(num_tags: int, batch_first: bool, emissions: Described, tags: Described | None = None,
                     seq_length: Described | None = None) -> None:
     """The arguments of most calls; None for an argument that is not given."""
-    _check_floats('emissions', emissions[0])
+    check_type('emissions', emissions[0], 'floats')
     if tags is not None:
-        _check_integer_tensor('tags', tags[0])
+        check_type('tags', tags[0], 'integers')
     if seq_length is not None:
-        _check_integer_tensor('seq_length', seq_length[0])
+        check_type('seq_length', seq_length[0], 'integers')
     shape = emissions[1]
     layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
     if len(shape) != 3:
@@ -269,7 +265,7 @@ def check_comparable(num_tags: int, batch_first: bool, other_num_tags: int, othe
 def check_paths_argument(paths: Described, emissions: Described, batch_first: bool) -> None:
     """Paths for emissions."""
     expected = emissions[1][:2] if batch_first else emissions[1][1::-1]
-    _check_integer_tensor('paths', paths[0])
+    check_type('paths', paths[0], 'integers')
     if _differ(paths[1], expected):
         raise ValueError(f'paths must be (batch, length) = {expected}, got shape {paths[1]}')
 
@@ -284,7 +280,7 @@ def check_sets(emissions: Described, sets: Described) -> None:
 def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: Described,
                                   pair_emissions: Described) -> None:
     """Pair emissions for emissions."""
-    _check_floats('pair_emissions', pair_emissions[0])
+    check_type('pair_emissions', pair_emissions[0], 'floats')
     shape, actual = (tuple(None if size == -1 else size for size in tensor[1])
                      for tensor in (emissions, pair_emissions))
     batch, length = shape[:2] if batch_first else shape[1::-1]
@@ -299,7 +295,7 @@ def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: D
 def check_function(emissions: Described, **others: Described) -> None:
     """Arguments of the tutorial's functions."""
     dtype, shape = emissions
-    _check_floats('emissions', dtype)
+    check_type('emissions', dtype, 'floats')
     if len(shape) != 3 or 0 in shape:
         raise ValueError(f'emissions must be (length, batch, num_tags) with no empty axis, got shape {shape}')
     length, batch, num_tags = shape
@@ -311,14 +307,14 @@ def check_function(emissions: Described, **others: Described) -> None:
         if actual != wanted:
             raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {actual}')
         if name in ('tags', 'seq_ends'):
-            _check_integer_tensor(name, dtype)
+            check_type(name, dtype, 'integers')
         if name.endswith('trans'):
-            _check_floats(name, dtype)
+            check_type(name, dtype, 'floats')
 
 
 def check_lengths_argument(seq_length: Described, batch: int | None = None) -> None:
     """seq_length where no emissions are at hand."""
     dtype, shape = seq_length
-    _check_integer_tensor('seq_length', dtype)
+    check_type('seq_length', dtype, 'integers')
     if _differ(shape, (batch,)) or 0 in shape:
         raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')

@@ -2,8 +2,9 @@
 
 import itertools
 import sys
+import traceback
 from collections.abc import Sequence
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from ms_crf.native import library
@@ -74,9 +75,5 @@ def in_use() -> bool:
 
 def _exporting() -> bool:
     """Whether this is called, however far down, by `ms.export`."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if (frame.f_globals.get('__name__'), frame.f_code.co_name) == _EXPORT:
-            return True
-        frame = frame.f_back
-    return False
+    return any((frame.f_globals.get('__name__'), frame.f_code.co_name) == _EXPORT
+               for frame, _ in traceback.walk_stack(sys._getframe(1)))

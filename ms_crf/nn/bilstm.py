@@ -9,19 +9,12 @@ seq_length is announced to go.
 from collections.abc import Sequence
 
 from ms_crf.base.memory import check_memory
+from ms_crf.crf import validation
 from ms_crf.crf.inputs import describe, in_range
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.validation import (
-    INTEGERS,
-    Described,
-    check_count,
-    check_lengths_argument,
-    check_table_of_tags,
-    check_width,
-)
 from ms_crf.native import custom
-from ms_crf.nn.operators import TwoDirections, gates_of_forms, scores_of_forms
+from ms_crf.nn.operators import TwoDirections, operators
 
 import mindspore as ms
 import numpy as np
@@ -34,7 +27,7 @@ def _check_bilstm(inputs: tuple, seq_length: tuple, units: int, *weights: tuple)
     """Shapes of the arguments and of the weights of both directions: MindSpore's operator reads beyond wrong ones."""
     if len(inputs) != 3:
         raise ValueError(f'inputs must be (length, batch, input_size), got shape {inputs}')
-    check_lengths_argument(('Int32', seq_length), inputs[1])
+    validation.check_lengths_argument(('Int32', seq_length), inputs[1])
     gates, width = 4 * units, inputs[2]
     expected = ((gates, width), (gates, units), (gates,), (gates,)) * 2
     for shape, size in zip(weights, expected):
@@ -57,8 +50,8 @@ class BiLSTM(CompilableMethods, nn.Cell):
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__()
-        check_count('input_size', input_size)
-        check_width('hidden_size', hidden_size)
+        validation.check_count('input_size', input_size)
+        validation.check_width('hidden_size', hidden_size)
         half = int(hidden_size) // 2
         check_memory(4 * 2 * 4 * half * (int(input_size) + half + 2),       # bytes, directions, gates
                      f'an LSTM with input_size = {input_size} and hidden_size = {hidden_size}')
@@ -95,7 +88,8 @@ class BiLSTM(CompilableMethods, nn.Cell):
         """
         by_input, _, bias, other_bias = self._weights(self.forward_lstm)
         by_input_2, _, bias_2, other_bias_2 = self._weights(self.backward_lstm)
-        return gates_of_forms(vectors, count, by_input, bias, other_bias, by_input_2, bias_2, other_bias_2)
+        flat = operators.gates_of_forms(vectors, count, by_input, bias, other_bias, by_input_2, bias_2, other_bias_2)
+        return ops.reshape(flat, (vectors.shape[0], 2 * by_input.shape[0]))
 
     def scores_of_gates(self, gates, places, seq_length, projection):
         """What a projection makes of what the cell gives for `vectors[places]`; on CPU in C++, without gradients.
@@ -109,21 +103,21 @@ class BiLSTM(CompilableMethods, nn.Cell):
         Returns:
             (length, batch, width of the projection), 0 on padding.
         """
-        return scores_of_forms(gates, places, seq_length, self.forward_lstm.w_hh_list[0],
-                               self.backward_lstm.w_hh_list[0], projection.weight, projection.bias)
+        flat = operators.scores_of_forms(gates, seq_length, self.forward_lstm.w_hh_list[0],
+                                         self.backward_lstm.w_hh_list[0], places, projection.weight, projection.bias)
+        return ops.reshape(flat, (*places.shape, projection.weight.shape[0]))
 
     def _weights(self, lstm):
         return lstm.w_ih_list[0], lstm.w_hh_list[0], lstm.b_ih_list[0], lstm.b_hh_list[0]
 
 
 @ops.constexpr(check=False)
-def _check_tagger(inputs: Described, seq_length: Described) -> None:
-    dtype, shape = str(inputs[0]), inputs[1]
-    if dtype not in INTEGERS:
-        raise TypeError(f'inputs must be a tensor of integers, got {dtype}')
+def _check_tagger(inputs: validation.Described, seq_length: validation.Described) -> None:
+    dtype, shape = inputs
+    validation.check_type('inputs', dtype, 'integers')
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f'inputs must be (batch, length) with no empty axis, got shape {shape}')
-    check_lengths_argument(seq_length, shape[0])
+    validation.check_lengths_argument(seq_length, shape[0])
 
 
 class BiLSTM_CRF(CompilableMethods, nn.Cell):
@@ -162,11 +156,11 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
                  reduction: str = 'sum', constraints: Sequence[np.ndarray] | None = None,
                  check_values: bool = False) -> None:
         super().__init__()
-        check_count('vocab_size', vocab_size)
-        check_count('embedding_dim', embedding_dim)
+        validation.check_count('vocab_size', vocab_size)
+        validation.check_count('embedding_dim', embedding_dim)
         check_memory(4 * int(vocab_size) * int(embedding_dim),
                      f'a table of vectors for vocab_size = {vocab_size} and embedding_dim = {embedding_dim}')
-        check_table_of_tags(num_tags)                                # before a projection of that width is made
+        validation.check_table_of_tags(num_tags)                     # before a projection of that width is made
         self.embedding = nn.Embedding(int(vocab_size), int(embedding_dim), padding_idx=padding_idx)
         self.lstm = BiLSTM(embedding_dim, hidden_dim)
         self.hidden2tag = nn.Dense(hidden_dim, num_tags, 'he_uniform')

@@ -80,50 +80,13 @@ class TwoDirections(InFloat32, nn.Cell):
         super().__init__(auto_prefix=False)
         self.flat = _Flat()
 
-    def construct(self, inputs, lengths, first_by_input, first_by_state, first_bias, first_other_bias, second_by_input,
-                  second_by_state, second_bias, second_other_bias):
+    def construct(self, inputs, lengths, *weights):
         length, batch, _ = inputs.shape
-        flat = self.flat(inputs.astype(ms.float32), ops.stop_gradient(lengths), first_by_input, first_by_state,
-                         first_bias, first_other_bias, second_by_input, second_by_state, second_bias,
-                         second_other_bias)
-        width = 2 * first_by_state.shape[1]
+        flat = self.flat(inputs.astype(ms.float32), ops.stop_gradient(lengths), *weights)
+        width = 2 * weights[1].shape[1]
         if self.training:
             flat = _slice(flat, (0,), (length * batch * width,))
         return _reshape(flat, (length, batch, width))
-
-
-def gates_of_forms(vectors, count, first_by_input, first_bias, first_other_bias, second_by_input, second_bias,
-                   second_other_bias):
-    """What the gates of both directions get from forms: products with the weights by the input, and the biases.
-
-    Args:
-        vectors: (forms, D) float32.
-        count: (1,) int32, how many of the forms are computed; the others get any numbers.
-        first_by_input and so on: of both directions, see the module.
-
-    Returns:
-        (forms, 8H), those of the first direction before those of the second; without gradients.
-    """
-    flat = operators.gates_of_forms(vectors, count, first_by_input, first_bias, first_other_bias, second_by_input,
-                                    second_bias, second_other_bias)
-    return _reshape(flat, (vectors.shape[0], 2 * first_by_input.shape[0]))
-
-
-def scores_of_forms(gates, places, lengths, first_by_state, second_by_state, weights, bias):
-    """Products of the states of both directions with weights, and a bias, from what `gates_of_forms` gave.
-
-    Args:
-        gates: (forms, 8H).
-        places: (L, B) int32, which form stands there; anything on padding.
-        lengths: (B,), any integers.
-        first_by_state, second_by_state: (4H, H).
-        weights, bias: (K, 2H) and (K,) float32.
-
-    Returns:
-        (L, B, K), 0 on padding; without gradients.
-    """
-    flat = operators.scores_of_forms(gates, lengths, first_by_state, second_by_state, places, weights, bias)
-    return _reshape(flat, (*places.shape, weights.shape[0]))
 
 
 class _FlatWords(InFloat32, nn.Cell):
