@@ -22,6 +22,7 @@ from ms_crf.crf.inputs import in_range, prepare
 from ms_crf.crf.mindspore_fixes import InFloat32
 from ms_crf.crf.potentials import Masks, constrained
 from ms_crf.crf.tensors import LEAST, clear_padding, largest_of, turned, zeros_like
+from ms_crf.crf.validation import differ
 
 import mindspore as ms
 from mindspore import Tensor, nn, ops
@@ -73,9 +74,7 @@ def check_is_copy(is_copy: bool) -> None:
 @ops.constexpr(check=False)
 def check_gradients(gradients: tuple, inputs: tuple) -> None:
     """Raises RuntimeError unless the first gradients are the gradients by the inputs in order; both are shapes."""
-    def fits(shape: tuple, other: tuple) -> bool:
-        return len(shape) == len(other) and all({None, -1} & {one, two} or one == two for one, two in zip(shape, other))
-    _check(len(gradients) >= len(inputs) and all(map(fits, gradients, inputs)),
+    _check(len(gradients) >= len(inputs) and not any(map(differ, gradients, inputs)),
            'gives the gradients by all inputs in the order of the inputs, from GradOperation(get_all=True)')
 
 
@@ -140,11 +139,8 @@ def gradients(packed: Tensor, factors: Tensor, emissions: Tensor, lengths: Tenso
     _, lengths, transitions, start, end = chain_of(emissions, lengths, transitions, start, end, masks, batch_first)
     count = shape[0] * shape[1] * num_tags
     by_emissions = packed[batch:batch + count].reshape(shape)
-    if batch_first:
-        by_emissions = by_emissions * factors.reshape(batch, 1, 1)
-        by_time = ops.transpose(by_emissions, (1, 0, 2))
-    else:
-        by_time = by_emissions = by_emissions * factors.reshape(1, batch, 1)
+    by_emissions = by_emissions * factors.reshape((batch, 1, 1) if batch_first else (1, batch, 1))
+    by_time = turned(by_emissions, batch_first)
     by_emissions = ops.select(emissions < LEAST, zeros_like(by_emissions), by_emissions)
     by_steps = (packed[batch + count:].reshape(batch, num_tags * num_tags) * factors.reshape(batch, 1)).sum(0)
     by_ends = ops.concat((by_steps, by_time[0].sum(0), tensors.at_last(by_time, lengths).sum(0)), 0)

@@ -105,10 +105,8 @@ def check_integers(name: str, array: np.ndarray) -> None:
 def check_lengths(seq_length: ArrayLike, length: int) -> None:
     """Raises ValueError unless every length is 0 to `length`."""
     lengths = as_array(seq_length)
-    wrong = (lengths < 0) | (lengths > length)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}')
+    _refuse((lengths < 0) | (lengths > length), lambda row: (
+        f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}'))
 
 
 def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
@@ -176,12 +174,9 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         check_integers('seq_length', lengths)
         check_lengths(lengths, length)
         live = _real(lengths, length)
-    if sets:
-        _refuse(live & ~tags.any(2), lambda row, position: (
-            f'tags of bool must allow each token a tag, got none in row {row}, position {position}'))
-    else:
-        _refuse(live & (tags >= num_tags), lambda row, position: (
-            f'tags must be below num_tags = {num_tags}, got {tags[row, position]} in row {row}, position {position}'))
+    _refuse(live & (~tags.any(2) if sets else tags >= num_tags), lambda row, position: (
+        f'tags of bool must allow each token a tag, got none in row {row}, position {position}' if sets else
+        f'tags must be below num_tags = {num_tags}, got {tags[row, position]} in row {row}, position {position}'))
 
 
 def check_scalar(name: str, tensor: Described, allowed: tuple) -> None:
@@ -197,7 +192,7 @@ def check_argument(name: str, argument: Described, form: str, expected: tuple) -
     """An argument that has to be like something else, which `form` describes."""
     dtype, shape = argument
     check_type(name, dtype, 'numbers')
-    if _differ(shape, expected):
+    if differ(shape, expected):
         raise ValueError(f'{name} must have the shape of {form}, {expected}, got {shape}')
 
 
@@ -214,7 +209,7 @@ def check_type(name: str, dtype: object, kind: str) -> None:
         raise TypeError(f'{name} must be a tensor of {kind}, got {dtype}')
 
 
-def _differ(shape: tuple, expected: tuple) -> bool:
+def differ(shape: tuple, expected: tuple) -> bool:
     """Whether two shapes can't be the same; None and -1 are axes of any size."""
     return len(shape) != len(expected) or any(not {None, -1} & {one, other} and one != other
                                               for one, other in zip(shape, expected))
@@ -232,15 +227,15 @@ def check_arguments(num_tags: int, batch_first: bool, emissions: Described, tags
     layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
     if len(shape) != 3:
         raise ValueError(f'emissions must be {layout}, got shape {shape}')
-    if _differ(shape[2:], (num_tags,)):
+    if differ(shape[2:], (num_tags,)):
         raise ValueError(f'emissions must be {layout} with num_tags = {num_tags}, got shape {shape}')
     if 0 in shape:
         raise ValueError(f'emissions must be {layout} with no empty axis, got shape {shape}')
-    if tags is not None and _differ(tags[1], shape[:2]):
+    if tags is not None and differ(tags[1], shape[:2]):
         raise ValueError(f'tags must be {layout[:-11]}) like emissions[..., 0] = {shape[:2]}, got shape {tags[1]}; '
                          f'batch_first is {batch_first}')
     batch = shape[0] if batch_first else shape[1]
-    if seq_length is not None and _differ(seq_length[1], (batch,)):
+    if seq_length is not None and differ(seq_length[1], (batch,)):
         raise ValueError(f'seq_length must be (batch,) = ({batch},) for emissions {shape}, got shape {seq_length[1]}; '
                          f'batch_first is {batch_first}')
 
@@ -266,13 +261,13 @@ def check_paths_argument(paths: Described, emissions: Described, batch_first: bo
     """Paths for emissions."""
     expected = emissions[1][:2] if batch_first else emissions[1][1::-1]
     check_type('paths', paths[0], 'integers')
-    if _differ(paths[1], expected):
+    if differ(paths[1], expected):
         raise ValueError(f'paths must be (batch, length) = {expected}, got shape {paths[1]}')
 
 
 def check_sets(emissions: Described, sets: Described) -> None:
     """Tags that are bool, for each token which tags it may have, for emissions."""
-    if _differ(sets[1], emissions[1]):
+    if differ(sets[1], emissions[1]):
         raise ValueError(f'tags of bool, which say for each token what tags it may have, must be like emissions, '
                          f'{emissions[1]}, got shape {sets[1]}')
 
@@ -286,7 +281,7 @@ def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: D
     batch, length = shape[:2] if batch_first else shape[1::-1]
     steps = None if length is None else length - 1
     expected = (*((batch, steps) if batch_first else (steps, batch)), num_tags, num_tags)
-    if _differ(actual, expected):
+    if differ(actual, expected):
         names = 'batch, length - 1' if batch_first else 'length - 1, batch'
         raise ValueError(f'pair_emissions must be ({names}, num_tags, num_tags) = {expected} for emissions '
                          f'{shape}, got shape {pair_emissions[1]}; batch_first is {batch_first}')
@@ -316,5 +311,5 @@ def check_lengths_argument(seq_length: Described, batch: int | None = None) -> N
     """seq_length where no emissions are at hand."""
     dtype, shape = seq_length
     check_type('seq_length', dtype, 'integers')
-    if _differ(shape, (batch,)) or 0 in shape:
+    if differ(shape, (batch,)) or 0 in shape:
         raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')
