@@ -163,8 +163,7 @@ def weighted_sum(losses: Tensor, weights: Tensor) -> Tensor:
     return ops.select(ops.equal(weights, 0.0), tensors.zeros_like(losses), losses * weights).sum(1)
 
 
-def _pair_targets(pair_targets: Tensor, targets: Tensor, lengths: Tensor,
-                  batch_first: bool) -> tuple[Tensor, Tensor]:
+def _pair_targets(pair_targets: Tensor, targets: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """Pair targets (L, B, K, K), 0 where no real position follows, and nan or 0 (B,): whether they fit targets."""
     length, batch, num_tags = targets.shape
     shape = (batch, length - 1) if batch_first else (length - 1, batch)

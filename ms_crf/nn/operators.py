@@ -55,20 +55,16 @@ class _Flat(InFloat32, nn.Cell):
     """
 
     def construct(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b):
+        weights = by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b
         if self.training:
-            return operators.states_and_kept(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
-                                             bias_2, bias_2b)
-        return operators.states(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2,
-                                bias_2b)
+            return operators.states_and_kept(inputs, lengths, *weights)
+        return operators.states(inputs, lengths, *weights)
 
     def bprop(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b, out,
               dout):
-        kept = out
-        if not self.training:
-            kept = operators.states_and_kept(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
-                                             bias_2, bias_2b)
-        flat = operators.lstm_gradients(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
-                                        bias_2, bias_2b, kept, dout)
+        weights = by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b
+        kept = out if self.training else operators.states_and_kept(inputs, lengths, *weights)
+        flat = operators.lstm_gradients(inputs, lengths, *weights, kept, dout)
         by_inputs, *by_weights = _gradients(flat, inputs.shape, by_state.shape)
         return (by_inputs, _zeros(lengths), *by_weights)
 
