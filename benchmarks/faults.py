@@ -46,7 +46,7 @@ FAULTS = [
          ('potentials.py', '_divided(end, divisor)', 'end', 'crf/test_losses.py crf/test_distribution.py'),
          ('inference.py', 'at_last(marked, lengths) * end', 'at_last(marked, lengths) * start', 'crf/test_crf.py'),
          ('tensors.py', '_positions(1, length) < lengths', '_positions(1, length) <= lengths', 'crf/test_crf.py'),
-         ('sampling.py', 'position = position + 1\n', 'position = position + 0\n', 'crf/test_distribution.py'),
+         ('markov.py', 'position = position + 1\n', 'position = position + 0\n', 'crf/test_distribution.py'),
          ('markov.py', 'void - expected(', 'void + expected(', 'crf/test_distribution.py'),
          ('selection.py', 'keys % size', 'keys // size', 'crf/test_nbest.py'),
          ('markov.py', 'ArgMaxWithValue(2)(ops.stop', 'ArgMinWithValue(2)(ops.stop', 'crf/test_mbr.py'),

@@ -7,10 +7,10 @@ impossible length gets nan, and all others what float64 NumPy says.
 import functools
 
 from ms_crf import CRF, allowed_transitions
-from ms_crf.crf.native import operators as chain_operators
+from ms_crf.crf.operators import operators as chain_operators
 from ms_crf.nn.bilstm import BiLSTM
 from ms_crf.nn.characters import CharacterCNN
-from ms_crf.nn.native import operators as network_operators
+from ms_crf.nn.operators import operators as network_operators
 
 import mindspore as ms
 import numpy as np

@@ -15,7 +15,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.crf.tutorial import compute_normalizer, compute_score, sequence_mask, viterbi_decode
     from ms_crf.crf.validation import check_batch
     from ms_crf.models.hmm.hmm import HMM
-    from ms_crf.nn.bilstm_crf import BiLSTM_CRF
+    from ms_crf.nn.bilstm import BiLSTM_CRF
     from ms_crf.tagging.tagger import Tagger
     from ms_crf.text.schemes import allowed_transitions, span_steps
 
@@ -24,7 +24,7 @@ __version__ = environment.VERSION
 
 _HOMES = {
     'CRF': 'crf.layer',
-    'BiLSTM_CRF': 'nn.bilstm_crf',
+    'BiLSTM_CRF': 'nn.bilstm',
     'sequence_mask': 'crf.tutorial',
     'compute_score': 'crf.tutorial',
     'compute_normalizer': 'crf.tutorial',

@@ -5,21 +5,20 @@
 
 Shapes: L length, B batch, K tags. The methods of both take:
 
-    transitions, start, end: (K, K), (K,) and (K,) in float32, as the parameters of a layer are.
+    scores: transitions (K, K), start (K,) and end (K,) in float32, as the parameters of a layer are.
     emissions, tags, seq_length, pair_emissions, temperature: as the methods of `CRF` take them.
 """
 
-from ms_crf.crf.constraints import Constraints
+from ms_crf.crf import operators, tensors
+from ms_crf.crf.constraints import Constraints, usable_tags
 from ms_crf.crf.gradients import PackedSum, value_of
 from ms_crf.crf.inference import posteriors, posteriors_of_path
 from ms_crf.crf.inputs import check_paths, check_values, in_range, prepare_raw, prepare_tags
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.native import cells
 from ms_crf.crf.nbest import best_paths, checked_n
-from ms_crf.crf.potentials import Scores, constrained, masks_of, potentials_of, usable_of
-from ms_crf.crf.selection import LOWEST
-from ms_crf.crf.span_sets import masked_chain, of_each_step
-from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, is_fixed, largest_of, nan_in_rows, zeros_like
+from ms_crf.crf.potentials import Scores, constrained, masks_of, potentials_of
+from ms_crf.crf.selection import LOWEST, masked_chain, of_each_step
+from ms_crf.crf.tensors import FORBIDDEN, LEAST, clear_padding, largest_of, nan_in_rows, sizes, turned, zeros_like
 from ms_crf.crf.viterbi import best_paths_of, best_scores
 from ms_crf.native import custom
 
@@ -71,98 +70,87 @@ class PlainBackend(InFloat32, nn.Cell, inside=True):
     def __init__(self, batch_first: bool, allowed: Constraints | None, looked_at: bool) -> None:
         super().__init__(auto_prefix=False)
         self.batch_first, self.looked_at = batch_first, looked_at
-        self.masks, self.usable = masks_of(allowed), usable_of(allowed)
+        self.masks, self.usable = masks_of(allowed), None if allowed is None else Tensor(usable_tags(allowed))
         self.log_normalizer = PackedSum(False, self.usable)
         self.negative_log_likelihood = PackedSum(True, self.usable)
 
-    def potentials(self, transitions, start, end, emissions, seq_length, pair_emissions=None, temperature=None,
-                   tags=None, clear=True, by_step=False):
+    def potentials(self, scores, emissions, seq_length, pair_emissions=None, temperature=None, tags=None, clear=True,
+                   by_step=False):
         """What `potentials_of` returns."""
-        transitions, start, end = constrained(transitions, start, end, self.masks)
-        return potentials_of(transitions, start, end, emissions, seq_length, pair_emissions, temperature, tags,
-                             self.batch_first, self.looked_at, clear, by_step)
+        transitions, start, end = scores
+        scores = constrained(transitions, start, end, self.masks)
+        return potentials_of(scores, emissions, seq_length, pair_emissions, temperature, tags, self.batch_first,
+                             self.looked_at, clear, by_step)
 
-    def losses(self, transitions, start, end, emissions, tags, seq_length, pair_emissions, temperature):
+    def losses(self, scores, emissions, tags, seq_length, pair_emissions, temperature):
         """Negative log likelihoods (B,) and lengths (B,) int32."""
-        known = prepare_tags(emissions, tags, start.shape[0], self.batch_first)
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, temperature, tags)
-        packed = self.negative_log_likelihood(emissions, lengths, transitions, start, end, known)
-        return value_of(packed) + void, lengths
+        known = prepare_tags(emissions, tags, scores[1].shape[0], self.batch_first)
+        *chain, void = self.potentials(scores, emissions, seq_length, pair_emissions, temperature, tags)
+        return value_of(self.negative_log_likelihood(*chain, known)) + void, chain[1]
 
-    def normalizer(self, transitions, start, end, emissions, seq_length, pair_emissions, temperature):
+    def normalizer(self, scores, emissions, seq_length, pair_emissions, temperature):
         """(B,)."""
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, temperature)
-        return value_of(self.log_normalizer(emissions, lengths, transitions, start, end, lengths)) + void
+        *chain, void = self.potentials(scores, emissions, seq_length, pair_emissions, temperature)
+        return value_of(self.log_normalizer(*chain, chain[1])) + void
 
-    def marginals(self, transitions, start, end, emissions, seq_length, pair_emissions, temperature):
+    def marginals(self, scores, emissions, seq_length, pair_emissions, temperature):
         """In the layout of the emissions."""
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, temperature)
+        emissions, lengths, transitions, start, end, void = self.potentials(scores, emissions, seq_length,
+                                                                            pair_emissions, temperature)
         _, marginals, _ = posteriors(emissions, lengths, transitions, start, end, self.usable)
-        marginals = clear_padding(marginals, lengths) + void.expand_dims(-1)
-        if self.batch_first:
-            marginals = ops.transpose(marginals, (1, 0, 2))
-        return marginals
+        return turned(clear_padding(marginals, lengths) + void.expand_dims(-1), self.batch_first)
 
-    def path_posteriors(self, transitions, start, end, emissions, paths, seq_length, pair_emissions, temperature):
+    def path_posteriors(self, scores, emissions, paths, seq_length, pair_emissions, temperature):
         """(B, L) and (B, L, K)."""
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, temperature)
+        emissions, lengths, transitions, start, end, void = self.potentials(scores, emissions, seq_length,
+                                                                            pair_emissions, temperature)
         check_paths(paths, emissions, False)
-        chosen, conditional = posteriors_of_path(ops.transpose(paths, (1, 0)), emissions, lengths, transitions, start,
-                                                 end, self.usable)
+        chosen, conditional = posteriors_of_path(turned(paths), emissions, lengths, transitions, start, end,
+                                                 self.usable)
         void = void + nan_in_rows(emissions, lengths)
-        chosen, conditional = chosen + void, conditional + void.expand_dims(-1)
-        return ops.transpose(chosen, (1, 0)), ops.transpose(conditional, (1, 0, 2))
+        return turned(chosen + void), turned(conditional + void.expand_dims(-1))
 
-    def viterbi(self, transitions, start, end, emissions, seq_length, pair_emissions):
+    def viterbi(self, scores, emissions, seq_length, pair_emissions):
         """(B, K), and (L - 1, B, K) or an empty tuple."""
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, None, None, False)
-        best, history = best_scores(emissions, lengths, transitions, start, end)
-        if not is_fixed(emissions):
-            history = history[:emissions.shape[0] - 1]
+        *chain, void = self.potentials(scores, emissions, seq_length, pair_emissions, None, None, False)
+        best, history = best_scores(*chain)
+        if not tensors.is_fixed(chain[0]):
+            history = history[:chain[0].shape[0] - 1]
         if len(history) > 0:
             faulty = ops.not_equal(best.sum(1), best.sum(1)).reshape(1, -1, 1)
             history = ops.masked_fill(history, faulty, 0)
-        best = ops.select((lengths > 0).expand_dims(-1), best, zeros_like(best))
+        best = ops.select((chain[1] > 0).expand_dims(-1), best, zeros_like(best))
         return best + void.expand_dims(-1), history
 
-    def decode(self, transitions, start, end, emissions, seq_length, pair_emissions):
+    def decode(self, scores, emissions, seq_length, pair_emissions):
         """Paths (B, L) int32 and scores (B,)."""
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, None, None, False)
-        paths, best = best_paths_of(emissions, lengths, transitions, start, end)
-        return ops.transpose(paths, (1, 0)), best + void
+        *chain, void = self.potentials(scores, emissions, seq_length, pair_emissions, None, None, False)
+        paths, best = best_paths_of(*chain)
+        return turned(paths), best + void
 
-    def likeliest(self, transitions, start, end, emissions, marginals, seq_length, pair_emissions):
+    def likeliest(self, scores, emissions, marginals, seq_length, pair_emissions):
         """Allowed paths (B, L) int32 with the largest sums of marginals, which are in the layout of the emissions."""
-        if self.batch_first:
-            marginals = ops.transpose(marginals, (1, 0, 2))
-        emissions, lengths, transitions, start, end, _ = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions)
+        emissions, lengths, transitions, start, end, _ = self.potentials(scores, emissions, seq_length, pair_emissions)
         scores = _forbidding_alone(transitions, start, end)
-        paths, _ = best_paths_of(_only_forbidding(emissions, marginals), lengths, *scores)
-        return ops.transpose(paths, (1, 0))
+        paths, _ = best_paths_of(_only_forbidding(emissions, turned(marginals, self.batch_first)), lengths, *scores)
+        return turned(paths)
 
-    def nbest(self, transitions, start, end, emissions, n, seq_length, pair_emissions):
+    def nbest(self, scores, emissions, n, seq_length, pair_emissions):
         """Paths (B, n, L) int32 and scores (B, n)."""
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions)
+        emissions, lengths, transitions, start, end, void = self.potentials(scores, emissions, seq_length,
+                                                                            pair_emissions)
         paths, best = best_paths(emissions, lengths, transitions, start, end, checked_n(n, emissions.shape))
         return paths, best + void.expand_dims(-1)
 
-    def nbest_spans(self, transitions, start, end, emissions, n, spans, seq_length, pair_emissions, temperature):
+    def nbest_spans(self, scores, emissions, n, spans, seq_length, pair_emissions, temperature):
         """Paths (B, n, L) int32, their scores (B, n) and log probabilities of the sets (B, n).
 
         Args:
-            spans: what `span_sets.table_of` returns. The operators in C++ have no such method.
+            spans: what `selection.table_of` returns. The operators in C++ have no such method.
         """
         n = checked_n(n, emissions.shape)
-        emissions, lengths, transitions, start, end, void = self.potentials(
-            transitions, start, end, emissions, seq_length, pair_emissions, temperature)
+        emissions, lengths, transitions, start, end, void = self.potentials(scores, emissions, seq_length,
+                                                                            pair_emissions, temperature)
         paths, best = best_paths(emissions, lengths, transitions, start, end, n, spans)
         emissions = emissions - largest_of(emissions)            # less to round
         masked, several, steps = masked_chain(paths, emissions, lengths, transitions, spans)
@@ -180,80 +168,74 @@ class NativeBackend(InFloat32, nn.Cell, inside=True):
     def __init__(self, batch_first: bool, allowed: Constraints | None, looked_at: bool) -> None:
         super().__init__(auto_prefix=False)
         self.batch_first, self.looked_at = batch_first, looked_at
-        self.packed_losses = cells.PackedSum(batch_first, allowed, True)
-        self.packed_normalizer = cells.PackedSum(batch_first, allowed, False)
-        self.posteriors = cells.Posteriors(batch_first, allowed, False)
-        self.posteriors_of_paths = cells.Posteriors(batch_first, allowed, True)
-        self.best_path = cells.BestPaths(batch_first, allowed, True)
-        self.best_paths = cells.BestPaths(batch_first, allowed, False)
-        self.best_scores = cells.Viterbi(batch_first, allowed)
+        self.packed_losses = operators.PackedSum(batch_first, allowed, True)
+        self.packed_normalizer = operators.PackedSum(batch_first, allowed, False)
+        self.posteriors = operators.Posteriors(batch_first, allowed, False)
+        self.posteriors_of_paths = operators.Posteriors(batch_first, allowed, True)
+        self.best_path = operators.BestPaths(batch_first, allowed, True)
+        self.best_paths = operators.BestPaths(batch_first, allowed, False)
+        self.best_scores = operators.Viterbi(batch_first, allowed)
         self.single = Tensor([0], ms.int32)
 
-    def _prepare(self, num_tags, emissions, seq_length, tags=None):
-        """Emissions in float32 and lengths (B,) as they are; the padded length, and the batch."""
+    def _prepare(self, scores, emissions, seq_length, tags=None):
+        """Emissions in float32, lengths (B,) as they are and scores, as the operators take them; the padded length, and
+        the batch."""
+        num_tags = scores[1].shape[0]
         emissions, lengths = prepare_raw(emissions, tags, seq_length, num_tags, self.batch_first)
-        length, batch = emissions.shape[0], emissions.shape[1]
-        if self.batch_first:
-            length, batch = batch, length
         if self.looked_at:
-            time_first = emissions
-            if self.batch_first:
-                time_first = ops.transpose(emissions, (1, 0, 2))
-            check_values(time_first, tags, seq_length, num_tags, self.batch_first)
-        return emissions, lengths, length, batch
+            check_values(turned(emissions, self.batch_first), tags, seq_length, num_tags, self.batch_first)
+        length, batch = sizes(emissions, self.batch_first)
+        return (emissions, lengths, *scores), length, batch
 
-    def losses(self, transitions, start, end, emissions, tags, seq_length, pair_emissions, temperature):
+    def losses(self, scores, emissions, tags, seq_length, pair_emissions, temperature):
         """Negative log likelihoods (B,) and lengths (B,) int32."""
-        emissions, lengths, length, batch = self._prepare(start.shape[0], emissions, seq_length, tags)
-        losses = self.packed_losses(emissions, lengths, transitions, start, end, tags)[:batch]
-        return losses, in_range(lengths, 0, length)
+        chain, length, batch = self._prepare(scores, emissions, seq_length, tags)
+        return self.packed_losses(*chain, tags)[:batch], in_range(chain[1], 0, length)
 
-    def normalizer(self, transitions, start, end, emissions, seq_length, pair_emissions, temperature):
+    def normalizer(self, scores, emissions, seq_length, pair_emissions, temperature):
         """(B,)."""
-        emissions, lengths, _, batch = self._prepare(start.shape[0], emissions, seq_length)
-        return self.packed_normalizer(emissions, lengths, transitions, start, end, lengths)[:batch]
+        chain, _, batch = self._prepare(scores, emissions, seq_length)
+        return self.packed_normalizer(*chain, chain[1])[:batch]
 
-    def marginals(self, transitions, start, end, emissions, seq_length, pair_emissions, temperature):
+    def marginals(self, scores, emissions, seq_length, pair_emissions, temperature):
         """In the layout of the emissions."""
-        emissions, lengths, _, _ = self._prepare(start.shape[0], emissions, seq_length)
-        return self.posteriors(emissions, lengths, transitions, start, end, lengths)
+        chain, _, _ = self._prepare(scores, emissions, seq_length)
+        return self.posteriors(*chain, chain[1])
 
-    def path_posteriors(self, transitions, start, end, emissions, paths, seq_length, pair_emissions, temperature):
+    def path_posteriors(self, scores, emissions, paths, seq_length, pair_emissions, temperature):
         """(B, L) and (B, L, K)."""
-        emissions, lengths, length, batch = self._prepare(start.shape[0], emissions, seq_length)
-        check_paths(paths, emissions, self.batch_first)
-        flat = self.posteriors_of_paths(emissions, lengths, transitions, start, end, paths)
+        chain, length, batch = self._prepare(scores, emissions, seq_length)
+        check_paths(paths, chain[0], self.batch_first)
+        flat = self.posteriors_of_paths(*chain, paths)
         count = batch * length
-        return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, start.shape[0])
+        return flat[:count].reshape(batch, length), flat[count:].reshape(batch, length, scores[1].shape[0])
 
-    def viterbi(self, transitions, start, end, emissions, seq_length, pair_emissions):
+    def viterbi(self, scores, emissions, seq_length, pair_emissions):
         """(B, K), and (L - 1, B, K) or an empty tuple."""
-        emissions, lengths, length, batch = self._prepare(start.shape[0], emissions, seq_length)
-        flat = self.best_scores(emissions, lengths, transitions, start, end)
-        num_tags = start.shape[0]
+        chain, length, batch = self._prepare(scores, emissions, seq_length)
+        flat, num_tags = self.best_scores(*chain), scores[1].shape[0]
         count = batch * num_tags
         history = ()
         if length > 1:
             history = ops.stop_gradient(flat[count:]).astype(ms.int64).reshape(length - 1, batch, num_tags)
         return flat[:count].reshape(batch, num_tags), history
 
-    def decode(self, transitions, start, end, emissions, seq_length, pair_emissions):
+    def decode(self, scores, emissions, seq_length, pair_emissions):
         """Paths (B, L) int32 and scores (B,)."""
-        emissions, lengths, length, batch = self._prepare(start.shape[0], emissions, seq_length)
-        flat = self.best_path(emissions, lengths, transitions, start, end, self.single)
+        chain, length, batch = self._prepare(scores, emissions, seq_length)
+        flat = self.best_path(*chain, self.single)
         return _as_paths(flat[batch:], (batch, length)), flat[:batch]
 
-    def likeliest(self, transitions, start, end, emissions, marginals, seq_length, pair_emissions):
+    def likeliest(self, scores, emissions, marginals, seq_length, pair_emissions):
         """Allowed paths (B, L) int32 with the largest sums of marginals, which are in the layout of the emissions."""
-        emissions, lengths, length, batch = self._prepare(start.shape[0], emissions, seq_length)
-        scores = _forbidding_alone(transitions, start, end)
-        flat = self.best_path(_only_forbidding(emissions, marginals), lengths, *scores, self.single)
+        chain, length, batch = self._prepare(_forbidding_alone(*scores), emissions, seq_length)
+        flat = self.best_path(_only_forbidding(chain[0], marginals), *chain[1:], self.single)
         return _as_paths(flat[batch:], (batch, length))
 
-    def nbest(self, transitions, start, end, emissions, n, seq_length, pair_emissions):
+    def nbest(self, scores, emissions, n, seq_length, pair_emissions):
         """Paths (B, n, L) int32 and scores (B, n)."""
-        emissions, lengths, length, batch = self._prepare(start.shape[0], emissions, seq_length)
-        n = checked_n(n, emissions.shape)
-        flat = self.best_paths(emissions, lengths, transitions, start, end, ops.zeros((n,), ms.int32))
+        chain, length, batch = self._prepare(scores, emissions, seq_length)
+        n = checked_n(n, chain[0].shape)
+        flat = self.best_paths(*chain, ops.zeros((n,), ms.int32))
         count = batch * n
         return _as_paths(flat[count:], (batch, n, length)), flat[:count].reshape(batch, n)

@@ -1,6 +1,6 @@
 """Which tags may follow each other, begin a sentence and end one: constraints of a chain as arrays."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class Constraints(NamedTuple):
     end: np.ndarray           # (K,)
 
 
-def check_constraints(constraints: Any, num_tags: int) -> Constraints:
+def check_constraints(constraints: object, num_tags: int) -> Constraints:
     """Constraints as bool arrays of the right shapes, or ValueError or TypeError.
 
     Args:

@@ -1,17 +1,253 @@
-"""Normaliser and loss as a cell whose gradient comes with its value: no recursion is differentiated step by step.
+"""Normaliser and loss as a cell whose gradient comes with its value, and second derivatives of normaliser, loss and
+posteriors.
 
-Shapes: L length, B batch, K tags. Value and gradient leave the cell as one tensor, see `inference.pack`: a cell with
-its own `bprop` that returns several tensors, or calls functions that are written in Python, can't always be compiled
-by MindSpore 2.10 ("The func graph is empty").
+No recursion is differentiated step by step. Value and gradient leave the cell as one tensor, see `inference.pack`: a
+cell with its own `bprop` that returns several tensors, or calls functions that are written in Python, can't always be
+compiled by MindSpore 2.10 ("The func graph is empty").
+
+In place of the recursions, a `bprop` differentiates functions of plain operators. They compute posteriors in the log
+domain, which has finite derivatives for all scores, and without a condition on values: MindSpore 2.10 cannot run the
+gradient of a condition together with other operators ("Invalid formal parameter").
+
+Shapes: L length, B batch, K tags. All cells take emissions, lengths, transitions, start and end of the chain. Cells of
+the operators in C++ take them as the operators do, other cells as `inference.posteriors` does.
 """
 
-from ms_crf.crf.inference import losses, pack, posteriors
-from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.second_order.cells import Pair, WithDerivative
+import sys
+from types import FunctionType, ModuleType
 
+from ms_crf.crf import log_domain, tensors
+from ms_crf.crf.inference import losses, pack, posteriors, posteriors_of_path
+from ms_crf.crf.inputs import in_range, prepare
+from ms_crf.crf.mindspore_fixes import InFloat32
+from ms_crf.crf.potentials import Masks, constrained
+from ms_crf.crf.tensors import LEAST, clear_padding, largest_of, turned, zeros_like
+from ms_crf.crf.validation import differ
+
+import mindspore as ms
 from mindspore import Tensor, nn, ops
 
-_slice, _multiply, _zeros, _reshape, _sum = ops.Slice(), ops.Mul(), ops.ZerosLike(), ops.Reshape(), ops.ReduceSum()
+IS_COPY = False                                                # True in the copy of this module
+_copies: dict[str, ModuleType] = {}                            # by the name of the module that was copied
+_ONE, _ZERO = Tensor(1.0, ms.float32), Tensor(0.0, ms.float32)
+_mark, _slice, _multiply, _reshape, _sum = ops.OneHot(), ops.Slice(), ops.Mul(), ops.Reshape(), ops.ReduceSum()
+# Of the module: a cell with these cannot be copied. The second one takes what arrives at the result as its last input.
+_differentiate, differentiate = ops.GradOperation(get_all=True), ops.GradOperation(get_all=True, sens_param=True)
+
+
+def copied(module: ModuleType) -> ModuleType:
+    """Returns a copy of a module of this package, and of the modules it uses, with functions of its own.
+
+    MindSpore 2.10 compiles `bprop` late, and by then it has emptied the functions with an `if` of constants that it
+    compiled before ("The func graph is empty"). So `bprop` needs other functions. MindSpore looks up a name in a
+    function in the imported module that the function names as its own.
+    """
+    if module.__name__ not in _copies:
+        copy = _copies[module.__name__] = ModuleType(f'{module.__name__}_copied')
+        sys.modules[copy.__name__] = copy
+        for name, value in vars(module).items():
+            if name.startswith('__') and name != '__builtins__':
+                continue
+            if isinstance(value, ModuleType) and value.__name__.startswith('ms_crf.'):
+                value = copied(value)
+            elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
+                value = FunctionType(value.__code__, vars(copy), value.__name__, value.__defaults__)
+                value.__module__ = copy.__name__
+            elif isinstance(value, FunctionType) and value.__module__.startswith('ms_crf.'):
+                value = getattr(copied(sys.modules[value.__module__]), value.__name__)
+            setattr(copy, name, True if name == 'IS_COPY' else value)
+    return _copies[module.__name__]
+
+
+def _check(holds: bool, assumption: str) -> None:
+    if not holds:
+        raise RuntimeError(f'second derivatives of the chain need a MindSpore that {assumption}; MindSpore '
+                           f'{ms.__version__} does not. Losses, first derivatives and decoding do not need this')
+
+
+@ops.constexpr(check=False)
+def check_is_copy(is_copy: bool) -> None:
+    """Raises RuntimeError if names in a copied function mean objects of the original module."""
+    _check(is_copy, 'looks up names in a function in the module that function.__module__ names')
+
+
+@ops.constexpr(check=False)
+def check_gradients(gradients: tuple, inputs: tuple) -> None:
+    """Raises RuntimeError unless the first gradients are the gradients by the inputs in order; both are shapes."""
+    _check(len(gradients) >= len(inputs) and not any(map(differ, gradients, inputs)),
+           'gives the gradients by all inputs in the order of the inputs, from GradOperation(get_all=True)')
+
+
+def pair(factors: Tensor, emissions: Tensor, tags: Tensor | None, lengths: Tensor, transitions: Tensor, start: Tensor,
+         end: Tensor) -> Tensor:
+    """Sum of the packed gradients times factors, a scalar. The packed values have no part in it.
+
+    The derivative of this sum is the second derivative of normaliser or loss, applied to the factors. Counts of known
+    tags do not change with the scores and are left out.
+
+    Args:
+        factors: (2 + L + K, B, K), as `inference.pack` returns them.
+        tags: (L, B) int32, negative where not known; None for the normaliser.
+        emissions, lengths, transitions, start, end: as of `inference.posteriors`.
+    """
+    check_is_copy(IS_COPY)
+    emissions = emissions - largest_of(emissions)
+    value, marginals, pairs, _ = log_domain.forward_backward(emissions, lengths, transitions, start, end)
+    nothing = ops.stop_gradient(zeros_like(value))
+    total = (pack(nothing, marginals, pairs, lengths) * factors).sum()
+    if tags is not None:
+        length, _, num_tags = emissions.shape
+        live = tensors.real(lengths, length).astype(ms.float32)                # (L, B)
+        unknown = live * (tags < 0).astype(ms.float32)
+        if largest_of(unknown.reshape(-1)) > 0.0:
+            # The paths through the known tags, as in `losses`.
+            free = ops.maximum(unknown.expand_dims(-1), _mark(tags, num_tags, _ONE, _ZERO))  # (L, B, K)
+            restricted = tensors.restricted(emissions, free > 0.0, lengths)
+            _, marginals, pairs, _ = log_domain.forward_backward(restricted, lengths, transitions, start, end)
+            total = total - (pack(nothing, marginals, pairs, lengths) * factors).sum()
+    return total
+
+
+def chain_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, masks: Masks,
+             batch_first: bool) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Emissions (L, B, K), 0 on padding, lengths (B,) and scores as the recursions of the graph take them."""
+    check_is_copy(IS_COPY)
+    emissions, lengths, _ = prepare(emissions, lengths, start.shape[0], batch_first)
+    return clear_padding(emissions, lengths), lengths, *constrained(transitions, start, end, masks)
+
+
+def pair_of_flat(factors: Tensor, emissions: Tensor, tags: Tensor | None, lengths: Tensor, transitions: Tensor,
+                 start: Tensor, end: Tensor, masks: Masks, batch_first: bool) -> Tensor:
+    """`pair` of the gradients in the flat result of the operator in C++."""
+    shape = emissions.shape
+    emissions, lengths, transitions, start, end = chain_of(emissions, lengths, transitions, start, end, masks,
+                                                           batch_first)
+    length, batch, num_tags = emissions.shape
+    count = length * batch * num_tags
+    by_emissions = turned(factors[batch:batch + count].reshape(shape), batch_first)
+    rows = ops.concat((ops.zeros((2, batch, num_tags), ms.float32), by_emissions,
+                       factors[batch + count:].reshape(num_tags, batch, num_tags)), 0)
+    if tags is not None:
+        tags = turned(in_range(tags, -1, num_tags), batch_first)
+    return pair(rows, emissions, tags, lengths, transitions, start, end)
+
+
+def gradients(packed: Tensor, factors: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+              end: Tensor, masks: Masks, batch_first: bool) -> Tensor:
+    """The result of `operators.gradients`: linear in packed, and in factors (B,)."""
+    shape, num_tags, batch = emissions.shape, start.shape[0], factors.shape[0]
+    _, lengths, transitions, start, end = chain_of(emissions, lengths, transitions, start, end, masks, batch_first)
+    count = shape[0] * shape[1] * num_tags
+    by_emissions = packed[batch:batch + count].reshape(shape)
+    by_emissions = by_emissions * factors.reshape((batch, 1, 1) if batch_first else (1, batch, 1))
+    by_time = turned(by_emissions, batch_first)
+    by_emissions = ops.select(emissions < LEAST, zeros_like(by_emissions), by_emissions)
+    by_steps = (packed[batch + count:].reshape(batch, num_tags * num_tags) * factors.reshape(batch, 1)).sum(0)
+    by_ends = ops.concat((by_steps, by_time[0].sum(0), tensors.at_last(by_time, lengths).sum(0)), 0)
+    scores = ops.concat((transitions.reshape(-1), start, end), 0)
+    by_ends = ops.select(scores < LEAST, zeros_like(by_ends), by_ends)
+    return ops.concat((by_emissions.reshape(-1), by_ends), 0)
+
+
+def marginals(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, masks: Masks,
+              batch_first: bool) -> Tensor:
+    """Posteriors in the layout of the emissions."""
+    emissions, lengths, transitions, start, end = chain_of(emissions, lengths, transitions, start, end, masks,
+                                                           batch_first)
+    _, result, _, _ = log_domain.forward_backward(emissions - largest_of(emissions), lengths, transitions, start, end)
+    return turned(result, batch_first)
+
+
+def path_posteriors(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
+                    paths: Tensor, masks: Masks, batch_first: bool) -> Tensor:
+    """Posteriors of the tags of paths (B, L) and of every tag after the path's tag before it (B, L, K), flat."""
+    chain = chain_of(emissions, lengths, transitions, start, end, masks, batch_first)
+    chosen, conditional = posteriors_of_path(turned(paths), *chain, None, True)
+    return ops.concat((turned(chosen).reshape(-1), turned(conditional).reshape(-1)), 0)
+
+
+_functions = copied(sys.modules[__name__])
+
+
+class Pair(InFloat32, nn.Cell):
+    """`pair` of the loss if `with_tags`, else of the normaliser, which takes any integers as tags."""
+
+    def __init__(self, with_tags: bool) -> None:
+        super().__init__()
+        self.with_tags = with_tags
+
+    def construct(self, emissions, transitions, start, end, factors, tags, lengths):
+        known = ops.stop_gradient(tags) if self.with_tags else None
+        return _functions.pair(factors, emissions, known, ops.stop_gradient(lengths), transitions, start, end)
+
+
+class OfOperators(InFloat32, nn.Cell):
+    """A cell in the place of an operator in C++.
+
+    Args:
+        batch_first: layout of emissions and tags.
+        masks: as `potentials.masks_of` returns them.
+        with_tags: whether the last input is tags or paths, or any integers that have no part in the result.
+    """
+
+    def __init__(self, batch_first: bool, masks: Masks, with_tags: bool = False) -> None:
+        super().__init__()
+        self.batch_first, self.masks, self.with_tags = batch_first, masks, with_tags
+
+
+class PairOfOperators(OfOperators):
+    """`Pair` of a flat result."""
+
+    def construct(self, emissions, transitions, start, end, factors, tags, lengths):
+        known = ops.stop_gradient(tags) if self.with_tags else None
+        return _functions.pair_of_flat(factors, emissions, known, ops.stop_gradient(lengths), transitions, start, end,
+                                       self.masks, self.batch_first)
+
+
+class GradientsOfOperators(OfOperators):
+    """`gradients`, with derivatives by a packed result and by factors alone."""
+
+    def construct(self, packed, factors, emissions, lengths, transitions, start, end):
+        return _functions.gradients(packed, factors, ops.stop_gradient(emissions), ops.stop_gradient(lengths),
+                                    ops.stop_gradient(transitions), ops.stop_gradient(start), ops.stop_gradient(end),
+                                    self.masks, self.batch_first)
+
+
+class PosteriorsOfOperators(OfOperators):
+    """`path_posteriors` if `with_tags`, else `marginals`."""
+
+    def construct(self, emissions, transitions, start, end, lengths, paths):
+        if self.with_tags:
+            return _functions.path_posteriors(emissions, ops.stop_gradient(lengths), transitions, start, end,
+                                              ops.stop_gradient(paths), self.masks, self.batch_first)
+        return _functions.marginals(emissions, ops.stop_gradient(lengths), transitions, start, end, self.masks,
+                                    self.batch_first)
+
+
+class WithDerivative(InFloat32, nn.Cell):
+    """A packed gradient as it is, with its derivative.
+
+    The derivative is one more pass through the recursions, forward and backward. It is compiled and computed only where
+    a gradient is differentiated. A graph refuses to compile a third derivative.
+
+    Args:
+        pair: a `Pair` or a `PairOfOperators`.
+    """
+
+    def __init__(self, pair: nn.Cell) -> None:
+        super().__init__()
+        self.pair = pair
+
+    def construct(self, emissions, lengths, transitions, start, end, tags, packed):
+        return packed
+
+    def bprop(self, emissions, lengths, transitions, start, end, tags, packed, out, dout):
+        gradients = _differentiate(self.pair)(emissions, transitions, start, end, dout, tags, lengths)
+        # Graphs have no gradients for integers, PyNative mode has: the first ones are meant in both.
+        check_gradients((gradients[0].shape, gradients[1].shape, gradients[2].shape, gradients[3].shape),
+                        (emissions.shape, transitions.shape, start.shape, end.shape))
+        return (gradients[0], zeros_like(lengths), gradients[1], gradients[2], gradients[3], zeros_like(tags),
+                zeros_like(packed))
 
 
 class PackedSum(InFloat32, nn.Cell):
@@ -58,7 +294,7 @@ class PackedSum(InFloat32, nn.Cell):
                                        _reshape(weight, (1, batch, 1, 1)))
         by_start = _sum(_slice(by_emissions, (0, 0, 0), (1, batch, num_tags)), (0, 1))
         by_end = _sum(_multiply(_slice(packed, (1, 0, 0), (1, batch, num_tags)), weight), (0, 1))
-        return by_emissions, _zeros(lengths), by_transitions, by_start, by_end, _zeros(tags)
+        return by_emissions, zeros_like(lengths), by_transitions, by_start, by_end, zeros_like(tags)
 
 
 def value_of(packed: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large
 """
 
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +26,18 @@ def log_sum(values: np.ndarray, axis: int) -> np.ndarray:
     largest = top(values, axis)
     with np.errstate(divide='ignore'):
         return (np.log(np.exp(values - largest).sum(axis, keepdims=True)) + largest).squeeze(axis)
+
+
+def _normalized(values: np.ndarray) -> np.ndarray:
+    """Probabilities over the last axis from their logarithms, up to a summand; nan where all are impossible.
+
+    In place: pairs of states are by far the largest array of all.
+    """
+    values -= top(values)
+    np.exp(values, out=values)
+    with np.errstate(invalid='ignore'):
+        values /= values.sum(-1, keepdims=True)
+    return values
 
 
 def batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
@@ -57,57 +70,51 @@ class SequenceBatch:
         self.live = np.arange(self.length)[:, None] < self.lengths                  # (L, B)
         self.active = self.live.sum(1)                                              # sequences that are that long
         self._observed = emissions
-        self._emissions: np.ndarray | None = None
-        self._forward: np.ndarray | None = None
-        self._backward: np.ndarray | None = None
         self._segments = _Segments(log_transition, self.emissions[:, 0]) if self.length >= LONG else None
 
-    @property
+    @cached_property
     def emissions(self) -> np.ndarray:
         """(L, B, S), 0 on padding."""
-        if self._emissions is None:
-            self._emissions = np.zeros((self.length, len(self.lengths), self.size))
-            self._emissions.swapaxes(0, 1)[self.live.T] = self._observed
-        return self._emissions
+        emissions = np.zeros((self.length, len(self.lengths), self.size))
+        emissions.swapaxes(0, 1)[self.live.T] = self._observed
+        return emissions
 
     def split(self, values: np.ndarray, fewer: int = 0) -> list[np.ndarray]:
         """Values (L, B, ...) as one array for each sequence, `fewer` positions shorter."""
         return [values[:length - fewer, row] for row, length in enumerate(self.lengths)]
 
+    @cached_property
     def forward(self) -> np.ndarray:
         """(L, B, S): log probability of what was observed up to here, and of the state here."""
-        if self._forward is None:
-            self._forward = forward = np.empty_like(self.emissions)
-            forward[0] = self.log_start + self.emissions[0]
-            begin = 1
-            if self._segments is not None:
-                begin = self._segments.forward(forward[:, 0])
-            step = _Step(self.log_transition)
-            for t in range(begin, self.length):
-                forward[t] = step(forward[t - 1]) + self.emissions[t]
-        return self._forward
+        forward = np.empty_like(self.emissions)
+        forward[0] = self.log_start + self.emissions[0]
+        begin = 1 if self._segments is None else self._segments.forward(forward[:, 0])
+        step = _Step(self.log_transition)
+        for t in range(begin, self.length):
+            forward[t] = step(forward[t - 1]) + self.emissions[t]
+        return forward
 
+    @cached_property
     def backward(self) -> np.ndarray:
         """(L, B, S): log probability of what is observed behind here given the state here; on padding the end's."""
-        if self._backward is None:
-            self._backward = backward = np.empty_like(self.emissions)
-            backward[-1] = self.log_end
-            last = 0 if self._segments is None else self._segments.covered
-            step = _Step(self.log_transition.T)
-            for t in range(self.length - 2, last - 1, -1):
-                arrived = step(backward[t + 1] + self.emissions[t + 1])
-                backward[t] = np.where(self.live[t + 1][:, None], arrived, self.log_end)
-            if self._segments is not None:
-                self._segments.backward(backward[:, 0])
-        return self._backward
+        backward = np.empty_like(self.emissions)
+        backward[-1] = self.log_end
+        last = 0 if self._segments is None else self._segments.covered
+        step = _Step(self.log_transition.T)
+        for t in range(self.length - 2, last - 1, -1):
+            arrived = step(backward[t + 1] + self.emissions[t + 1])
+            backward[t] = np.where(self.live[t + 1][:, None], arrived, self.log_end)
+        if self._segments is not None:
+            self._segments.backward(backward[:, 0])
+        return backward
 
     def forward_likelihood(self) -> np.ndarray:
         """Log probability of what is observed in each sequence (B,), by the forward recursion."""
-        return log_sum(self.forward()[self.lengths - 1, np.arange(len(self.lengths))] + self.log_end, 1)
+        return log_sum(self.forward[self.lengths - 1, np.arange(len(self.lengths))] + self.log_end, 1)
 
     def backward_likelihood(self) -> np.ndarray:
         """Log probability of what is observed in each sequence (B,), by the backward recursion."""
-        return log_sum(self.log_start + self.emissions[0] + self.backward()[0], 1)
+        return log_sum(self.log_start + self.emissions[0] + self.backward[0], 1)
 
     def check_possible(self) -> np.ndarray:
         """Log likelihoods of the sequences (B,); raises ValueError at one that the model can't give."""
@@ -119,10 +126,7 @@ class SequenceBatch:
 
     def posteriors(self) -> np.ndarray:
         """Probability of each state at each position given all that is observed (L, B, S); on padding no meaning."""
-        joint = self.forward() + self.backward()
-        weights = np.exp(joint - top(joint))
-        with np.errstate(invalid='ignore'):      # a sequence that can't be has no posterior: nan
-            return weights / weights.sum(-1, keepdims=True)
+        return _normalized(self.forward + self.backward)
 
     def path_posteriors(self, paths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Posterior of each state of paths (B, L), and of every state given the path's before it (B, L, S), both 0 on
@@ -130,7 +134,7 @@ class SequenceBatch:
         """
         before = self.log_transition[paths.T[:-1]]                                  # (L - 1, B, S)
         first = np.broadcast_to(self.log_start, (1, *before.shape[1:]))
-        onward = np.concatenate((first, before)) + self.emissions + self.backward()
+        onward = np.concatenate((first, before)) + self.emissions + self.backward
         weights = np.exp(onward - top(onward))
         weights *= self.live[:, :, None] / weights.sum(-1, keepdims=True)
         chosen = np.take_along_axis(self.posteriors().swapaxes(0, 1), paths[:, :, None], 2)[:, :, 0]
@@ -138,20 +142,14 @@ class SequenceBatch:
 
     def pairs(self) -> np.ndarray:
         """Probability of each two states at neighbouring positions (L - 1, B, S, S); on padding without meaning."""
-        onward = self.emissions[1:] + self.backward()[1:]
-        joint = self.forward()[:-1, :, :, None] + self.log_transition + onward[:, :, None, :]
-        weights = joint.reshape(*joint.shape[:2], self.size ** 2)
-        # In place: this is by far the largest array of all.
-        weights -= top(weights)
-        np.exp(weights, out=weights)
-        with np.errstate(invalid='ignore'):
-            weights /= weights.sum(-1, keepdims=True)
-        return joint
+        onward = self.emissions[1:] + self.backward[1:]
+        joint = self.forward[:-1, :, :, None] + self.log_transition + onward[:, :, None, :]
+        return _normalized(joint.reshape(*joint.shape[:2], self.size ** 2)).reshape(joint.shape)
 
     def pair_counts(self) -> np.ndarray:
         """(S, S): how often each state follows each, expected, in all sequences together."""
-        onward = self.emissions[1:] + self.backward()[1:]
-        before = self.forward()[:-1]
+        onward = self.emissions[1:] + self.backward[1:]
+        before = self.forward[:-1]
         live = self.live[1:]
         left = np.exp(before - top(before))[live]                                   # (positions, S)
         right = np.exp(onward - top(onward))[live]
@@ -164,10 +162,8 @@ class SequenceBatch:
             left = left / np.where(lost, np.inf, total)[:, None]
         counts = (left.T @ right) * factors
         if lost.any():
-            joint = (before[live][lost][:, :, None] + self.log_transition + onward[live][lost][:, None, :])
-            flat = joint.reshape(len(joint), -1)
-            weights = np.exp(flat - top(flat))
-            counts += (weights / weights.sum(1, keepdims=True)).sum(0).reshape(counts.shape)
+            joint = before[live][lost][:, :, None] + self.log_transition + onward[live][lost][:, None, :]
+            counts += _normalized(joint.reshape(len(joint), -1)).sum(0).reshape(counts.shape)
         return counts
 
     def viterbi(self) -> tuple[np.ndarray, np.ndarray]:

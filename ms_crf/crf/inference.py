@@ -4,7 +4,7 @@ Shapes: L length, B batch, K tags.
 """
 
 from ms_crf.crf import log_domain, scaled, tensors
-from ms_crf.crf.tensors import MISMATCH, largest_of, log, ones_like, price, smallest_of, sum_of, zeros_like
+from ms_crf.crf.tensors import largest_of, log, ones_like, price, smallest_of, sum_of, zeros_like
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -157,7 +157,7 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
     if repeated:
         unknown = ops.logical_and(live, tags < 0).astype(ms.float32)         # (L, B)
         free = ops.logical_or(unknown.expand_dims(-1) > 0.0, marked > 0.0)
-        restricted = tensors.clear_padding(ops.select(free, emissions, MISMATCH * ones_like(emissions)), lengths)
+        restricted = tensors.restricted(emissions, free, lengths)
         if by_step:
             value, by_tag, by_pair, _ = log_domain.forward_backward(restricted, lengths, transitions, start, end)
         else:

@@ -1,11 +1,14 @@
-"""Brings a caller's tensors into the form of the recursions: length first, float32, int32."""
+"""Brings a caller's tensors into the form of the recursions: length first, float32, int32.
+
+Shapes: L length, B batch, K tags.
+"""
 
 from typing import TypeAlias
 
-from ms_crf.crf import shapes, validation
+from ms_crf.crf import validation
 from ms_crf.crf.mindspore_fixes import check_not_traced
-from ms_crf.crf.shapes import FLOATS, INTEGERS, Described
-from ms_crf.crf.tensors import continued, forbid, nan_where, ones_like
+from ms_crf.crf.tensors import FORBIDDEN, continued, forbid, lowered, nan_where, ones_like, sizes, turned
+from ms_crf.crf.validation import FLOATS, INTEGERS, Described
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -16,16 +19,16 @@ Numbers: TypeAlias = float | ArrayLike | Tensor
 
 # Checks that a graph makes when it is compiled, and PyNative mode at each call. A tensor is described by (type, shape).
 _at_compilation = ops.constexpr(check=False)
-check_scores = _at_compilation(shapes.check_shapes_of_scores)
+check_scores = _at_compilation(validation.check_shapes_of_scores)
 check_constrained = _at_compilation(validation.check_flag)
-check_comparable = _at_compilation(shapes.check_comparable)
-check_sets = _at_compilation(shapes.check_sets)
-_check_shape_of_paths = _at_compilation(shapes.check_paths_argument)
-_check_shape_of_pairs = _at_compilation(shapes.check_pair_emissions_argument)
-_check_argument = _at_compilation(shapes.check_argument)
-_check_scalar = _at_compilation(shapes.check_scalar)
+check_comparable = _at_compilation(validation.check_comparable)
+check_sets = _at_compilation(validation.check_sets)
+_check_shape_of_paths = _at_compilation(validation.check_paths_argument)
+_check_shape_of_pairs = _at_compilation(validation.check_pair_emissions_argument)
+_check_argument = _at_compilation(validation.check_argument)
+_check_scalar = _at_compilation(validation.check_scalar)
 # Checks of values, for PyNative mode.
-_check_sums_of_targets = _at_compilation(validation.check_sums_of_targets)
+check_sums_of_targets = _at_compilation(validation.check_sums_of_targets)
 _check_pair_emissions = _at_compilation(validation.check_pair_emissions)
 
 
@@ -33,7 +36,7 @@ _check_pair_emissions = _at_compilation(validation.check_pair_emissions)
 def _check(num_tags: int, batch_first: bool, emissions: Described, tags: Described | None,
            seq_length: Described | None) -> None:
     check_not_traced()
-    shapes.check_arguments(num_tags, batch_first, emissions, tags, seq_length)
+    validation.check_arguments(num_tags, batch_first, emissions, tags, seq_length)
 
 
 def check_paths(paths: Tensor, emissions: Tensor, batch_first: bool) -> None:
@@ -55,9 +58,7 @@ def describe(name: str, argument: Tensor) -> Described:
 
 def _describe_optional(name: str, argument: Tensor | None) -> Described | None:
     """(dtype, shape) of a tensor, None of None."""
-    if argument is None:
-        return None
-    return describe(name, argument)
+    return None if argument is None else describe(name, argument)
 
 
 def check_like(name: str, argument: Tensor, form: str, shape: tuple) -> None:
@@ -75,12 +76,6 @@ def tensor_of(name: str, values: Numbers) -> Tensor:
     if isinstance(values, Tensor):
         return values
     return _constant(name, values)
-
-
-def check_distributions(name: str, targets: Tensor, lengths: Tensor) -> None:
-    """Raises ValueError for targets (L, B, K) that are no distributions; in a graph it does nothing."""
-    if has_values(targets):
-        _check_sums_of_targets(name, targets, lengths)
 
 
 def has_values(tensor: Tensor) -> bool:
@@ -127,13 +122,6 @@ def in_range(integers: Tensor, least: int, most: int) -> Tensor:
     return ops.minimum(ops.maximum(wide, least), most).astype(ms.int32)
 
 
-def lengths_within(seq_length: Tensor, length: int) -> tuple[Tensor, Tensor]:
-    """Lengths (B,) int32 brought into 0 to `length`, and (B,) float32: nan where that changed one, else 0."""
-    beyond = in_range(seq_length, -1, length + 1)
-    lengths = ops.minimum(ops.maximum(beyond, 0), length).astype(ms.int32)
-    return lengths, nan_where(ops.not_equal(beyond, lengths))
-
-
 def prepare(emissions: Tensor, seq_length: Tensor | None, num_tags: int,
             batch_first: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Emissions, lengths, and which rows are void.
@@ -144,15 +132,21 @@ def prepare(emissions: Tensor, seq_length: Tensor | None, num_tags: int,
     """
     _check(num_tags, batch_first, describe('emissions', emissions), None, _describe_optional('seq_length', seq_length))
     emissions = forbid(emissions.astype(ms.float32))
-    if batch_first:
-        emissions = ops.transpose(emissions, (1, 0, 2))
+    emissions = turned(emissions, batch_first)
     length, batch, _ = emissions.shape
     if seq_length is None:
-        lengths = ops.full((batch,), length, dtype=ms.int32)
-        void = ops.zeros((batch,), ms.float32)
-    else:
-        lengths, void = lengths_within(seq_length, length)
-    return emissions, lengths, void
+        return emissions, ops.full((batch,), length, dtype=ms.int32), ops.zeros((batch,), ms.float32)
+    beyond = in_range(seq_length, -1, length + 1)
+    lengths = ops.minimum(ops.maximum(beyond, 0), length).astype(ms.int32)
+    return emissions, lengths, nan_where(ops.not_equal(beyond, lengths))
+
+
+def given_lengths(emissions: Tensor, seq_length: Tensor | None, batch_first: bool) -> Tensor:
+    """Lengths (B,) as they came from the caller; without, the padded length of each row."""
+    if seq_length is not None:
+        return seq_length
+    length, batch = sizes(emissions, batch_first)
+    return ops.full((batch,), length, dtype=ms.int32)
 
 
 def prepare_raw(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | None, num_tags: int,
@@ -161,12 +155,7 @@ def prepare_raw(emissions: Tensor, tags: Tensor | None, seq_length: Tensor | Non
     _check(num_tags, batch_first, describe('emissions', emissions), _describe_optional('tags', tags),
            _describe_optional('seq_length', seq_length))
     emissions = emissions.astype(ms.float32)
-    if seq_length is not None:
-        return emissions, seq_length
-    batch, length = emissions.shape[0], emissions.shape[1]
-    if not batch_first:
-        batch, length = length, batch
-    return emissions, ops.full((batch,), length, dtype=ms.int32)
+    return emissions, given_lengths(emissions, seq_length, batch_first)
 
 
 def prepare_steps(transitions: Tensor, emissions: Tensor, pair_emissions: Tensor | None, lengths: Tensor,
@@ -182,17 +171,13 @@ def prepare_steps(transitions: Tensor, emissions: Tensor, pair_emissions: Tensor
         looked_at: whether nan and +inf in pair emissions raise ValueError in PyNative mode.
     """
     num_tags = transitions.shape[0]
-    length, batch = emissions.shape[0], emissions.shape[1]
-    if batch_first:
-        length, batch = batch, length
+    length, batch = sizes(emissions, batch_first)
     steps = ops.zeros((length, batch, num_tags, num_tags), ms.float32)
     if pair_emissions is not None:
         _check_shape_of_pairs(num_tags, batch_first, describe('emissions', emissions),
                               describe('pair_emissions', pair_emissions))
         if not (isconstant(length) and length == 1):
-            pairs = pair_emissions.astype(ms.float32)
-            if batch_first:
-                pairs = ops.transpose(pairs, (1, 0, 2, 3))
+            pairs = turned(pair_emissions.astype(ms.float32), batch_first)
             if looked_at and has_values(pairs):
                 _check_pair_emissions(pairs, lengths)
             steps = ops.concat((pairs, steps[:1]), 0)
@@ -233,7 +218,31 @@ def prepare_seed(seed: int | Tensor) -> Tensor:
 def prepare_tags(emissions: Tensor, tags: Tensor, num_tags: int, batch_first: bool) -> Tensor:
     """Tags (L, B) int32: -1 where not known, num_tags where there is no such tag."""
     _check(num_tags, batch_first, describe('emissions', emissions), describe('tags', tags), None)
-    tags = in_range(tags, -1, num_tags)
-    if batch_first:
-        tags = ops.transpose(tags, (1, 0))
-    return tags
+    return turned(in_range(tags, -1, num_tags), batch_first)
+
+
+# Sets of tags in place of tags: of each token, which tags it may have. The probability of all paths through these sets
+# together is the sum over them divided by the sum over all paths: two normalisers, the first of emissions in which
+# every other tag is forbidden. So whatever computes normalisers, in C++ or in graphs, computes this and its gradients.
+def are_sets(tags: Tensor | None) -> bool:
+    """Whether these are sets, bools, and not tags."""
+    return isinstance(tags, Tensor) and tags.dtype == ms.bool_
+
+
+def free_and_restricted(emissions: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """Emissions (..., ..., K) in float32 with 0 as the highest of each position, and the same with FORBIDDEN for the
+    tags that are not in the sets: of both the normaliser is lower by as much, and loses less to rounding.
+
+    Args:
+        emissions: (L, B, K), or batch first.
+        allowed: bool, of the same shape.
+    """
+    check_sets(describe('emissions', emissions), describe('tags', allowed))
+    emissions = lowered(emissions)
+    return emissions, ops.select(ops.stop_gradient(allowed), emissions, FORBIDDEN * ones_like(emissions))
+
+
+def lengths_of(emissions: Tensor, seq_length: Tensor | None, batch_first: bool) -> Tensor:
+    """Lengths (B,) int32, those that can't be brought into 0 to L."""
+    length, _ = sizes(emissions, batch_first)
+    return in_range(given_lengths(emissions, seq_length, batch_first), 0, length)

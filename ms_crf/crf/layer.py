@@ -1,14 +1,14 @@
 """The CRF layer: a linear chain over emissions, with its losses, best paths, posteriors and samples.
 
 `CRF` declares all calls. The bodies are in other modules: `backends` for the calls that operators in C++ also compute,
-`losses`, `markov`, `sampling` and `span_sets` for the other calls.
+`losses`, `markov` and `selection` for the other calls.
 """
 
-from ms_crf.crf import losses, markov, sampling, span_sets
+from ms_crf.crf import losses, markov, selection
 from ms_crf.crf.inference import posteriors
 from ms_crf.crf.inputs import Numbers, check_comparable, check_constrained, check_like, prepare_tags
 from ms_crf.crf.parameters import Chain
-from ms_crf.crf.tensors import lowered
+from ms_crf.crf.tensors import lowered, turned
 from ms_crf.crf.viterbi import History
 
 from mindspore import Tensor, ops
@@ -166,7 +166,7 @@ class CRF(Chain):
 
         Where all paths are forbidden, over those with the fewest breaks, about -10,000 for each.
         """
-        return self._backend(pair_emissions, temperature).normalizer(*self._scores(), emissions, seq_length,
+        return self.backends.chosen(pair_emissions, temperature).normalizer(self._scores(), emissions, seq_length,
                                                                      pair_emissions, temperature)
 
     def viterbi(self, emissions: Tensor, seq_length: Tensor | None = None,
@@ -176,7 +176,7 @@ class CRF(Chain):
         Returns:
             scores (batch, num_tags), and history (length - 1, batch, num_tags), an empty tuple if length is 1.
         """
-        return self._backend(pair_emissions).viterbi(*self._scores(), emissions, seq_length, pair_emissions)
+        return self.backends.chosen(pair_emissions).viterbi(self._scores(), emissions, seq_length, pair_emissions)
 
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None,
                pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -185,7 +185,7 @@ class CRF(Chain):
         Returns:
             paths (batch, length) int32, 0 on padding, and scores (batch,).
         """
-        return self._backend(pair_emissions).decode(*self._scores(), emissions, seq_length, pair_emissions)
+        return self.backends.chosen(pair_emissions).decode(self._scores(), emissions, seq_length, pair_emissions)
 
     def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None,
               pair_emissions: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -197,7 +197,7 @@ class CRF(Chain):
         Returns:
             paths (batch, n, length) int32, 0 on padding, and scores (batch, n).
         """
-        return self._backend(pair_emissions).nbest(*self._scores(), emissions, n, seq_length, pair_emissions)
+        return self.backends.chosen(pair_emissions).nbest(self._scores(), emissions, n, seq_length, pair_emissions)
 
     def nbest_spans(self, emissions: Tensor, n: int, spans: ArrayLike | Tensor, seq_length: Tensor | None = None,
                     pair_emissions: Tensor | None = None,
@@ -220,8 +220,8 @@ class CRF(Chain):
             taggings, divided by the temperature; and log probabilities (batch, n) of the sets, each summed over all its
             taggings.
         """
-        table = span_sets.table_of(spans, self.num_tags)
-        return self.backends.plain.nbest_spans(*self._scores(), emissions, n, table, seq_length, pair_emissions,
+        table = selection.table_of(spans, self.num_tags)
+        return self.backends.plain.nbest_spans(self._scores(), emissions, n, table, seq_length, pair_emissions,
                                                temperature)
 
     def mbr_decode(self, emissions: Tensor, seq_length: Tensor | None = None,
@@ -241,8 +241,8 @@ class CRF(Chain):
         check_constrained('constrained', constrained)
         marginals = self.marginals(emissions, seq_length, pair_emissions, temperature)
         if constrained:
-            paths = self._backend(pair_emissions).likeliest(*self._scores(), emissions, ops.stop_gradient(marginals),
-                                                            seq_length, pair_emissions)
+            backend, fixed = self.backends.chosen(pair_emissions), ops.stop_gradient(marginals)
+            paths = backend.likeliest(self._scores(), emissions, fixed, seq_length, pair_emissions)
         else:
             paths = markov.likeliest(marginals, seq_length, self.batch_first)
         return paths, markov.expected_hits(marginals, paths, self.batch_first)
@@ -251,7 +251,7 @@ class CRF(Chain):
                   temperature: float | Tensor | None = None) -> Tensor:
         """Posterior p(tag at the position | emissions) of each tag at each position, differentiable; in the layout of
         emissions, 0 on padding."""
-        return self._backend(pair_emissions, temperature).marginals(*self._scores(), emissions, seq_length,
+        return self.backends.chosen(pair_emissions, temperature).marginals(self._scores(), emissions, seq_length,
                                                                     pair_emissions, temperature)
 
     def edge_marginals(self, emissions: Tensor, seq_length: Tensor | None = None, pair_emissions: Tensor | None = None,
@@ -261,9 +261,7 @@ class CRF(Chain):
         emissions, lengths, steps, start, end, void = self._steps(emissions, seq_length, pair_emissions, temperature)
         _, _, pairs = posteriors(emissions, lengths, steps, start, end, None)
         pairs = (pairs + void.reshape(1, -1, 1, 1))[:-1]
-        if self.batch_first:
-            pairs = ops.transpose(pairs, (1, 0, 2, 3))
-        return pairs
+        return turned(pairs, self.batch_first)
 
     def path_posteriors(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None,
                         pair_emissions: Tensor | None = None,
@@ -279,8 +277,8 @@ class CRF(Chain):
             over the path's own tags is the posterior of the path; for a part of the path, the factor of its first
             tag is taken from the first result.
         """
-        return self._backend(pair_emissions, temperature).path_posteriors(*self._scores(), emissions, paths, seq_length,
-                                                                          pair_emissions, temperature)
+        backend = self.backends.chosen(pair_emissions, temperature)
+        return backend.path_posteriors(self._scores(), emissions, paths, seq_length, pair_emissions, temperature)
 
     def along(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The old name of `path_posteriors`, which goes with the next version."""
@@ -324,4 +322,4 @@ class CRF(Chain):
         Returns:
             paths (batch, n, length) int32, 0 on padding, without gradient; of a row whose values are nan, some paths.
         """
-        return sampling.sampled_paths(n, seed, *self._steps(emissions, seq_length, pair_emissions, temperature))
+        return markov.sampled_paths(n, seed, *self._steps(emissions, seq_length, pair_emissions, temperature))

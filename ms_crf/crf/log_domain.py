@@ -6,7 +6,7 @@ Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 b
 from collections.abc import Sequence
 
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, put_block, soften, sum_of
+from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, put_block, soften, steps_of_block, sum_of
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -102,13 +102,6 @@ def _steps_of_both(transitions: Tensor, lengths: Tensor, length: int) -> Tensor:
     return both.reshape(length // STEPS, STEPS, 2, batch, num_tags, num_tags)
 
 
-def _steps_at(steps: Tensor, index: Tensor) -> Sequence[Tensor]:
-    """Those of one block, for `_block`: of (2, 1, K, K), the same at each step, or of what `_steps_of_both` gives."""
-    if len(steps.shape) == 4:
-        return [steps for _ in range(STEPS)]
-    return ops.unstack(ops.gather(steps, index, 0), 0)
-
-
 def messages(ahead: Tensor, back: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
              end: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What arrives at each tag, each time up to a summand for each position.
@@ -138,7 +131,8 @@ def messages(ahead: Tensor, back: Tensor, lengths: Tensor, transitions: Tensor, 
     peaks = ops.zeros(size + (1,), ms.float32)
     index = first_block()
     while index < blocks:
-        arrived, block_history, block_peaks = _block(arrived, ops.gather(both, index, 0), _steps_at(steps, index))
+        of_block = steps_of_block(steps, 6, index, STEPS)
+        arrived, block_history, block_peaks = _block(arrived, ops.gather(both, index, 0), of_block)
         history = put_block(history, index, block_history)
         peaks = put_block(peaks, index, block_peaks)
         index = index + 1

@@ -3,18 +3,17 @@
 Shapes: L length, B batch, K tags.
 """
 
-from ms_crf.crf.conditionals import log_conditionals
-from ms_crf.crf.inference import path_score
-from ms_crf.crf.inputs import Numbers, check_distributions, check_like, in_range, prepare_tags, tensor_of
-from ms_crf.crf.tensors import (
-    clear_padding,
-    continued,
-    nan_where,
-    price,
-    real,
-    reduce_losses,
-    sum_of,
-    zeros_like,
+from ms_crf.crf import log_domain, tensors
+from ms_crf.crf.inference import mark_tags, path_score
+from ms_crf.crf.inputs import (
+    Numbers,
+    check_like,
+    check_sums_of_targets,
+    given_lengths,
+    has_values,
+    in_range,
+    prepare_tags,
+    tensor_of,
 )
 from ms_crf.crf.validation import TOLERANCE
 
@@ -28,7 +27,7 @@ def reduced(losses: Tensor, lengths: Tensor, row_weights: Numbers | None, reduct
         weights = tensor_of('row_weights', row_weights)
         check_like('row_weights', weights, 'seq_length', losses.shape)
         losses = ops.select(lengths > 0, losses * weights.astype(ms.float32), losses)
-    return reduce_losses(losses, lengths, reduction)
+    return tensors.reduce_losses(losses, lengths, reduction)
 
 
 def with_costs(emissions: Tensor, tags: Tensor, cost: Numbers, num_tags: int, batch_first: bool) -> Tensor:
@@ -41,9 +40,41 @@ def with_costs(emissions: Tensor, tags: Tensor, cost: Numbers, num_tags: int, ba
     table = ops.masked_fill(table, ops.eye(num_tags, num_tags, ms.float32) > 0.0, 0.0)
     costs = ops.gather(table, in_range(known, 0, num_tags - 1), 0)
     costs = ops.masked_fill(costs, (known < 0).expand_dims(-1), 0.0)
-    if batch_first:
-        costs = ops.transpose(costs, (1, 0, 2))
-    return emissions.astype(ms.float32) + costs
+    return emissions.astype(ms.float32) + tensors.turned(costs, batch_first)
+
+
+def log_conditionals(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                     end: Tensor) -> Tensor:
+    """log p(tag | known tags before it, emissions) (L, B), of which the sum is the log probability of the known tags.
+
+    0 where the tag is not known and on padding; about -VIOLATION for a step that is forbidden; nan if a tag is not
+    below K. Everything in the log domain.
+
+    Args:
+        emissions: (L, B, K) float32, 0 on padding.
+        tags: (L, B) int32, negative where not known.
+        lengths: (B,) int32.
+        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        start, end: (K,) float32.
+    """
+    length, _, num_tags = emissions.shape
+    emissions = emissions - tensors.largest_of(emissions)        # less to round
+    live = tensors.real(lengths, length)                 # (L, B)
+    unknown = (tags < 0).astype(ms.float32).expand_dims(-1)
+    free = unknown + mark_tags(ops.minimum(tags, num_tags - 1), num_tags) > 0.0           # (L, B, K)
+    padded = log_domain.whole_blocks(length)
+    ahead = tensors.pad_time(tensors.restricted(emissions, free, lengths), padded)
+    before, after, _ = log_domain.messages(ahead, tensors.pad_time(emissions, padded), lengths, transitions, start, end)
+    # Of each tag with all that may follow it, after the known tags before it.
+    joint = before[:length] + emissions + after[:length]         # (L, B, K)
+    joint = joint - tensors.largest_of(joint)
+    every = tensors.log(tensors.sum_of(ops.exp(joint)))          # (L, B, 1)
+    among = ops.select(free, joint, tensors.MISMATCH * tensors.ones_like(joint))
+    largest = tensors.largest_of(among)
+    known = tensors.soften(largest) + tensors.log(tensors.sum_of(ops.exp(among - largest)))
+    counted = ops.logical_and(live, tags >= 0)
+    result = ops.select(counted, (known - every).squeeze(-1), ops.zeros_like(emissions[:, :, 0]))
+    return result + tensors.nan_where(ops.logical_and(live, tags >= num_tags))
 
 
 def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers | None, batch_first: bool,
@@ -59,7 +90,7 @@ def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers 
         emissions, lengths, transitions, start, end, void: what `potentials_of` returns.
     """
     length, batch, num_tags = emissions.shape
-    emissions = clear_padding(emissions, lengths)
+    emissions = tensors.clear_padding(emissions, lengths)
     logs = log_conditionals(emissions, known, lengths, transitions, start, end)      # (L, B)
     weights = ops.ones_like(logs)
     if tag_weights is not None:
@@ -68,14 +99,10 @@ def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers 
         weights = ops.gather(of_tags.astype(ms.float32), in_range(known, 0, start.shape[0] - 1), 0)
     if token_weights is not None:
         of_tokens = tensor_of('token_weights', token_weights)
-        shape = (length, batch)
-        if batch_first:
-            shape = (batch, length)
+        shape = (batch, length) if batch_first else (length, batch)
         check_like('token_weights', of_tokens, 'tags', shape)
-        of_tokens = of_tokens.astype(ms.float32)
-        if batch_first:
-            of_tokens = ops.transpose(of_tokens, (1, 0))
-        weights = weights * ops.select(real(lengths, length), of_tokens, zeros_like(of_tokens))
+        of_tokens = tensors.turned(of_tokens.astype(ms.float32), batch_first)
+        weights = weights * ops.select(tensors.real(lengths, length), of_tokens, tensors.zeros_like(of_tokens))
     return void - (weights * logs).sum(0)
 
 
@@ -90,12 +117,10 @@ def expected_score(targets: Tensor, pair_targets: Tensor | None, batch_first: bo
         looked_at: whether targets that are no distributions raise ValueError in PyNative mode.
         emissions, lengths, transitions, start, end, void: what `potentials_of` returns; void is not looked at.
     """
-    targets = targets.astype(ms.float32)
-    if batch_first:
-        targets = ops.transpose(targets, (1, 0, 2))
-    if looked_at:
-        check_distributions('targets', targets, lengths)
-    targets = clear_padding(targets, lengths)                    # (L, B, K)
+    targets = tensors.turned(targets.astype(ms.float32), batch_first)
+    if looked_at and has_values(targets):
+        check_sums_of_targets('targets', targets, lengths)
+    targets = tensors.clear_padding(targets, lengths)            # (L, B, K)
     void = _no_distribution(targets, lengths)
     by_step = len(transitions.shape) == 4
     if pair_targets is None:
@@ -105,7 +130,7 @@ def expected_score(targets: Tensor, pair_targets: Tensor | None, batch_first: bo
         void = void + unfit
         if not by_step:
             pairs = pairs.sum(0)
-    expected = ops.select(targets > 0.0, price(emissions) * targets, zeros_like(targets))
+    expected = ops.select(targets > 0.0, tensors.price(emissions) * targets, tensors.zeros_like(targets))
     return path_score(expected, lengths, targets, pairs, transitions, start, end) + void
 
 
@@ -119,56 +144,46 @@ def of_each_path(paths: Tensor, weights: Tensor, emissions: Tensor, seq_length: 
         emissions, seq_length, pair_emissions: as they came from the caller, whose layout is kept.
         batch_first: this layout.
     """
-    axis = 1
-    if batch_first:
-        axis = 0
-    batch, length = emissions.shape[axis], emissions.shape[1 - axis]
+    axis = 0 if batch_first else 1
+    length, batch = tensors.sizes(emissions, batch_first)
     n = paths.shape[1]
     check_like('paths', paths, 'batch, n and length of emissions', (batch, n, length))
     check_like('weights', weights, 'paths[:, :, 0]', (batch, n))
-    lengths = seq_length
-    if seq_length is None:
-        lengths = ops.full((batch,), length, dtype=ms.int32)
+    lengths = given_lengths(emissions, seq_length, batch_first)
     unused = ops.broadcast_to(ops.equal(weights, 0.0).expand_dims(-1), paths.shape)
-    tags = ops.select(unused, zeros_like(paths), paths).reshape(batch * n, length)
-    if not batch_first:
-        tags = ops.transpose(tags, (1, 0))
-    pairs = pair_emissions
-    if pair_emissions is not None:
-        pairs = _repeated(pair_emissions, axis, n)
+    tags = ops.select(unused, tensors.zeros_like(paths), paths).reshape(batch * n, length)
+    tags = tensors.turned(tags, not batch_first)
+    pairs = None if pair_emissions is None else _repeated(pair_emissions, axis, n)
     return _repeated(emissions, axis, n), tags, _repeated(lengths, 0, n), pairs
 
 
 def weighted_sum(losses: Tensor, weights: Tensor) -> Tensor:
     """Losses (B * n,) times weights (B, n), added up over the paths of a row: (B,); a weight of 0 counts as no path."""
     losses, weights = losses.reshape(weights.shape), weights.astype(ms.float32)
-    return ops.select(ops.equal(weights, 0.0), zeros_like(losses), losses * weights).sum(1)
+    return ops.select(ops.equal(weights, 0.0), tensors.zeros_like(losses), losses * weights).sum(1)
 
 
-def _pair_targets(pair_targets: Tensor, targets: Tensor, lengths: Tensor,
-                  batch_first: bool) -> tuple[Tensor, Tensor]:
+def _pair_targets(pair_targets: Tensor, targets: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
     """Pair targets (L, B, K, K), 0 where no real position follows, and nan or 0 (B,): whether they fit targets."""
     length, batch, num_tags = targets.shape
-    if batch_first:
-        check_like('pair_targets', pair_targets, 'the pairs of emissions', (batch, length - 1, num_tags, num_tags))
-        pair_targets = ops.transpose(pair_targets, (1, 0, 2, 3))
-    else:
-        check_like('pair_targets', pair_targets, 'the pairs of emissions', (length - 1, batch, num_tags, num_tags))
+    shape = (batch, length - 1) if batch_first else (length - 1, batch)
+    check_like('pair_targets', pair_targets, 'the pairs of emissions', (*shape, num_tags, num_tags))
+    pair_targets = tensors.turned(pair_targets, batch_first)
     nothing = ops.zeros((1, batch, num_tags, num_tags), ms.float32)
     pairs = nothing
     if length > 1:
         pairs = ops.concat((pair_targets.astype(ms.float32), nothing), 0)
-    followed = continued(lengths, length).expand_dims(-1)                     # (L, B, 1)
-    pairs = ops.select(followed.expand_dims(-1), pairs, zeros_like(pairs))
+    followed = tensors.continued(lengths, length).expand_dims(-1)             # (L, B, 1)
+    pairs = ops.select(followed.expand_dims(-1), pairs, tensors.zeros_like(pairs))
     following = ops.concat((targets[1:], targets[:1]), 0)
     off = ops.maximum(ops.abs(pairs.sum(3) - targets), ops.abs(pairs.sum(2) - following))     # (L, B, K)
-    off = ops.select(followed, off, zeros_like(off)).sum(2) + ops.maximum(-pairs, 0.0).sum((2, 3))
-    return pairs, nan_where(off.sum(0) > TOLERANCE * length)
+    off = ops.select(followed, off, tensors.zeros_like(off)).sum(2) + ops.maximum(-pairs, 0.0).sum((2, 3))
+    return pairs, tensors.nan_where(off.sum(0) > TOLERANCE * length)
 
 
 def _independent_pairs(targets: Tensor, of_steps: bool) -> Tensor:
     """Pairs of neighbours whose targets (L, B, K) are independent: (L, B, K, K) of each step, or the sum (B, K, K)."""
-    following = ops.concat((targets[1:], zeros_like(targets[:1])), 0)             # 0 where none follows
+    following = ops.concat((targets[1:], tensors.zeros_like(targets[:1])), 0)     # 0 where none follows
     if of_steps:
         return targets.expand_dims(3) * following.expand_dims(2)
     return ops.bmm(ops.transpose(targets, (1, 2, 0)), ops.transpose(following, (1, 0, 2)))
@@ -176,10 +191,10 @@ def _independent_pairs(targets: Tensor, of_steps: bool) -> Tensor:
 
 def _no_distribution(targets: Tensor, lengths: Tensor) -> Tensor:
     """nan for rows with a real position whose targets (L, B, K) are negative or don't add up to 1, else 0: (B,)."""
-    sums = sum_of(targets).squeeze(-1)                           # (L, B)
+    sums = tensors.sum_of(targets).squeeze(-1)                   # (L, B)
     fits = ops.logical_and(ops.abs(sums - 1.0) < TOLERANCE, ops.maximum(-targets, 0.0).sum(2) < TOLERANCE)
-    wrong = ops.logical_and(real(lengths, targets.shape[0]), ops.logical_not(fits))
-    return nan_where(wrong).sum(0)
+    wrong = ops.logical_and(tensors.real(lengths, targets.shape[0]), ops.logical_not(fits))
+    return tensors.nan_where(wrong).sum(0)
 
 
 def _repeated(tensor: Tensor, axis: int, n: int) -> Tensor:

@@ -1,49 +1,44 @@
 """The posterior of a chain as a Markov chain, p(y) = p(y_1) p(y_2 | y_1) p(y_3 | y_2) ...: what its entropy, its
 divergence from another and samples are made of.
 
-Sums over steps of small numbers, where log Z minus the mean score would be a difference of large ones.
+Entropy and divergence are sums over steps of small numbers, where log Z minus the mean score would be a difference of
+large ones. In a sample each tag is drawn given the tag before it, by Gumbel noise that is a function of a seed. The
+noise comes from integers that are mixed, not from a generator with a state: the same seed gives the same paths in
+graphs and in PyNative mode, and a seed that is a tensor changes without a new graph.
 
-Shapes: L length, B batch, K tags.
+Shapes: L length, B batch, K tags, n samples of each row.
 """
 
-from ms_crf.crf import log_domain
-from ms_crf.crf.sets import lengths_of
-from ms_crf.crf.tensors import FORBIDDEN, largest_of, log, real, sum_of, zeros_like
+from ms_crf.crf import log_domain, tensors
+from ms_crf.crf.inputs import lengths_of, prepare_seed
+from ms_crf.crf.validation import check_count
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
+_WORD = 2 ** 32
+_NEARLY_ONE = 1.0 - 2.0 ** -24
+_SMALL = 2.0 ** -6
+
 
 def _log_softmax(scores: Tensor) -> Tensor:
     """Over the last axis."""
-    lowered = scores - largest_of(scores)
-    return lowered - log(sum_of(ops.exp(lowered)))
-
-
-def conditionals(onward: Tensor, transitions: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
-    """log p(y_1) (B, K), and log p(y_{t + 1} = j | y_t = i) (L, B, K, K), of which the last has no meaning.
-
-    Args:
-        onward: (L, B, K), as `log_domain.forward_backward` gives it.
-        transitions: (L, B, K, K), those of the step after each position.
-        start: (K,).
-    """
-    following = ops.concat((onward[1:], onward[:1]), 0).expand_dims(2)           # (L, B, 1, K)
-    return _log_softmax(onward[0] + start), _log_softmax(transitions + following)
+    lowered = scores - tensors.largest_of(scores)
+    return lowered - tensors.log(tensors.sum_of(ops.exp(lowered)))
 
 
 def markov_chain(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                  end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What `conditionals` gives, p(y_1) (B, K) and p(y_t = i, y_{t + 1} = j) (L, B, K, K), 0 where there is no such
-    position.
+    """log p(y_1) (B, K), log p(y_{t + 1} = j | y_t = i) (L, B, K, K), of which the last has no meaning, p(y_1) (B, K)
+    and p(y_t = i, y_{t + 1} = j) (L, B, K, K), 0 where there is no such position.
 
     Args:
         emissions, lengths, transitions, start, end: what `potentials_of` returns, with transitions of each step.
     """
-    lowered = emissions - largest_of(emissions)
+    lowered = emissions - tensors.largest_of(emissions)
     _, marginals, pairs, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)
-    first, following = conditionals(onward, transitions, start)
-    return first, following, marginals[0], pairs
+    following = ops.concat((onward[1:], onward[:1]), 0).expand_dims(2)           # (L, B, 1, K)
+    return _log_softmax(onward[0] + start), _log_softmax(transitions + following), marginals[0], pairs
 
 
 def expected(weights: Tensor, pairs: Tensor, of_first: Tensor, of_pairs: Tensor) -> Tensor:
@@ -53,16 +48,9 @@ def expected(weights: Tensor, pairs: Tensor, of_first: Tensor, of_pairs: Tensor)
         weights, pairs: p(y_1) (B, K) and p(y_t = i, y_{t + 1} = j) (L, B, K, K); where they are 0, values don't matter.
         of_first, of_pairs: (B, K) and (L, B, K, K).
     """
-    of_first = ops.select(weights > 0.0, of_first, zeros_like(of_first))
-    of_pairs = ops.select(pairs > 0.0, of_pairs, zeros_like(of_pairs))
+    of_first = ops.select(weights > 0.0, of_first, tensors.zeros_like(of_first))
+    of_pairs = ops.select(pairs > 0.0, of_pairs, tensors.zeros_like(of_pairs))
     return (weights * of_first).sum(1) + (pairs * of_pairs).sum((0, 2, 3))
-
-
-def impossible(weights: Tensor, pairs: Tensor, of_first: Tensor, of_pairs: Tensor) -> Tensor:
-    """Whether something that has a probability is forbidden by other conditionals (B,); arguments as of `expected`."""
-    at_first = ops.logical_and(weights > 0.0, of_first < FORBIDDEN / 2).astype(ms.float32)
-    later = ops.logical_and(pairs > 0.0, of_pairs < FORBIDDEN / 2).astype(ms.float32)
-    return at_first.sum(1) + later.sum((0, 2, 3)) > 0.0
 
 
 def entropy(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
@@ -84,7 +72,10 @@ def divergence(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
     other_first, other_following, _, _ = markov_chain(other_emissions, other_lengths, other_transitions, other_start,
                                                       other_end)
     result = expected(weights, pairs, first - other_first, following - other_following)
-    infinite = impossible(weights, pairs, other_first, other_following)
+    # Where something that has a probability is forbidden by the other chain.
+    at_first = ops.logical_and(weights > 0.0, other_first < tensors.FORBIDDEN / 2).astype(ms.float32)
+    later = ops.logical_and(pairs > 0.0, other_following < tensors.FORBIDDEN / 2).astype(ms.float32)
+    infinite = at_first.sum(1) + later.sum((0, 2, 3)) > 0.0
     return ops.masked_fill(result, infinite, float('inf')) + void + other_void
 
 
@@ -97,15 +88,108 @@ def likeliest(marginals: Tensor, seq_length: Tensor | None, batch_first: bool) -
         batch_first: the layout of the marginals.
     """
     lengths = lengths_of(marginals, seq_length, batch_first)
-    if batch_first:
-        marginals = ops.transpose(marginals, (1, 0, 2))
+    marginals = tensors.turned(marginals, batch_first)
     paths, _ = ops.ArgMaxWithValue(2)(ops.stop_gradient(marginals))
-    paths = paths.astype(ms.int32) * real(lengths, marginals.shape[0]).astype(ms.int32)
-    return ops.transpose(paths, (1, 0))
+    return tensors.turned(paths.astype(ms.int32) * tensors.real(lengths, marginals.shape[0]).astype(ms.int32))
 
 
 def expected_hits(marginals: Tensor, paths: Tensor, batch_first: bool) -> Tensor:
     """Sum (B,) of the marginals, in the layout that `likeliest` takes, of the tags of paths (B, L)."""
-    if not batch_first:
-        marginals = ops.transpose(marginals, (1, 0, 2))
+    marginals = tensors.turned(marginals, not batch_first)
     return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2).sum(1)
+
+
+@ops.constexpr(check=False)
+def _checked(n: int) -> int:
+    check_count('n', n)
+    return int(n)
+
+
+def _low(words: Tensor) -> Tensor:
+    """The lower 32 bits; `%` goes through floats."""
+    return ops.bitwise_and(words, _WORD - 1)
+
+
+def _mixed_with_shifted(words: Tensor, bits: int) -> Tensor:
+    return ops.bitwise_xor(words, ops.bitwise_right_shift(words, bits))
+
+
+def _times(words: Tensor, factor: int) -> Tensor:
+    """Modulo 2**32; in two parts, neither of which leaves 63 bits."""
+    return _low(_low(words * (factor // 2)) * 2 + words * (factor % 2))
+
+
+def mixed(words: Tensor) -> Tensor:
+    """Integers below 2**32 (int64), one to one to others in which each bit depends on all, as MurmurHash3 ends."""
+    words = _times(_mixed_with_shifted(words, 16), 0x85EBCA6B)
+    words = _times(_mixed_with_shifted(words, 13), 0xC2B2AE35)
+    return _mixed_with_shifted(words, 16)
+
+
+def _counted(count: int) -> Tensor:
+    return ops.arange(count).astype(ms.int64)
+
+
+def stream_of_rows(seed: Tensor, batch: int, n: int) -> Tensor:
+    """(B, n) int64 below 2**32, another one for each sample of a row.
+
+    Args:
+        seed: a scalar, int64.
+    """
+    key = mixed(ops.bitwise_xor(mixed(_low(seed)), _low(ops.bitwise_right_shift(seed, 32))))
+    rows = mixed(ops.bitwise_xor(key, _counted(batch))).expand_dims(1)        # (B, 1)
+    return mixed(ops.bitwise_xor(rows, _counted(n).expand_dims(0)))
+
+
+def gumbel(streams: Tensor, position: Tensor, num_tags: int) -> Tensor:
+    """Gumbel noise (B, n, K) of a position.
+
+    Args:
+        streams: (B, n) int64, as `stream_of_rows` gives them.
+        position: a scalar, int64.
+        num_tags: K.
+    """
+    at_position = mixed(ops.bitwise_xor(streams, position + 1))
+    words = mixed(ops.bitwise_xor(at_position.expand_dims(2), _counted(num_tags)))
+    # Small numbers keep all their bits: they decide about what is rare. -log(1 - u) of them is their series.
+    uniform = ops.minimum((words.astype(ms.float32) + 0.5) * (1.0 / _WORD), _NEARLY_ONE)
+    series = uniform * (1.0 + uniform * (0.5 + uniform / 3.0))
+    return -tensors.log(ops.select(uniform < _SMALL, series, -tensors.log(1.0 - uniform)))
+
+
+def sampled_paths(n: int, seed: int | Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
+                  end: Tensor, void: Tensor) -> Tensor:
+    """Paths (B, n, L) int32, 0 on padding, without gradient.
+
+    Args:
+        n: number of paths of each row.
+        seed: an int, or a tensor of integers without axes.
+        emissions, lengths, transitions, start, end, void: what `potentials_of` returns, with transitions of each step;
+            void is not looked at.
+    """
+    n, seed = _checked(n), prepare_seed(seed)
+    first, following, _, _ = markov_chain(emissions, lengths, transitions, start, end)    # (B, K), (L, B, K, K)
+    length, batch, num_tags, _ = following.shape
+    blocks = (length + tensors.SMALL_BLOCK - 1) // tensors.SMALL_BLOCK
+    following = tensors.pad_time(following, blocks * tensors.SMALL_BLOCK)
+    following = following.reshape(blocks, tensors.SMALL_BLOCK, batch, num_tags, num_tags)
+    streams = stream_of_rows(seed, batch, n)
+    position = seed * 0
+    highest = ops.ArgMaxWithValue(2)
+    state, _ = highest(first.expand_dims(1) + gumbel(streams, position, num_tags))        # (B, n)
+    paths = ops.zeros((blocks, tensors.SMALL_BLOCK, batch, n), ms.int32)
+    index = tensors.first_block()
+    while index < blocks:
+        block = ops.gather(following, index, 0)
+        states = []
+        for step in range(tensors.SMALL_BLOCK):
+            states.append(state.astype(ms.int32))
+            position = position + 1
+            chosen = ops.broadcast_to(state.expand_dims(2), (batch, n, num_tags))
+            scores = ops.gather_elements(block[step], 1, chosen)                 # (B, n, K)
+            state, _ = highest(scores + gumbel(streams, position, num_tags))
+        paths = tensors.put_block(paths, index, ops.stack(states, 0))
+        index = index + 1
+    paths = paths.reshape(blocks * tensors.SMALL_BLOCK, batch, n)[:length]
+    live = tensors.real(lengths, length).expand_dims(-1)   # (L, B, 1)
+    return ops.stop_gradient(ops.transpose(paths * live.astype(ms.int32), (1, 2, 0)))

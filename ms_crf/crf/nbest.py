@@ -8,14 +8,20 @@ different sequences of numbers. A path that is not kept has n better ones at thi
 Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
 """
 
-from collections.abc import Sequence
-
 from ms_crf.base.memory import check_memory
 from ms_crf.crf import tensors
 from ms_crf.crf.selection import ABSENT, LOWEST, ONE_BY_ONE, best_of_each, largest, numbered
-from ms_crf.crf.shapes import check_shape_is_known
-from ms_crf.crf.tensors import FORBIDDEN, first_block, largest_of, ones_like, pad_time, put_block, zeros_like
-from ms_crf.crf.validation import check_count
+from ms_crf.crf.tensors import (
+    FORBIDDEN,
+    first_block,
+    largest_of,
+    ones_like,
+    pad_time,
+    put_block,
+    steps_of_block,
+    zeros_like,
+)
+from ms_crf.crf.validation import check_count, check_shape_is_known
 from ms_crf.crf.viterbi import walk_back
 
 import mindspore as ms
@@ -34,12 +40,7 @@ def checked_n(n: int, shape: tuple) -> int:
 @ops.constexpr
 def _at_most(n: int, num_tags: int, length: int) -> int:
     """n, or the number of taggings if that is less."""
-    taggings = 1
-    for _ in range(length):
-        taggings *= num_tags
-        if taggings >= n:
-            return n
-    return taggings
+    return min(n, num_tags ** min(length, n.bit_length()))
 
 
 def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
@@ -53,13 +54,6 @@ def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -
     batch = steps.shape[1]
     steps = ops.broadcast_to(steps, (blocks * size, batch, num_tags, n, num_tags))
     return steps.reshape(blocks, size, batch, states, num_tags)
-
-
-def _steps_at(steps: Tensor, index: Tensor, size: int) -> Sequence[Tensor]:
-    """C of (1 or B, S, K): those of one block, from what `_steps_between_states` gives."""
-    if len(steps.shape) == 3:
-        return [steps for _ in range(size)]
-    return ops.unstack(ops.gather(steps, index, 0), 0)
 
 
 def _in_blocks(emissions: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor]:
@@ -111,7 +105,7 @@ def _recursion(scores: Tensor, numbers: Tensor, total: Tensor, emissions: Tensor
     while index < blocks:
         emission = ops.gather(emissions, index, 0)               # (C, B, K)
         moves = ops.gather(following, index, 0)                  # (C, B)
-        tables = _steps_at(steps, index, size)
+        tables = steps_of_block(steps, 5, index, size)
         backtrace = []
         for step in range(size):
             candidates = scores.expand_dims(-1) + tables[step] + emission[step].expand_dims(1)       # (B, S, K)

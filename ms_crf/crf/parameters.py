@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from ms_crf.crf.backends import Backends, NativeBackend, PlainBackend
+from ms_crf.crf.backends import Backends
 from ms_crf.crf.constraints import Constraints, check_constraints
-from ms_crf.crf.inputs import check_scores, check_values
+from ms_crf.crf.inputs import are_sets, check_scores, check_values, free_and_restricted, lengths_of
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.potentials import Potentials, Scores
-from ms_crf.crf.sets import are_sets, free_and_restricted, lengths_of
 from ms_crf.crf.validation import check_flag, check_reduction, check_table_of_tags
 
 import mindspore as ms
@@ -55,14 +54,10 @@ class Chain(CompilableMethods, InFloat32, nn.Cell):
         return (self.transitions.astype(ms.float32), self.start_transitions.astype(ms.float32),
                 self.end_transitions.astype(ms.float32))
 
-    def _backend(self, pair_emissions: Tensor | None = None,
-                 temperature: float | Tensor | None = None) -> PlainBackend | NativeBackend:
-        return self.backends.chosen(pair_emissions, temperature)
-
     def _potentials(self, emissions: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
                     temperature: float | Tensor | None, tags: Tensor | None = None, clear: bool = True,
                     by_step: bool = False) -> Potentials:
-        return self.backends.plain.potentials(*self._scores(), emissions, seq_length, pair_emissions, temperature, tags,
+        return self.backends.plain.potentials(self._scores(), emissions, seq_length, pair_emissions, temperature, tags,
                                               clear, by_step)
 
     def _steps(self, emissions: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
@@ -73,12 +68,12 @@ class Chain(CompilableMethods, InFloat32, nn.Cell):
     def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
                 temperature: float | Tensor | None) -> tuple[Tensor, Tensor]:
         """Losses (B,) of tags or of sets of tags, and lengths (B,) int32."""
-        backend, scores = self._backend(pair_emissions, temperature), self._scores()
+        backend, scores = self.backends.chosen(pair_emissions, temperature), self._scores()
         if not are_sets(tags):
-            return backend.losses(*scores, emissions, tags, seq_length, pair_emissions, temperature)
+            return backend.losses(scores, emissions, tags, seq_length, pair_emissions, temperature)
         if self.check_values:
             check_values(emissions, tags, seq_length, self.num_tags, self.batch_first)
         every, restricted = free_and_restricted(emissions, tags)
-        losses = (backend.normalizer(*scores, every, seq_length, pair_emissions, temperature)
-                  - backend.normalizer(*scores, restricted, seq_length, pair_emissions, temperature))
+        losses = (backend.normalizer(scores, every, seq_length, pair_emissions, temperature)
+                  - backend.normalizer(scores, restricted, seq_length, pair_emissions, temperature))
         return losses, lengths_of(emissions, seq_length, self.batch_first)

@@ -3,18 +3,9 @@
 Shapes: L length, B batch, K tags.
 """
 
-from ms_crf.crf.constraints import Constraints, usable_tags
+from ms_crf.crf import tensors
+from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.inputs import check_values, prepare, prepare_steps, prepare_temperature
-from ms_crf.crf.tensors import (
-    FORBIDDEN,
-    LEAST,
-    clear_padding,
-    forbid,
-    nan_in_rows,
-    nan_in_scores,
-    ones_like,
-    zeros_like,
-)
 
 from mindspore import Tensor, ops
 
@@ -28,33 +19,28 @@ def masks_of(allowed: Constraints | None) -> Masks:
     return None if allowed is None else tuple(Tensor(array) for array in allowed)
 
 
-def usable_of(allowed: Constraints | None) -> Tensor | None:
-    """The tags that some allowed path goes through (K,) bool, None without constraints."""
-    return None if allowed is None else Tensor(usable_tags(allowed))
-
-
 def constrained(transitions: Tensor, start: Tensor, end: Tensor, masks: Masks) -> Scores:
     """Scores in which everything that they or the constraints forbid is FORBIDDEN."""
-    transitions, start, end = forbid(transitions), forbid(start), forbid(end)
+    transitions, start, end = tensors.forbid(transitions), tensors.forbid(start), tensors.forbid(end)
     if masks is not None:
-        transitions = ops.select(masks[0], transitions, FORBIDDEN * ones_like(transitions))
-        start = ops.select(masks[1], start, FORBIDDEN * ones_like(start))
-        end = ops.select(masks[2], end, FORBIDDEN * ones_like(end))
+        transitions = ops.select(masks[0], transitions, tensors.FORBIDDEN * tensors.ones_like(transitions))
+        start = ops.select(masks[1], start, tensors.FORBIDDEN * tensors.ones_like(start))
+        end = ops.select(masks[2], end, tensors.FORBIDDEN * tensors.ones_like(end))
     return transitions, start, end
 
 
 def _divided(scores: Tensor, divisor: Tensor) -> Tensor:
     """What is forbidden stays so."""
-    return ops.masked_fill(scores / divisor, scores < LEAST, FORBIDDEN)
+    return ops.masked_fill(scores / divisor, scores < tensors.LEAST, tensors.FORBIDDEN)
 
 
-def potentials_of(transitions: Tensor, start: Tensor, end: Tensor, emissions: Tensor, seq_length: Tensor | None,
-                  pair_emissions: Tensor | None, temperature: float | Tensor | None, tags: Tensor | None,
-                  batch_first: bool, looked_at: bool, clear: bool, by_step: bool) -> Potentials:
+def potentials_of(scores: Scores, emissions: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
+                  temperature: float | Tensor | None, tags: Tensor | None, batch_first: bool, looked_at: bool,
+                  clear: bool, by_step: bool) -> Potentials:
     """What the recursions take.
 
     Args:
-        transitions, start, end: what `constrained` returns.
+        scores: what `constrained` returns.
         emissions, seq_length, pair_emissions, tags: as they came from the caller.
         temperature: what all scores are divided by; None for 1.
         batch_first: the layout of what came from the caller.
@@ -68,6 +54,7 @@ def potentials_of(transitions: Tensor, start: Tensor, end: Tensor, emissions: Te
         of each row (B,): nan, or 0. All real emissions of a row with nan or +inf in its emissions or scores are
         nan, and so is what is added, if transitions are by step, or not `clear`.
     """
+    transitions, start, end = scores
     caller_emissions = emissions
     emissions, lengths, void = prepare(emissions, seq_length, start.shape[0], batch_first)
     if looked_at:
@@ -75,17 +62,17 @@ def potentials_of(transitions: Tensor, start: Tensor, end: Tensor, emissions: Te
     by_step = by_step or pair_emissions is not None
     if by_step:
         transitions = prepare_steps(transitions, caller_emissions, pair_emissions, lengths, batch_first, looked_at)
-    faulty = nan_in_rows(emissions, lengths) + nan_in_scores(transitions, start, end)       # (B,)
-    faulty = ops.select(lengths > 0, faulty, zeros_like(faulty))
+    faulty = tensors.nan_in_rows(emissions, lengths) + tensors.nan_in_scores(transitions, start, end)  # (B,)
+    faulty = ops.select(lengths > 0, faulty, tensors.zeros_like(faulty))
     emissions = emissions + faulty.reshape(1, -1, 1)
     if clear:
-        emissions = clear_padding(emissions, lengths)
+        emissions = tensors.clear_padding(emissions, lengths)
     if by_step or not clear:
         void = void + faulty
     if temperature is not None:
         divisor = prepare_temperature(temperature)
         if not clear:                            # nan on padding would reach the gradient by the divisor
-            emissions = clear_padding(emissions, lengths)
+            emissions = tensors.clear_padding(emissions, lengths)
         emissions, transitions = _divided(emissions, divisor), _divided(transitions, divisor)
         start, end = _divided(start, divisor), _divided(end, divisor)
         void = void + divisor * 0.0

@@ -4,19 +4,6 @@ Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 b
 """
 
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import (
-    LEAST,
-    first_block,
-    largest_of,
-    log,
-    ones_like,
-    pad_time,
-    put_block,
-    smallest_of,
-    split_length,
-    sum_of,
-    zeros_like,
-)
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -60,18 +47,18 @@ def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, T
 def _recursion(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
     """`_block` over any length that is a whole number of blocks: (L, 2, B, K) and (L/2, 2, B, 1)."""
     length, _, batch, num_tags = potentials.shape
-    blocks, size = split_length(length)
+    blocks, size = tensors.split_length(length)
     if isconstant(blocks) and blocks == 1:
         _, history, scales = _block(arrived, potentials, step)
         return history, scales
     potentials = potentials.reshape(blocks, size, 2, batch, num_tags)
-    history = zeros_like(potentials)
+    history = tensors.zeros_like(potentials)
     scales = ops.zeros((blocks, size // 2, 2, batch, 1), ms.float32)
-    index = first_block()
+    index = tensors.first_block()
     while index < blocks:
         arrived, block_history, block_scales = _block(arrived, ops.gather(potentials, index, 0), step)
-        history = put_block(history, index, block_history)
-        scales = put_block(scales, index, block_scales)
+        history = tensors.put_block(history, index, block_history)
+        scales = tensors.put_block(scales, index, block_scales)
         index = index + 1
     return history.reshape(length, 2, batch, num_tags), scales.reshape(length // 2, 2, batch, 1)
 
@@ -79,8 +66,8 @@ def _recursion(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tenso
 def _scale_of_positions(scales: Tensor, length: int, batch: int) -> Tensor:
     """Scales (L, B, 1) of all positions: every second has one of scales (L/2, 1, B, 1), the others 1."""
     scale = scales.reshape(length // 2, 1, batch, 1)
-    scale = ops.select(scale > 0.0, scale, ones_like(scale))
-    return ops.concat((ones_like(scale), scale), 1).reshape(length, batch, 1)
+    scale = ops.select(scale > 0.0, scale, tensors.ones_like(scale))
+    return ops.concat((tensors.ones_like(scale), scale), 1).reshape(length, batch, 1)
 
 
 def _is_reliable(history: Tensor, sums: Tensor, top: Tensor, usable: Tensor | None) -> Tensor:
@@ -95,9 +82,9 @@ def _is_reliable(history: Tensor, sums: Tensor, top: Tensor, usable: Tensor | No
     # What arrives anywhere, tag by tag: the first position has no sum that could have lost anything.
     _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, history.shape[3]))   # (K,)
     if usable is not None:
-        arriving = ops.select(usable, arriving, ones_like(arriving))
-    reliable = ops.minimum(smallest_of(arriving), smallest_of(sums)) >= SMALLEST
-    return ops.logical_and(reliable, top.reshape(()) > LEAST)             # else everything is forbidden, and all alike
+        arriving = ops.select(usable, arriving, tensors.ones_like(arriving))
+    reliable = ops.minimum(tensors.smallest_of(arriving), tensors.smallest_of(sums)) >= SMALLEST
+    return ops.logical_and(reliable, top.reshape(()) > tensors.LEAST)     # else everything is forbidden, and all alike
 
 
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
@@ -116,9 +103,9 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
         whether every relevant term was representable. If it is False the rest is void.
     """
     real_length, batch, num_tags = emissions.shape
-    blocks, size = split_length(real_length)
+    blocks, size = tensors.split_length(real_length)
     length = blocks * size
-    emissions = pad_time(emissions, length)
+    emissions = tensors.pad_time(emissions, length)
     real = tensors.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
     live = real.astype(ms.float32)
     followed = tensors.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
@@ -127,7 +114,7 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
 
     # The largest of the scores is taken out, so that all factors are at most 1.
     table = ops.concat((transitions, start.expand_dims(0), end.expand_dims(0)), 0)     # (K + 2, K)
-    top = largest_of(table.reshape(-1))                          # (1,)
+    top = tensors.largest_of(table.reshape(-1))                  # (1,)
     factors = ops.exp(table - top)
     step = factors[:num_tags]                                    # (K, K)
     steps = ops.concat((step, ops.transpose(step, (1, 0))), 0).reshape(2, num_tags, num_tags)
@@ -140,11 +127,11 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     forward = sides[0].reshape(length, batch, num_tags) * potentials
     backward = reverse(sides[1].reshape(length, batch, num_tags), span)
     joint = forward * backward                                   # (L, B, K)
-    sums = sum_of(joint)                                         # (L, B, 1)
-    total = ops.select(sums > 0.0, sums, ones_like(sums))       # keeps finite what is void
+    sums = tensors.sum_of(joint)                                 # (L, B, 1)
+    total = ops.select(sums > 0.0, sums, tensors.ones_like(sums))  # keeps finite what is void
 
     scale = _scale_of_positions(ops.Split(1, 2)(scales)[0], length, batch)
-    logs = ((log(ops.select(followed, scale, total)) + top) * live).sum(0).squeeze(-1)   # (B,)
+    logs = ((tensors.log(ops.select(followed, scale, total)) + top) * live).sum(0).squeeze(-1)  # (B,)
     log_normalizer = logs + top * ops.minimum(lengths, 1).astype(ms.float32)
 
     weight = live / total                                        # (L, B, 1)
@@ -154,5 +141,5 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     left = forward[:-1] / scale[:-1] * weight[1:]                # (L-1, B, K)
     onward = potentials * backward                               # (L, B, K)
     pairs = ops.bmm(ops.transpose(left, (1, 2, 0)), ops.transpose(onward[1:], (1, 0, 2))) * step   # (B, K, K)
-    reliable = _is_reliable(history, ops.select(real, sums, ones_like(sums)), top, usable)
+    reliable = _is_reliable(history, ops.select(real, sums, tensors.ones_like(sums)), top, usable)
     return log_normalizer, marginals[:real_length], pairs, onward[:real_length], reliable

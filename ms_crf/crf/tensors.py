@@ -5,6 +5,8 @@ here, and `Stack` of two tensors ten times as long as `Concat`. An unrolled step
 its stack, a loop costs the run 0.1 ms a turn (2 cores).
 """
 
+from collections.abc import Sequence
+
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, ops
@@ -96,6 +98,20 @@ def continued(lengths: Tensor, length: int) -> Tensor:
     return _positions(1, length) < lengths
 
 
+def turned(values: Tensor, batch_first: bool = True) -> Tensor:
+    """Values with their first two axes swapped if batch_first, else as they are."""
+    if not batch_first:
+        return values
+    return ops.transpose(values, (1, 0, 2, 3)[:len(values.shape)])
+
+
+def sizes(values: Tensor, batch_first: bool) -> tuple[int, int]:
+    """Padded length and batch, the first two axes in either order."""
+    if batch_first:
+        return values.shape[1], values.shape[0]
+    return values.shape[0], values.shape[1]
+
+
 def at_last(values: Tensor, lengths: Tensor) -> Tensor:
     """Values at the last real position of each row: (L, B, K) to (B, K), 0 for rows of length 0."""
     _, batch, width = values.shape
@@ -107,6 +123,11 @@ def at_last(values: Tensor, lengths: Tensor) -> Tensor:
 def clear_padding(values: Tensor, lengths: Tensor) -> Tensor:
     """Values (L, B, K) with 0 on padding, whatever stood there."""
     return ops.select(real(lengths, values.shape[0]).expand_dims(-1), values, zeros_like(values))
+
+
+def restricted(emissions: Tensor, free: Tensor, lengths: Tensor) -> Tensor:
+    """Emissions (L, B, K) with MISMATCH for the tags that are not free (bool), 0 on padding."""
+    return clear_padding(ops.select(free, emissions, MISMATCH * ones_like(emissions)), lengths)
 
 
 def nan_where(wrong: Tensor) -> Tensor:
@@ -125,9 +146,7 @@ def nan_in_scores(transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
     """Without gradient: nan if there is nan or +inf in transitions (K, K), start (K,) or end (K,), else 0: a scalar; of
     transitions (L, B, K, K), of which those on padding are 0, one for each row (B,)."""
     nothing = ops.stop_gradient(transitions + start + end) * 0.0
-    if len(transitions.shape) == 4:
-        return nothing.sum((0, 2, 3))
-    return nothing.sum()
+    return nothing.sum((0, 2, 3)) if len(transitions.shape) == 4 else nothing.sum()
 
 
 def reduce_losses(losses: Tensor, lengths: Tensor, reduction: str) -> Tensor:
@@ -136,10 +155,7 @@ def reduce_losses(losses: Tensor, lengths: Tensor, reduction: str) -> Tensor:
         return losses
     if reduction == 'sum':
         return losses.sum()
-    if reduction == 'mean':
-        counted = ops.minimum(lengths, 1)
-    else:
-        counted = lengths
+    counted = ops.minimum(lengths, 1) if reduction == 'mean' else lengths
     return losses.sum() / ops.maximum(counted.astype(ms.float32).sum(), 1.0)
 
 
@@ -177,6 +193,20 @@ def pad_time(tensor: Tensor, steps: int) -> Tensor:
 def put_block(buffer: Tensor, index: Tensor, block: Tensor) -> Tensor:
     """The buffer (blocks, ...) with `block` at `index`, a scalar tensor."""
     return ops.tensor_scatter_update(buffer, index.reshape(1, 1), block.expand_dims(0))
+
+
+def steps_of_block(steps: Tensor, axes: int, index: Tensor, size: int) -> Sequence[Tensor]:
+    """Scores of each step of one block.
+
+    Args:
+        steps: of all blocks (blocks, C, ...), a tensor with so many axes; or with fewer, the same for each step.
+        axes: int.
+        index: of the block, a scalar tensor.
+        size: C.
+    """
+    if len(steps.shape) < axes:
+        return [steps for _ in range(size)]
+    return ops.unstack(ops.gather(steps, index, 0), 0)
 
 
 def first_block() -> Tensor:

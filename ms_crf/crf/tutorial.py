@@ -11,15 +11,13 @@ from ms_crf.crf.inference import count_transitions, mark_tags, path_score
 from ms_crf.crf.inputs import describe, has_values, in_range
 from ms_crf.crf.mindspore_fixes import check_not_traced, in_float32
 from ms_crf.crf.potentials import Scores, constrained
-from ms_crf.crf.shapes import Described, check_function, check_lengths_argument
 from ms_crf.crf.tensors import forbid, ones_like
-from ms_crf.crf.validation import check_count, check_mask
+from ms_crf.crf.validation import Described, check_count, check_function, check_lengths_argument, check_mask
 from ms_crf.crf.viterbi import History
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
-_SCORES = ('trans', 'start_trans', 'end_trans')
 _backends = Backends(batch_first=False)
 
 
@@ -48,9 +46,7 @@ def sequence_mask(seq_length: Tensor, max_length: int, batch_first: bool = False
     """
     _check_lengths(describe('seq_length', seq_length), max_length)
     mask = tensors.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
-    if batch_first:
-        mask = ops.transpose(mask, (1, 0))
-    return mask
+    return tensors.turned(mask, batch_first)
 
 
 def _from_mask(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,20 +59,14 @@ def _from_mask(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return tensors.clear_padding(forbid(emissions.astype(ms.float32)), lengths), lengths, holes
 
 
-def _describe_scores(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> tuple:
-    return describe('trans', trans), describe('start_trans', start_trans), describe('end_trans', end_trans)
-
-
-def _as_float32(trans: Tensor, start_trans: Tensor, end_trans: Tensor) -> Scores:
-    return trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
-
-
-def _check_and_prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
-                       end_trans: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    _check(('emissions', 'mask', *_SCORES),
-           (describe('emissions', emissions), describe('mask', mask),
-            *_describe_scores(trans, start_trans, end_trans)))
-    return _from_mask(emissions, mask)
+def _prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor, end_trans: Tensor,
+             names: tuple[str, ...] = (), others: tuple = ()) -> tuple[Tensor, Tensor, Tensor, Scores]:
+    """What `_from_mask` returns, and scores in float32; after all arguments, others of these names too, are checked."""
+    _check(('emissions', *names, 'mask', 'trans', 'start_trans', 'end_trans'),
+           (describe('emissions', emissions), *others, describe('mask', mask), describe('trans', trans),
+            describe('start_trans', start_trans), describe('end_trans', end_trans)))
+    scores = trans.astype(ms.float32), start_trans.astype(ms.float32), end_trans.astype(ms.float32)
+    return (*_from_mask(emissions, mask), scores)
 
 
 @in_float32
@@ -91,19 +81,17 @@ def compute_score(emissions: Tensor, tags: Tensor, seq_ends: Tensor, mask: Tenso
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    _check(('emissions', 'tags', 'seq_ends', 'mask', *_SCORES),
-           (describe('emissions', emissions), describe('tags', tags), describe('seq_ends', seq_ends),
-            describe('mask', mask), *_describe_scores(trans, start_trans, end_trans)))
+    others = describe('tags', tags), describe('seq_ends', seq_ends)
+    emissions, lengths, void, scores = _prepare(emissions, mask, trans, start_trans, end_trans, ('tags', 'seq_ends'),
+                                                others)
     num_tags = emissions.shape[-1]
-    emissions, lengths, void = _from_mask(emissions, mask)
     tags, live = in_range(tags, -1, num_tags), tensors.real(lengths, tags.shape[0])
     impossible = ops.logical_and(live, ops.logical_or(tags < 0, tags >= num_tags))
     void = void + tensors.nan_where(impossible).sum(0)
     tags = ops.select(ops.logical_and(live, ops.logical_not(impossible)), tags, -ones_like(tags))
     marked = mark_tags(tags, num_tags)                       # (L, B, K)
     counts = count_transitions(tags, lengths, num_tags)      # (B, K, K)
-    scores = constrained(*_as_float32(trans, start_trans, end_trans), None)
-    return path_score(emissions, lengths, marked, counts, *scores) + void
+    return path_score(emissions, lengths, marked, counts, *constrained(*scores, None)) + void
 
 
 @in_float32
@@ -116,9 +104,8 @@ def compute_normalizer(emissions: Tensor, mask: Tensor, trans: Tensor, start_tra
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    scores = _as_float32(trans, start_trans, end_trans)
-    return _backends.chosen().normalizer(*scores, emissions, lengths, None, None) + void
+    emissions, lengths, void, scores = _prepare(emissions, mask, trans, start_trans, end_trans)
+    return _backends.chosen().normalizer(scores, emissions, lengths, None, None) + void
 
 
 @in_float32
@@ -131,7 +118,6 @@ def viterbi_decode(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: 
         mask: (L, B).
         trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
     """
-    emissions, lengths, void = _check_and_prepare(emissions, mask, trans, start_trans, end_trans)
-    scores = _as_float32(trans, start_trans, end_trans)
-    score, history = _backends.chosen().viterbi(*scores, emissions, lengths, None)
+    emissions, lengths, void, scores = _prepare(emissions, mask, trans, start_trans, end_trans)
+    score, history = _backends.chosen().viterbi(scores, emissions, lengths, None)
     return score + void.expand_dims(-1), history

@@ -1,7 +1,10 @@
-"""What settings and the values of arguments must be, checked on the host, and one line about the value that is not.
+"""What settings and arguments must be, and one line about the argument that is not.
 
-Types and shapes of tensors are checked in `shapes`.
+Types and shapes of tensors are known when a graph is compiled; an axis of any size is None or -1. Values are checked on
+the host.
 """
+
+from collections.abc import Callable
 
 from ms_crf.base.memory import check_memory
 
@@ -10,6 +13,9 @@ from numpy.typing import ArrayLike
 
 TOLERANCE = 1e-3              # of sums of probabilities
 REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
+FLOATS = ('Float16', 'BFloat16', 'Float32', 'Float64')
+INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UInt64')
+Described = tuple[object, tuple]   # the type of a tensor and its shape
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
@@ -65,29 +71,25 @@ def check_numbers(name: str, values: ArrayLike) -> np.ndarray:
     return array.astype(np.float32)
 
 
+def _refuse(wrong: np.ndarray, message: Callable[..., str]) -> None:
+    """Raises ValueError with the message about the first place that is wrong, if one is."""
+    if wrong.any():
+        raise ValueError(message(*np.argwhere(wrong)[0]))
+
+
+def _real(seq_length: ArrayLike, length: int, first: int = 0) -> np.ndarray:
+    """(B, length) bool: which of the positions from `first` on are real."""
+    return np.arange(first, first + length) < as_array(seq_length)[:, None]
+
+
 def check_sums_of_targets(name: str, targets: ArrayLike, seq_length: ArrayLike) -> None:
     """Raises ValueError for a real position at which targets (length, batch, num_tags) are no distribution."""
     targets = as_array(targets).swapaxes(0, 1)                   # (B, L, K)
     sums = targets.sum(2)
     wrong = (np.abs(sums - 1.0) > TOLERANCE) | (targets.min(2) < 0) | np.isnan(sums)
-    wrong &= np.arange(targets.shape[1]) < as_array(seq_length)[:, None]
-    if wrong.any():
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'{name} must be distributions, of numbers from 0 on that add up to 1, got '
-                         f'{targets[row, position].tolist()} in row {row}, position {position}')
-
-
-def check_spans(spans: ArrayLike, num_tags: int) -> np.ndarray:
-    """The table of what steps say about spans, as an array, or ValueError or TypeError."""
-    table = as_array(spans)
-    if table.shape != (num_tags + 1, num_tags + 1):
-        raise ValueError(f'spans must be (num_tags + 1, num_tags + 1) = ({num_tags + 1}, {num_tags + 1}) as span_steps '
-                         f'returns it, got shape {table.shape}')
-    check_integers('spans', table)
-    most = (num_tags + 1) ** 2 - 1
-    if table.min() < 0 or table.max() > most:
-        raise ValueError(f'spans must hold numbers from 0 to {most}, got {table.min()} to {table.max()}')
-    return table
+    _refuse(wrong & _real(seq_length, targets.shape[1]), lambda row, position: (
+        f'{name} must be distributions, of numbers from 0 on that add up to 1, got '
+        f'{targets[row, position].tolist()} in row {row}, position {position}'))
 
 
 def as_array(values: ArrayLike) -> np.ndarray:
@@ -103,10 +105,8 @@ def check_integers(name: str, array: np.ndarray) -> None:
 def check_lengths(seq_length: ArrayLike, length: int) -> None:
     """Raises ValueError unless every length is 0 to `length`."""
     lengths = as_array(seq_length)
-    wrong = (lengths < 0) | (lengths > length)
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise ValueError(f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}')
+    _refuse((lengths < 0) | (lengths > length), lambda row: (
+        f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}'))
 
 
 def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
@@ -114,37 +114,29 @@ def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
     emissions = as_array(emissions).swapaxes(0, 1)               # (B, L, K)
     wrong = np.isnan(emissions) | (emissions == np.inf)
     if seq_length is not None:
-        wrong &= (np.arange(emissions.shape[1]) < as_array(seq_length)[:, None])[..., None]
-    if wrong.any():
-        row, position, tag = np.argwhere(wrong)[0]
-        raise ValueError(f'emissions must be numbers, or -inf for what is forbidden, '
-                         f'got {emissions[row, position, tag]} in row {row}, position {position}, tag {tag}')
+        wrong &= _real(seq_length, emissions.shape[1])[..., None]
+    _refuse(wrong, lambda row, position, tag: (
+        f'emissions must be numbers, or -inf for what is forbidden, got {emissions[row, position, tag]} in row {row}, '
+        f'position {position}, tag {tag}'))
 
 
 def check_pair_emissions(pair_emissions: ArrayLike, seq_length: ArrayLike) -> None:
     """Raises ValueError for nan or +inf in a real step of pair emissions (length - 1, batch, num_tags, num_tags)."""
     pairs = as_array(pair_emissions).swapaxes(0, 1)              # (B, L - 1, K, K)
-    wrong = np.isnan(pairs) | (pairs == np.inf)
-    wrong &= (np.arange(1, pairs.shape[1] + 1) < as_array(seq_length)[:, None])[..., None, None]
-    if wrong.any():
-        row, step, before, after = np.argwhere(wrong)[0]
-        raise ValueError(f'pair_emissions must be numbers, or -inf for what is forbidden, '
-                         f'got {pairs[row, step, before, after]} in row {row}, from position {step} to {step + 1}, '
-                         f'from tag {before} to {after}')
+    wrong = (np.isnan(pairs) | (pairs == np.inf)) & _real(seq_length, pairs.shape[1], 1)[..., None, None]
+    _refuse(wrong, lambda row, step, before, after: (
+        f'pair_emissions must be numbers, or -inf for what is forbidden, got {pairs[row, step, before, after]} in row '
+        f'{row}, from position {step} to {step + 1}, from tag {before} to {after}'))
 
 
 def check_mask(mask: ArrayLike) -> None:
     """Raises ValueError unless a mask (length, batch) is 1 on a row's first positions and 0 behind them."""
     mask = as_array(mask).T                                      # (B, L)
     rule = 'mask must be 1 on the real positions, which are the first of each row, and 0 behind them'
-    wrong = (mask != 0) & (mask != 1)
-    if wrong.any():
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'{rule}, got {mask[row, position]:g} in row {row}, position {position}')
-    holes = mask[:, :-1] < mask[:, 1:]
-    if holes.any():
-        row, position = np.argwhere(holes)[0]
-        raise ValueError(f'{rule}, got 0 before 1 in row {row}, position {position}')
+    _refuse((mask != 0) & (mask != 1), lambda row, position: (
+        f'{rule}, got {mask[row, position]:g} in row {row}, position {position}'))
+    _refuse(mask[:, :-1] < mask[:, 1:], lambda row, position: (
+        f'{rule}, got 0 before 1 in row {row}, position {position}'))
 
 
 def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, batch_first: bool = False) -> None:
@@ -174,19 +166,150 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         check_integers('tags', tags)
     tags = tags if batch_first else tags.swapaxes(0, 1)          # (B, L), of sets (B, L, K)
     batch, length = tags.shape[:2]
-    live = np.ones(tags.shape, bool)
+    live = np.ones((batch, length), bool)
     if seq_length is not None:
         lengths = as_array(seq_length)
         if lengths.shape != (batch,):
             raise ValueError(f'seq_length must be ({batch},), one for each row of tags, got shape {lengths.shape}')
         check_integers('seq_length', lengths)
         check_lengths(lengths, length)
-        live = np.arange(length) < lengths[:, None]
-    wrong = live & (~tags.any(2) if sets else tags >= num_tags)
-    if wrong.any() and sets:
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'tags of bool must allow each token a tag, got none in row {row}, position {position}')
-    if wrong.any():
-        row, position = np.argwhere(wrong)[0]
-        raise ValueError(f'tags must be below num_tags = {num_tags}, got {tags[row, position]} '
-                         f'in row {row}, position {position}')
+        live = _real(lengths, length)
+    _refuse(live & (~tags.any(2) if sets else tags >= num_tags), lambda row, position: (
+        f'tags of bool must allow each token a tag, got none in row {row}, position {position}' if sets else
+        f'tags must be below num_tags = {num_tags}, got {tags[row, position]} in row {row}, position {position}'))
+
+
+def check_scalar(name: str, tensor: Described, allowed: tuple) -> None:
+    """A tensor in the place of a number."""
+    dtype, shape = str(tensor[0]), tensor[1]
+    if dtype not in allowed:
+        raise TypeError(f'{name} must be a number or a tensor of one of {", ".join(allowed)}, got {dtype}')
+    if shape != ():
+        raise ValueError(f'{name} must be a number or a tensor without axes, got shape {shape}')
+
+
+def check_argument(name: str, argument: Described, form: str, expected: tuple) -> None:
+    """An argument that has to be like something else, which `form` describes."""
+    dtype, shape = argument
+    check_type(name, dtype, 'numbers')
+    if differ(shape, expected):
+        raise ValueError(f'{name} must have the shape of {form}, {expected}, got {shape}')
+
+
+def check_shape_is_known(name: str, shape: tuple) -> None:
+    """A method that is compiled for one shape at a time."""
+    if None in shape or -1 in shape:
+        raise ValueError(f'{name} needs emissions of a known shape, got {shape}; it has no graph for any shape, '
+                         'so compile it for each shape, without dynamic=1, set_inputs or export of any shape')
+
+
+def check_type(name: str, dtype: object, kind: str) -> None:
+    """A tensor of 'floats', 'integers' or 'numbers'."""
+    if str(dtype) not in {'floats': FLOATS, 'integers': INTEGERS, 'numbers': FLOATS + INTEGERS}[kind]:
+        raise TypeError(f'{name} must be a tensor of {kind}, got {dtype}')
+
+
+def differ(shape: tuple, expected: tuple) -> bool:
+    """Whether two shapes can't be the same; None and -1 are axes of any size."""
+    return len(shape) != len(expected) or any(not {None, -1} & {one, other} and one != other
+                                              for one, other in zip(shape, expected))
+
+
+def check_arguments(num_tags: int, batch_first: bool, emissions: Described, tags: Described | None = None,
+                    seq_length: Described | None = None) -> None:
+    """The arguments of most calls; None for an argument that is not given."""
+    check_type('emissions', emissions[0], 'floats')
+    if tags is not None:
+        check_type('tags', tags[0], 'integers')
+    if seq_length is not None:
+        check_type('seq_length', seq_length[0], 'integers')
+    shape = emissions[1]
+    layout = '(batch, length, num_tags)' if batch_first else '(length, batch, num_tags)'
+    if len(shape) != 3:
+        raise ValueError(f'emissions must be {layout}, got shape {shape}')
+    if differ(shape[2:], (num_tags,)):
+        raise ValueError(f'emissions must be {layout} with num_tags = {num_tags}, got shape {shape}')
+    if 0 in shape:
+        raise ValueError(f'emissions must be {layout} with no empty axis, got shape {shape}')
+    if tags is not None and differ(tags[1], shape[:2]):
+        raise ValueError(f'tags must be {layout[:-11]}) like emissions[..., 0] = {shape[:2]}, got shape {tags[1]}; '
+                         f'batch_first is {batch_first}')
+    batch = shape[0] if batch_first else shape[1]
+    if seq_length is not None and differ(seq_length[1], (batch,)):
+        raise ValueError(f'seq_length must be (batch,) = ({batch},) for emissions {shape}, got shape {seq_length[1]}; '
+                         f'batch_first is {batch_first}')
+
+
+def check_shapes_of_scores(num_tags: int, transitions: tuple, start: tuple, end: tuple) -> None:
+    """Shapes of a layer's parameters."""
+    for name, shape in (('transitions', transitions), ('start_transitions', start), ('end_transitions', end)):
+        expected = (num_tags, num_tags) if name == 'transitions' else (num_tags,)
+        if shape != expected:
+            raise ValueError(f'{name} must have shape {expected} for num_tags = {num_tags}, got {shape}; '
+                             'make a new layer for another number of tags')
+
+
+def check_comparable(num_tags: int, batch_first: bool, other_num_tags: int, other_batch_first: bool) -> None:
+    """Two layers with as many tags and the same layout."""
+    if num_tags != other_num_tags:
+        raise ValueError(f'other must have as many tags, {num_tags}, got {other_num_tags}')
+    if batch_first != other_batch_first:
+        raise ValueError(f'other must have the same layout, batch_first = {batch_first}, got {other_batch_first}')
+
+
+def check_paths_argument(paths: Described, emissions: Described, batch_first: bool) -> None:
+    """Paths for emissions."""
+    expected = emissions[1][:2] if batch_first else emissions[1][1::-1]
+    check_type('paths', paths[0], 'integers')
+    if differ(paths[1], expected):
+        raise ValueError(f'paths must be (batch, length) = {expected}, got shape {paths[1]}')
+
+
+def check_sets(emissions: Described, sets: Described) -> None:
+    """Tags that are bool, for each token which tags it may have, for emissions."""
+    if differ(sets[1], emissions[1]):
+        raise ValueError(f'tags of bool, which say for each token what tags it may have, must be like emissions, '
+                         f'{emissions[1]}, got shape {sets[1]}')
+
+
+def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: Described,
+                                  pair_emissions: Described) -> None:
+    """Pair emissions for emissions."""
+    check_type('pair_emissions', pair_emissions[0], 'floats')
+    shape, actual = (tuple(None if size == -1 else size for size in tensor[1])
+                     for tensor in (emissions, pair_emissions))
+    batch, length = shape[:2] if batch_first else shape[1::-1]
+    steps = None if length is None else length - 1
+    expected = (*((batch, steps) if batch_first else (steps, batch)), num_tags, num_tags)
+    if differ(actual, expected):
+        names = 'batch, length - 1' if batch_first else 'length - 1, batch'
+        raise ValueError(f'pair_emissions must be ({names}, num_tags, num_tags) = {expected} for emissions '
+                         f'{shape}, got shape {pair_emissions[1]}; batch_first is {batch_first}')
+
+
+def check_function(emissions: Described, **others: Described) -> None:
+    """Arguments of the tutorial's functions."""
+    dtype, shape = emissions
+    check_type('emissions', dtype, 'floats')
+    if len(shape) != 3 or 0 in shape:
+        raise ValueError(f'emissions must be (length, batch, num_tags) with no empty axis, got shape {shape}')
+    length, batch, num_tags = shape
+    expected = {'mask': ('(length, batch)', (length, batch)), 'tags': ('(length, batch)', (length, batch)),
+                'seq_ends': ('(batch,)', (batch,)), 'trans': ('(num_tags, num_tags)', (num_tags, num_tags)),
+                'start_trans': ('(num_tags,)', (num_tags,)), 'end_trans': ('(num_tags,)', (num_tags,))}
+    for name, (dtype, actual) in others.items():
+        form, wanted = expected[name]
+        if actual != wanted:
+            raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {actual}')
+        if name in ('tags', 'seq_ends'):
+            check_type(name, dtype, 'integers')
+        if name.endswith('trans'):
+            check_type(name, dtype, 'floats')
+
+
+def check_lengths_argument(seq_length: Described, batch: int | None = None) -> None:
+    """seq_length where no emissions are at hand."""
+    dtype, shape = seq_length
+    check_type('seq_length', dtype, 'integers')
+    if differ(shape, (batch,)) or 0 in shape:
+        raise ValueError(f'seq_length must be (batch,){"" if batch is None else f" = ({batch},)"}, got shape {shape}')

@@ -7,17 +7,6 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import (
-    LEAST,
-    SMALL_BLOCK,
-    first_block,
-    is_fixed,
-    largest_of,
-    pad_time,
-    put_block,
-    split_length,
-    zeros_like,
-)
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -97,25 +86,20 @@ def _in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[T
     scores = ops.zeros((blocks, size, batch, num_tags), ms.float32)
     history = ops.zeros((blocks, size, batch, num_tags), ms.int64)
     total = ops.zeros((batch, 1), ms.float32)
-    index = first_block()
+    index = tensors.first_block()
     while index < blocks:
-        block_scores, block_history = _block(first, ops.gather(emissions, index, 0),
-                                             _transitions_at(transitions, index))
-        scores = put_block(scores, index, block_scores + total)
-        history = put_block(history, index, block_history)
-        peak = largest_of(block_scores[-1])                      # keeps long sums small: less to round
+        steps = transitions                                      # the same for all, or of each step
+        if len(transitions.shape) > 2:
+            steps = ops.gather(transitions, index, 0)
+        block_scores, block_history = _block(first, ops.gather(emissions, index, 0), steps)
+        scores = tensors.put_block(scores, index, block_scores + total)
+        history = tensors.put_block(history, index, block_history)
+        peak = tensors.largest_of(block_scores[-1])              # keeps long sums small: less to round
         first = block_scores[-1] - peak
         total = total + peak
         index = index + 1
     shape = (blocks * size, batch, num_tags)
     return scores.reshape(shape), history.reshape(shape)
-
-
-def _transitions_at(transitions: Tensor, index: Tensor) -> Tensor:
-    """Those of one block: the same for all, or one's own for each step."""
-    if len(transitions.shape) == 2:
-        return transitions
-    return ops.gather(transitions, index, 0)
 
 
 def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,7 +118,7 @@ def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Te
     steps = 2
     while steps < real_steps:
         steps = steps * 2
-    emissions = pad_time(emissions, steps)
+    emissions = tensors.pad_time(emissions, steps)
     stay = STAY * (1.0 - ops.eye(num_tags, num_tags, ms.float32))
     live = tensors.continued(lengths, steps).reshape(steps, batch, 1, 1)
     table = ops.select(live, emissions.expand_dims(2) + transitions, stay)        # (T, B, K, K)
@@ -178,16 +162,16 @@ def best_scores(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: 
         start, end: (K,) float32.
     """
     length, batch, num_tags = emissions.shape
-    fixed = is_fixed(emissions)
+    fixed = tensors.is_fixed(emissions)
     total = end
     if not fixed or length > SHORT:
         # Each position's largest is taken out and given back at the end: less to round.
-        peaks = largest_of(emissions)                            # (L, B, 1)
+        peaks = tensors.largest_of(emissions)                    # (L, B, 1)
         emissions = emissions - peaks
         live = tensors.real(lengths, length).expand_dims(-1)     # (L, B, 1)
-        total = ops.select(live, peaks, zeros_like(peaks)).sum(0) + end          # (B, K)
+        total = ops.select(live, peaks, tensors.zeros_like(peaks)).sum(0) + end  # (B, K)
     # Rows of length 0 have nothing there that may be looked at.
-    first = start + ops.select((lengths > 0).expand_dims(-1), emissions[0], zeros_like(emissions[0]))   # (B, K)
+    first = start + ops.select((lengths > 0).expand_dims(-1), emissions[0], tensors.zeros_like(emissions[0]))  # (B, K)
     if fixed and length == 1:
         return first + total, ()
     alike = len(transitions.shape) == 2                          # at all steps
@@ -195,16 +179,16 @@ def best_scores(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: 
         scores, history = _pairwise(first, emissions[1:], lengths, transitions)
         return scores + total, history
     if fixed and alike:
-        blocks, size = split_length(length - 1, UNROLLED)
+        blocks, size = tensors.split_length(length - 1, UNROLLED)
     else:
         # One step more than there are, so that there is one in a sentence of one token.
-        blocks, size = (length + SMALL_BLOCK - 1) // SMALL_BLOCK, SMALL_BLOCK
-    later = pad_time(emissions, blocks * size + 1)[1:]
+        blocks, size = (length + tensors.SMALL_BLOCK - 1) // tensors.SMALL_BLOCK, tensors.SMALL_BLOCK
+    later = tensors.pad_time(emissions, blocks * size + 1)[1:]
     if fixed and alike and blocks == 1:
         scores, history = _block(first, later, transitions)
     else:
         if not alike:
-            transitions = pad_time(transitions, blocks * size).reshape(blocks, size, batch, num_tags, num_tags)
+            transitions = tensors.pad_time(transitions, blocks * size).reshape(blocks, size, batch, num_tags, num_tags)
         scores, history = _in_blocks(first, later.reshape(blocks, size, batch, num_tags), transitions)
     if fixed:
         history = history[:length - 1]
@@ -249,20 +233,20 @@ def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
 def _walk_in_blocks(maps: Tensor, state: Tensor) -> Tensor:
     """States (T, B, n) before each step, from the maps (T, B, S) of whole blocks and the last states (B, n)."""
     steps, batch, states = maps.shape
-    blocks, chains = steps // SMALL_BLOCK, state.shape[1]
-    maps = maps.reshape(blocks, SMALL_BLOCK, batch, states)
-    paths = ops.zeros((blocks, SMALL_BLOCK, batch, chains), ms.int32)
-    done = first_block()
+    blocks, chains = steps // tensors.SMALL_BLOCK, state.shape[1]
+    maps = maps.reshape(blocks, tensors.SMALL_BLOCK, batch, states)
+    paths = ops.zeros((blocks, tensors.SMALL_BLOCK, batch, chains), ms.int32)
+    done = tensors.first_block()
     while done < blocks:
         index = blocks - 1 - done
         block = ops.gather(maps, index, 0)                       # (C, B, S)
         before = []
-        for step in range(SMALL_BLOCK):
-            state = ops.gather_elements(block[SMALL_BLOCK - 1 - step], 1, state)
+        for step in range(tensors.SMALL_BLOCK):
+            state = ops.gather_elements(block[tensors.SMALL_BLOCK - 1 - step], 1, state)
             before.append(state)
-        paths = put_block(paths, index, ops.stack(before[::-1], 0))
+        paths = tensors.put_block(paths, index, ops.stack(before[::-1], 0))
         done = done + 1
-    return paths.reshape(blocks * SMALL_BLOCK, batch, chains)
+    return paths.reshape(blocks * tensors.SMALL_BLOCK, batch, chains)
 
 
 def best_paths_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
@@ -273,12 +257,12 @@ def best_paths_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start
         emissions, lengths, transitions, start, end: as of `best_scores`.
     """
     # Where all tags of a position are forbidden, all count alike: what is forbidden would hide the other scores.
-    peaks = largest_of(emissions)                                # (L, B, 1)
-    closed = tensors.clear_padding(ops.select(peaks < LEAST, peaks, zeros_like(peaks)), lengths)
+    peaks = tensors.largest_of(emissions)                        # (L, B, 1)
+    closed = tensors.clear_padding(ops.select(peaks < tensors.LEAST, peaks, tensors.zeros_like(peaks)), lengths)
     scores, history = best_scores(emissions - closed, lengths, transitions, start, end)
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     score = score[:, 0]
     paths = walk_back(history, last, lengths)[:emissions.shape[0], :, 0]         # (L, B)
     kept = ops.logical_and(tensors.real(lengths, paths.shape[0]), ops.equal(score, score))
-    paths = ops.stop_gradient(ops.select(kept, paths, zeros_like(paths)))        # they may come back as tags
-    return paths, ops.select(lengths > 0, score, zeros_like(score)) + closed.sum((0, 2))
+    paths = ops.stop_gradient(ops.select(kept, paths, tensors.zeros_like(paths)))  # they may come back as tags
+    return paths, ops.select(lengths > 0, score, tensors.zeros_like(score)) + closed.sum((0, 2))

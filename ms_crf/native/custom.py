@@ -2,8 +2,9 @@
 
 import itertools
 import sys
-from collections.abc import Callable, Sequence
-from types import FrameType
+import traceback
+from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 from ms_crf.native import library
@@ -42,19 +43,26 @@ def operator(function: str, inputs: Sequence[Sequence[Any]]) -> Any:
                       reg_info=register.get_op_info())
 
 
-def on_first_use(module: dict[str, Any], operators: dict[str, tuple[str, Sequence[Sequence[Any]]]]) -> Callable:
-    """A `__getattr__` for a module that makes an operator when it is first asked for: before, there may be no library.
+class Operators(ModuleType):
+    """Operators that are made when they are first asked for: before, there may be no library.
+
+    A module, because graphs look up names in modules that are imported.
 
     Args:
-        module: the globals of the module.
-        operators: by their names in the module, the function in the library and the types of its inputs.
+        name: of the module.
+        functions: by the names of the operators, the function in the library and the types of its inputs.
     """
-    def get(name: str) -> Any:
-        if name not in operators:
-            raise AttributeError(f'module {module["__name__"]!r} has no attribute {name!r}')
-        module[name] = operator(*operators[name])
-        return module[name]
-    return get
+
+    def __init__(self, name: str, functions: dict[str, tuple[str, Sequence[Sequence[Any]]]]) -> None:
+        super().__init__(name)
+        self._functions = functions
+        sys.modules[name] = self
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._functions:
+            raise AttributeError(f'module {self.__name__!r} has no attribute {name!r}')
+        setattr(self, name, operator(*self._functions[name]))
+        return vars(self)[name]
 
 
 @ops.constexpr(check=False)
@@ -67,9 +75,5 @@ def in_use() -> bool:
 
 def _exporting() -> bool:
     """Whether this is called, however far down, by `ms.export`."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if (frame.f_globals.get('__name__'), frame.f_code.co_name) == _EXPORT:
-            return True
-        frame = frame.f_back
-    return False
+    return any((frame.f_globals.get('__name__'), frame.f_code.co_name) == _EXPORT
+               for frame, _ in traceback.walk_stack(sys._getframe(1)))

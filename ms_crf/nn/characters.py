@@ -3,7 +3,7 @@
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.native import custom
 from ms_crf.nn.bilstm import BiLSTM
-from ms_crf.nn.native.cells import CharacterWords
+from ms_crf.nn.operators import CharacterWords
 
 import mindspore as ms
 import numpy as np

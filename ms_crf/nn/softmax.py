@@ -1,10 +1,10 @@
 """A head that chooses each tag by itself: what the CRF is compared with, under the same calls."""
 
+from ms_crf.crf import tensors
 from ms_crf.crf.backends import Backends
-from ms_crf.crf.inputs import check_paths, in_range, prepare, prepare_tags
+from ms_crf.crf.inputs import are_sets, check_paths, free_and_restricted, in_range, prepare, prepare_tags
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
-from ms_crf.crf.sets import are_sets, free_and_restricted
-from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, soften, zeros_like
+from ms_crf.crf.tensors import clear_padding, nan_in_rows, nan_where, price, real, reduce_losses, turned, zeros_like
 from ms_crf.crf.validation import check_count, check_flag, check_reduction
 
 import mindspore as ms
@@ -56,7 +56,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         every, restricted = free_and_restricted(emissions, tags)
         every, lengths, void = prepare(every, seq_length, self.num_tags, self.batch_first)
         restricted, _, _ = prepare(restricted, seq_length, self.num_tags, self.batch_first)
-        by_token = ops.logsumexp(every, 2) - soften(ops.logsumexp(restricted, 2))   # (L, B)
+        by_token = ops.logsumexp(every, 2) - tensors.soften(ops.logsumexp(restricted, 2))   # (L, B)
         by_token = ops.select(real(lengths, by_token.shape[0]), by_token, zeros_like(by_token))
         return reduce_losses(by_token.sum(0) + void + nan_in_rows(every, lengths), lengths, self.reduction)
 
@@ -71,14 +71,14 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         paths, best = ops.ArgMaxWithValue(2)(ops.log_softmax(emissions, 2))                   # (L, B)
         live = real(lengths, paths.shape[0])
         scores = ops.select(live, best, zeros_like(best)).sum(0)
-        return ops.transpose(paths.astype(ms.int32) * live.astype(ms.int32), (1, 0)), scores + void
+        return turned(paths.astype(ms.int32) * live.astype(ms.int32)), scores + void
 
     def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The n likeliest paths (batch, n, length) and their log probabilities (batch, n), as `CRF.nbest`."""
         emissions, lengths, void = prepare(emissions, seq_length, self.num_tags, self.batch_first)
         emissions = clear_padding(ops.log_softmax(emissions, 2), lengths)
         transitions = ops.zeros((self.num_tags, self.num_tags), ms.float32)
-        paths, log_probs = self.backends.chosen().nbest(transitions, transitions[0], transitions[0], emissions, n,
+        paths, log_probs = self.backends.chosen().nbest((transitions, transitions[0], transitions[0]), emissions, n,
                                                         lengths, None)
         return paths, log_probs + void.expand_dims(-1)
 
@@ -92,8 +92,7 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
         """As `CRF.path_posteriors`; here a tag does not depend on the one before it."""
         check_paths(paths, emissions, self.batch_first)
         marginals = self.marginals(emissions, seq_length)
-        if not self.batch_first:
-            marginals = ops.transpose(marginals, (1, 0, 2))                         # (B, L, K)
+        marginals = turned(marginals, not self.batch_first)                         # (B, L, K)
         return ops.gather_elements(marginals, 2, paths.expand_dims(2)).squeeze(2), marginals
 
     def along(self, emissions: Tensor, paths: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -103,7 +102,4 @@ class Softmax(CompilableMethods, InFloat32, nn.Cell):
     def marginals(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
         """Probability of each tag at each position, in the layout of emissions, 0 on padding."""
         emissions, lengths, void = self._prepare(emissions, seq_length)
-        marginals = clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1)
-        if self.batch_first:
-            marginals = ops.transpose(marginals, (1, 0, 2))
-        return marginals
+        return turned(clear_padding(ops.softmax(emissions, 2), lengths) + void.expand_dims(-1), self.batch_first)

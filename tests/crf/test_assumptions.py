@@ -2,10 +2,10 @@
 
 import sys
 
+from ms_crf.crf import gradients as functions
 from ms_crf.crf import inference
+from ms_crf.crf.gradients import check_gradients, check_is_copy, copied
 from ms_crf.crf.mindspore_fixes import private
-from ms_crf.crf.second_order import functions
-from ms_crf.crf.second_order.copies import check_gradients, check_is_copy, copied
 
 import mindspore as ms
 import pytest

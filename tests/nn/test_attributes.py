@@ -4,10 +4,10 @@ import copy
 import pickle
 
 from ms_crf import CRF, BiLSTM_CRF, allowed_transitions
-from ms_crf.crf.attributes import FixedAttributes
+from ms_crf.crf.mindspore_fixes import FixedAttributes
 from ms_crf.models.encoder.network import SubwordTagger
 from ms_crf.models.words.network import TaggerNetwork
-from ms_crf.nn import bilstm, bilstm_crf, characters, layers, softmax, transformer
+from ms_crf.nn import bilstm, characters, head, softmax, transformer
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
@@ -40,7 +40,7 @@ CELLS = {
 
 
 def test_all_cells_have_fixed_attributes():
-    for module in (bilstm, bilstm_crf, characters, layers, softmax, transformer):
+    for module in (bilstm, characters, head, softmax, transformer):
         for cell in vars(module).values():
             if isinstance(cell, type) and issubclass(cell, nn.Cell) and cell.__module__ == module.__name__:
                 assert issubclass(cell, (FixedAttributes, nn.LSTM)), cell

@@ -4,8 +4,7 @@ from ms_crf.crf.constraints import Constraints
 from ms_crf.models.encoder.pretrained import Sizes
 from ms_crf.models.graphs import constraints_of
 from ms_crf.models.labels import Tags
-from ms_crf.nn.head import Head
-from ms_crf.nn.layers import Layers
+from ms_crf.nn.head import Head, Layers
 from ms_crf.nn.transformer import Encoder
 from ms_crf.runs.options import Options
 

@@ -103,11 +103,11 @@ class HMM:
 
     def forward(self, observations: Any) -> Any:
         """Log probability of the observations up to each position and the state there, (L, S)."""
-        return self._each(observations, lambda batch: batch.split(batch.forward()), self._nothing(1))
+        return self._each(observations, lambda batch: batch.split(batch.forward), self._nothing(1))
 
     def backward(self, observations: Any) -> Any:
         """Log probability of the observations behind each position given the state there, (L, S)."""
-        return self._each(observations, lambda batch: batch.split(batch.backward()), self._nothing(1))
+        return self._each(observations, lambda batch: batch.split(batch.backward), self._nothing(1))
 
     def posteriors(self, observations: Any, pairs: bool = True) -> Any:
         """Of each state at each position (L, S), and of each pair of states (L - 1, S, S) one after the other.

@@ -9,7 +9,7 @@ from ms_crf.crf.constraints import Constraints
 from ms_crf.models.graphs import constraints_of
 from ms_crf.models.words.vocabulary import UNKNOWN, Vocabulary
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
-from ms_crf.nn.layers import Layers
+from ms_crf.nn.head import Layers
 from ms_crf.runs.options import Options
 
 import mindspore as ms

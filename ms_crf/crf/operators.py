@@ -1,4 +1,6 @@
-"""The operators as cells with gradients.
+"""The chain in C++: operators for MindSpore on CPU, as cells with gradients.
+
+The C++ is in the folder `native`. It knows nothing of MindSpore but the form of a call.
 
 Shapes: L length, B batch, K tags. A result is one flat tensor: a cell with its own `bprop` that returns several can't
 always be compiled by MindSpore 2.10. All cells take the same first arguments:
@@ -7,37 +9,45 @@ always be compiled by MindSpore 2.10. All cells take the same first arguments:
     lengths: (B,), any integers.
     transitions, start, end: (K, K), (K,), (K,) float32, as they are; entry (i, j) scores tag j after tag i.
 
-What is differentiated a second time, and posteriors the first time, are the plain operators of `second_order`.
+Then follow inputs of their own, as operators.cpp says. What is differentiated a second time, and posteriors the first
+time, are the plain operators of `gradients`.
 """
 
+from ms_crf.crf import gradients
 from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.crf.native import operators
 from ms_crf.crf.potentials import masks_of
-from ms_crf.crf.second_order.cells import (
-    GradientsOfOperators,
-    PairOfOperators,
-    PosteriorsOfOperators,
-    WithDerivative,
-    differentiate,
-)
+from ms_crf.native.custom import BOOL, FLOATS, INT32, INTEGERS, Operators
 
 import mindspore as ms
 import numpy as np
 from mindspore import Tensor, nn, ops
 
 _zeros, _reshape, _slice = ops.ZerosLike(), ops.Reshape(), ops.Slice()
+_SHARED = [FLOATS, INTEGERS, FLOATS, FLOATS, FLOATS, BOOL, INT32]
+operators = Operators(f'{__name__}.in_library', {
+    'normalizer': ('ChainNormalizer', _SHARED),
+    'loss': ('ChainLoss', [*_SHARED, INTEGERS]),
+    'gradients': ('ChainGradients', [*_SHARED, FLOATS, FLOATS]),
+    'marginals': ('ChainMarginals', _SHARED),
+    'path_posteriors': ('ChainPathPosteriors', [*_SHARED, INTEGERS]),
+    'decode': ('ChainDecode', _SHARED),
+    'viterbi': ('ChainViterbi', _SHARED),
+    'n_best': ('ChainNBest', [*_SHARED, INT32]),
+    'path_gradients': ('ChainPathGradients', [*_SHARED, FLOATS, FLOATS]),
+    'viterbi_gradients': ('ChainViterbiGradients', [*_SHARED, FLOATS, FLOATS]),
+})
 
 
-def _parts(flat: Tensor, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients by emissions, transitions, start and end, from what the operators give.
+def _parts(flat: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients by emissions, lengths, transitions, start and end, from what the operators give.
 
     Times 1, which a graph leaves out: in PyNative mode, a second derivative of two terms is lost where what `bprop`
     returns are mere views.
     """
     one, other, num_tags = emissions.shape
     count, squared = one * other * num_tags, num_tags * num_tags
-    return (_reshape(_slice(flat, (0,), (count,)), (one, other, num_tags)) * 1.0,
+    return (_reshape(_slice(flat, (0,), (count,)), (one, other, num_tags)) * 1.0, _zeros(lengths),
             _reshape(_slice(flat, (count,), (squared,)), (num_tags, num_tags)) * 1.0,
             _slice(flat, (count + squared,), (num_tags,)) * 1.0,
             _slice(flat, (count + squared + num_tags,), (num_tags,)) * 1.0)
@@ -64,16 +74,17 @@ class _Gradients(_Native):
 
     def __init__(self, batch_first: bool, constraints: Constraints | None) -> None:
         super().__init__(batch_first, constraints)
-        self.by_graph = GradientsOfOperators(batch_first, masks_of(constraints))
+        self.by_graph = gradients.GradientsOfOperators(batch_first, masks_of(constraints))
 
     def construct(self, emissions, lengths, transitions, start, end, packed, factors):
         return operators.gradients(emissions, lengths, transitions, start, end, self.allowed, self.settings, packed,
                                    factors)
 
     def bprop(self, emissions, lengths, transitions, start, end, packed, factors, out, dout):
-        gradients = differentiate(self.by_graph)(packed, factors, emissions, lengths, transitions, start, end, dout)
-        return (_zeros(emissions), _zeros(lengths), _zeros(transitions), _zeros(start), _zeros(end), gradients[0],
-                gradients[1])
+        derived = gradients.differentiate(self.by_graph)(packed, factors, emissions, lengths, transitions, start, end,
+                                                         dout)
+        return (_zeros(emissions), _zeros(lengths), _zeros(transitions), _zeros(start), _zeros(end), derived[0],
+                derived[1])
 
 
 class PackedSum(_Native):
@@ -86,7 +97,8 @@ class PackedSum(_Native):
     def __init__(self, batch_first: bool, constraints: Constraints | None, with_tags: bool) -> None:
         super().__init__(batch_first, constraints)
         self.with_tags = with_tags
-        self.with_derivative = WithDerivative(PairOfOperators(batch_first, masks_of(constraints), with_tags))
+        pair = gradients.PairOfOperators(batch_first, masks_of(constraints), with_tags)
+        self.with_derivative = gradients.WithDerivative(pair)
         self.gradients = _Gradients(batch_first, constraints)
 
     def construct(self, emissions, lengths, transitions, start, end, tags):
@@ -98,8 +110,7 @@ class PackedSum(_Native):
         packed = self.with_derivative(emissions, lengths, transitions, start, end, tags, out)
         factors = _slice(dout, (0,), (lengths.shape[0],))
         flat = self.gradients(emissions, lengths, transitions, start, end, packed, factors)
-        by_emissions, by_transitions, by_start, by_end = _parts(flat, emissions)
-        return by_emissions, _zeros(lengths), by_transitions, by_start, by_end, _zeros(tags)
+        return (*_parts(flat, emissions, lengths), _zeros(tags))
 
 
 class Posteriors(_Native):
@@ -112,7 +123,7 @@ class Posteriors(_Native):
     def __init__(self, batch_first: bool, constraints: Constraints | None, with_paths: bool) -> None:
         super().__init__(batch_first, constraints)
         self.with_paths = with_paths
-        self.by_graph = PosteriorsOfOperators(batch_first, masks_of(constraints), with_paths)
+        self.by_graph = gradients.PosteriorsOfOperators(batch_first, masks_of(constraints), with_paths)
 
     def construct(self, emissions, lengths, transitions, start, end, paths):
         if self.with_paths:
@@ -121,8 +132,8 @@ class Posteriors(_Native):
         return operators.marginals(emissions, lengths, transitions, start, end, self.allowed, self.settings)
 
     def bprop(self, emissions, lengths, transitions, start, end, paths, out, dout):
-        gradients = differentiate(self.by_graph)(emissions, transitions, start, end, lengths, paths, dout)
-        return gradients[0], _zeros(lengths), gradients[1], gradients[2], gradients[3], _zeros(paths)
+        derived = gradients.differentiate(self.by_graph)(emissions, transitions, start, end, lengths, paths, dout)
+        return derived[0], _zeros(lengths), derived[1], derived[2], derived[3], _zeros(paths)
 
 
 class BestPaths(_Native):
@@ -144,8 +155,7 @@ class BestPaths(_Native):
         factors = _slice(dout, (0,), (lengths.shape[0] * several.shape[0],))
         flat = operators.path_gradients(emissions, lengths, transitions, start, end, self.allowed, self.settings, out,
                                         factors)
-        by_emissions, by_transitions, by_start, by_end = _parts(flat, emissions)
-        return by_emissions, _zeros(lengths), by_transitions, by_start, by_end, _zeros(several)
+        return (*_parts(flat, emissions, lengths), _zeros(several))
 
 
 class Viterbi(_Native):
@@ -158,5 +168,4 @@ class Viterbi(_Native):
         factors = _slice(dout, (0,), (lengths.shape[0] * start.shape[0],))
         flat = operators.viterbi_gradients(emissions, lengths, transitions, start, end, self.allowed, self.settings,
                                            out, factors)
-        by_emissions, by_transitions, by_start, by_end = _parts(flat, emissions)
-        return by_emissions, _zeros(lengths), by_transitions, by_start, by_end
+        return _parts(flat, emissions, lengths)

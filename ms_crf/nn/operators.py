@@ -1,4 +1,8 @@
-"""A bidirectional LSTM, and a convolution over characters, by the operators, as cells with gradients.
+"""A bidirectional LSTM and a convolution over characters in C++: operators for MindSpore on CPU, as cells with
+gradients.
+
+The C++ is in the folder `native`. It knows nothing of MindSpore but the form of a call; lstm.cpp and characters.cpp
+describe inputs and results. A result is one flat float32 tensor.
 
 Shapes: L length, B batch, D width of the input, H units of each direction. What the operators of the LSTM take:
 
@@ -9,12 +13,23 @@ Shapes: L length, B batch, D width of the input, H units of each direction. What
 """
 
 from ms_crf.crf.mindspore_fixes import InFloat32
-from ms_crf.nn.native import operators
+from ms_crf.native.custom import FLOATS, INT32, INTEGERS, Operators
 
 import mindspore as ms
 from mindspore import nn, ops
 
 _zeros, _reshape, _slice = ops.ZerosLike(), ops.Reshape(), ops.Slice()
+_OF_LSTM = [FLOATS, INTEGERS, *[FLOATS] * 8]
+_OF_CHARACTERS = [FLOATS, FLOATS, INT32]
+operators = Operators(f'{__name__}.in_library', {
+    'states': ('LstmStates', _OF_LSTM),
+    'gates_of_forms': ('LstmGatesOfForms', [FLOATS, INT32, *[FLOATS] * 6]),
+    'scores_of_forms': ('LstmScoresOfForms', [FLOATS, INTEGERS, FLOATS, FLOATS, INT32, FLOATS, FLOATS]),
+    'states_and_kept': ('LstmStatesAndKept', _OF_LSTM),
+    'lstm_gradients': ('LstmGradients', [*_OF_LSTM, FLOATS, FLOATS]),
+    'words_of_characters': ('CharactersWords', _OF_CHARACTERS),
+    'character_gradients': ('CharactersGradients', [*_OF_CHARACTERS, FLOATS]),
+})
 
 
 def _part(flat, first, shape):
@@ -40,20 +55,16 @@ class _Flat(InFloat32, nn.Cell):
     """
 
     def construct(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b):
+        weights = by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b
         if self.training:
-            return operators.states_and_kept(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
-                                             bias_2, bias_2b)
-        return operators.states(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2,
-                                bias_2b)
+            return operators.states_and_kept(inputs, lengths, *weights)
+        return operators.states(inputs, lengths, *weights)
 
     def bprop(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b, out,
               dout):
-        kept = out
-        if not self.training:
-            kept = operators.states_and_kept(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
-                                             bias_2, bias_2b)
-        flat = operators.lstm_gradients(inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2,
-                                        bias_2, bias_2b, kept, dout)
+        weights = by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b
+        kept = out if self.training else operators.states_and_kept(inputs, lengths, *weights)
+        flat = operators.lstm_gradients(inputs, lengths, *weights, kept, dout)
         by_inputs, *by_weights = _gradients(flat, inputs.shape, by_state.shape)
         return (by_inputs, _zeros(lengths), *by_weights)
 
@@ -65,50 +76,13 @@ class TwoDirections(InFloat32, nn.Cell):
         super().__init__(auto_prefix=False)
         self.flat = _Flat()
 
-    def construct(self, inputs, lengths, first_by_input, first_by_state, first_bias, first_other_bias, second_by_input,
-                  second_by_state, second_bias, second_other_bias):
+    def construct(self, inputs, lengths, *weights):
         length, batch, _ = inputs.shape
-        flat = self.flat(inputs.astype(ms.float32), ops.stop_gradient(lengths), first_by_input, first_by_state,
-                         first_bias, first_other_bias, second_by_input, second_by_state, second_bias,
-                         second_other_bias)
-        width = 2 * first_by_state.shape[1]
+        flat = self.flat(inputs.astype(ms.float32), ops.stop_gradient(lengths), *weights)
+        width = 2 * weights[1].shape[1]
         if self.training:
             flat = _slice(flat, (0,), (length * batch * width,))
         return _reshape(flat, (length, batch, width))
-
-
-def gates_of_forms(vectors, count, first_by_input, first_bias, first_other_bias, second_by_input, second_bias,
-                   second_other_bias):
-    """What the gates of both directions get from forms: products with the weights by the input, and the biases.
-
-    Args:
-        vectors: (forms, D) float32.
-        count: (1,) int32, how many of the forms are computed; the others get any numbers.
-        first_by_input and so on: of both directions, see the module.
-
-    Returns:
-        (forms, 8H), those of the first direction before those of the second; without gradients.
-    """
-    flat = operators.gates_of_forms(vectors, count, first_by_input, first_bias, first_other_bias, second_by_input,
-                                    second_bias, second_other_bias)
-    return _reshape(flat, (vectors.shape[0], 2 * first_by_input.shape[0]))
-
-
-def scores_of_forms(gates, places, lengths, first_by_state, second_by_state, weights, bias):
-    """Products of the states of both directions with weights, and a bias, from what `gates_of_forms` gave.
-
-    Args:
-        gates: (forms, 8H).
-        places: (L, B) int32, which form stands there; anything on padding.
-        lengths: (B,), any integers.
-        first_by_state, second_by_state: (4H, H).
-        weights, bias: (K, 2H) and (K,) float32.
-
-    Returns:
-        (L, B, K), 0 on padding; without gradients.
-    """
-    flat = operators.scores_of_forms(gates, lengths, first_by_state, second_by_state, places, weights, bias)
-    return _reshape(flat, (*places.shape, weights.shape[0]))
 
 
 class _FlatWords(InFloat32, nn.Cell):
