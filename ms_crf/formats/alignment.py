@@ -18,14 +18,15 @@ from itertools import accumulate
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats.document import SHOWN, Document, Reading, Remark, Report
-from ms_crf.formats.json_fields import flat
+from ms_crf.formats.json_lines import flat
 from ms_crf.text.partial import as_json, certain, check_tag, closed, countable, fits, in_scheme, is_open
-from ms_crf.text.recognition import SchemeError, recognise_scheme
 from ms_crf.text.schemes import (
     NEXT,
     OPEN,
     PLAIN,
+    SchemeError,
     SpanTuple,
+    recognise_scheme,
     spans_of,
     strict_spans_of,
     tags_of,

@@ -11,10 +11,9 @@ from itertools import accumulate
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import columns
-from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, check_cells
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, check_cells, split
 from ms_crf.formats.document import UPOS, Document, Look, Reading, Remark, Report, Tagged, Target, offsets_in
 from ms_crf.formats.lines import numbered_lines
-from ms_crf.formats.rows import split
 from ms_crf.text.schemes import PLAIN
 from ms_crf.text.sentence import Offsets, Row, Sentence
 

@@ -8,8 +8,8 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
 from ms_crf.formats.columns import MISC, NER, attributes
-from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
-from ms_crf.formats.json_fields import Prediction, flat
+from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Prediction, Reading, Remark, Report, Tagged, Target
+from ms_crf.formats.json_lines import flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
 from ms_crf.text.schemes import PLAIN

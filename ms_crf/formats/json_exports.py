@@ -8,15 +8,14 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ms_crf.formats.document import Document, Look, Marked, Tagged, Target
-from ms_crf.formats.json_fields import (
+from ms_crf.formats.document import Document, Look, Marked, Prediction, Tagged, Target
+from ms_crf.formats.json_lines import (
     ANNOTATIONS,
     ANSWERED,
     CONFIDENCE,
     DEFAULT,
     MODEL,
     PREDICTIONS,
-    Prediction,
     flat,
     is_task,
     names_in,

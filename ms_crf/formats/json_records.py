@@ -11,8 +11,17 @@ from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment
 from ms_crf.formats.document import Document, Lines, Reading, Remark, Report, check_span, offsets_in
-from ms_crf.formats.json_fields import SPANS, is_task, prediction_in, region_of, text_key, text_of
-from ms_crf.formats.json_lines import as_object, is_pair, records
+from ms_crf.formats.json_lines import (
+    SPANS,
+    as_object,
+    is_pair,
+    is_task,
+    prediction_in,
+    records,
+    region_of,
+    text_key,
+    text_of,
+)
 from ms_crf.formats.lines import half_of_pair, numbered_lines
 from ms_crf.formats.raw import sentence_of_text, sentence_of_tokens
 from ms_crf.text.partial import check_tag

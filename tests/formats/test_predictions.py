@@ -7,7 +7,7 @@ import json
 
 from ms_crf import Tagger
 from ms_crf.cli import convert, infer, suggest
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.opening import open_model
 from ms_crf.runs.run import Run
 
