@@ -9,21 +9,11 @@ from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
+from ms_crf.formats.alignment import recognised
 from ms_crf.formats.document import Remarks
 from ms_crf.formats.registry import read_corpus
-from ms_crf.text.partial import MARK, fits, in_scheme, is_open, marked, scoring_scheme, types_in
-from ms_crf.text.schemes import (
-    NEXT,
-    OPEN,
-    PLAIN,
-    SchemeError,
-    is_span_tag,
-    recognise_scheme,
-    spans_of,
-    split_tag,
-    strict_spans_of,
-    tags_in,
-)
+from ms_crf.text.partial import MARK, in_scheme, is_well_formed, marked, scoring_scheme, types_in
+from ms_crf.text.schemes import NEXT, OPEN, PLAIN, is_span_tag, split_tag, tags_in
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import AUTO, Deferred
 
@@ -90,7 +80,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
     for part in () if any_tags else files:
         check_tag_column(paths[part], files[part], widths[part])
-    file_scheme = _recognise(paths, files)
+    file_scheme = recognised([(paths[part], sentence) for part, read in files.items() for sentence in read])
     written = scoring_scheme(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, written) and written != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
@@ -160,15 +150,6 @@ def digest_of(sentences: Iterable[Sentence]) -> str:
     return digest.hexdigest()
 
 
-def _recognise(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]]) -> str:
-    sentences = [(paths[part], sentence) for part, read in files.items() for sentence in read]
-    try:
-        return recognise_scheme([sentence.tags for _, sentence in sentences])
-    except SchemeError as error:
-        path, sentence = sentences[error.sentence]
-        raise CorpusError(path, sentence.line_of(error.position), str(error)) from None
-
-
 def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
              tags: Iterable[str]) -> list[Unknown]:
     """The tags in dev and test that a model with these tags can never predict: the entries of `Corpora.unknown`."""
@@ -191,14 +172,8 @@ def _kind(tag: str, scheme: str) -> tuple[bool, str]:
 
 def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
     """(path, number of sentences whose tags break the scheme, line of the first), or None."""
-    if scheme in (PLAIN, 'IOB1'):
-        return None
-    lines = [sentence.line for sentence in sentences if not _well_formed(sentence.tags, scheme)]
+    lines = [sentence.line for sentence in sentences if scheme != 'IOB1' and not is_well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
-
-
-def _well_formed(tags: list[str], scheme: str) -> bool:
-    return fits(tags, scheme) if is_open(tags) else spans_of(tags) == strict_spans_of(tags, scheme)
 
 
 def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:

@@ -5,11 +5,11 @@ that is open or in a gold span which may go on in one that is; see `partial.cert
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.text.partial import certain, closed, countable, in_scheme, is_open, marked, scoring_scheme
+from ms_crf.text.partial import certain, closed, countable, in_scheme, marked, scoring_scheme
 from ms_crf.text.schemes import (
     OPEN,
     PLAIN,
@@ -18,8 +18,7 @@ from ms_crf.text.schemes import (
     completions,
     is_span_tag,
     recognise_scheme,
-    spans_of,
-    strict_spans_of,
+    spans_in,
 )
 
 
@@ -79,9 +78,7 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
-    predicted_counts: Counter[str] = Counter()
-    gold_counts: Counter[str] = Counter()
-    correct_counts: Counter[str] = Counter()
+    counters: list[Counter[str]] = [Counter(), Counter(), Counter()]         # correct, predicted, gold
     tokens = correct_tokens = 0
     for index, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted)):
         if len(gold_tags) != len(predicted_tags):
@@ -90,48 +87,34 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
         tokens += len(gold_tags) - sum(OPEN in tag for tag in gold_tags)
         correct_tokens += sum(a == b for a, b in zip(gold_tags, predicted_tags))
         gold_spans, predicted_spans = map(set, compared_spans(gold_tags, predicted_tags, scheme, strict))
-        gold_counts.update(kind for kind, _, _ in gold_spans)
-        predicted_counts.update(kind for kind, _, _ in predicted_spans)
-        correct_counts.update(kind for kind, _, _ in gold_spans & predicted_spans)
-    by_type = {kind: SpanScore(correct_counts[kind], predicted_counts[kind], gold_counts[kind])
-               for kind in sorted(predicted_counts | gold_counts)}
-    overall = SpanScore(*(sum(counts.values()) for counts in (correct_counts, predicted_counts, gold_counts)))
+        for counter, spans in zip(counters, (gold_spans & predicted_spans, predicted_spans, gold_spans)):
+            counter.update(kind for kind, _, _ in spans)
+    by_type = {kind: SpanScore(*(counter[kind] for counter in counters))
+               for kind in sorted(counters[1] | counters[2])}
+    overall = SpanScore(*(counter.total() for counter in counters))
     return Score(overall, by_type, tokens, correct_tokens)
 
 
 def compared_spans(gold: Sequence[str], predicted: Sequence[str], scheme: str,
                    strict: bool = False) -> tuple[list[SpanTuple], list[SpanTuple]]:
     """The gold spans of a sentence and the predicted ones, those that count; the arguments are those of `score`."""
-    if not is_open(gold):
-        return _spans(gold, scheme, strict), _spans(predicted, scheme, strict)
     sure = certain(gold, scheme)
-    return (countable(_spans(gold if scheme == PLAIN else closed(gold), scheme, strict), sure),
-            countable(_spans(predicted, scheme, strict), sure))
+    return (countable(spans_in(closed(gold), scheme, strict), sure),
+            countable(spans_in(predicted, scheme, strict), sure))
 
 
 def total(results: Sequence[Score]) -> Score:
     """The `Score` of several corpora together."""
-    by_type: dict[str, SpanScore] = {}
-    for result in results:
-        for kind, counts in result.by_type.items():
-            by_type[kind] = _sum(by_type.get(kind, SpanScore(0, 0, 0)), counts)
-    spans, tokens, correct_tokens, raw_correct = SpanScore(0, 0, 0), 0, 0, 0
-    for result in results:
-        spans = _sum(spans, result.spans)
-        tokens, correct_tokens = tokens + result.tokens, correct_tokens + result.correct_tokens
-        raw_correct += result.raw_tokens
+    kinds = sorted({kind for result in results for kind in result.by_type})
+    by_type = {kind: _sum(result.by_type[kind] for result in results if kind in result.by_type) for kind in kinds}
     converted = any(result.raw_correct is not None for result in results)
-    return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens, raw_correct if converted else None)
+    return Score(_sum(result.spans for result in results), by_type, sum(result.tokens for result in results),
+                 sum(result.correct_tokens for result in results),
+                 sum(result.raw_tokens for result in results) if converted else None)
 
 
-def _sum(one: SpanScore, other: SpanScore) -> SpanScore:
-    return SpanScore(*map(sum, zip(one, other)))
-
-
-def _spans(tags: Sequence[str], scheme: str, strict: bool) -> list[SpanTuple]:
-    if scheme == PLAIN:
-        return [(tag, position, position) for position, tag in enumerate(tags)]
-    return strict_spans_of(tags, scheme) if strict else spans_of(tags)
+def _sum(counts: Iterable[SpanScore]) -> SpanScore:
+    return SpanScore(*map(sum, zip(SpanScore(0, 0, 0), *counts)))
 
 
 #: what `as_record` gives
@@ -231,7 +214,7 @@ class Scores:
             gold: their tags in the file.
             predicted: the model's tags.
         """
-        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
+        known = list(map(self._gold, gold, lines))
         self._open += sum(OPEN in tag for tags in known for tag in tags)
         raw = None if self.file_scheme == self.model_scheme else gold
         result = score_in(self.file_scheme, known, predicted, self.model_scheme, raw)
@@ -246,8 +229,8 @@ class Scores:
     def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
                  predicted: Sequence[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
         """The gold and the predicted tags of sentences, in the scheme in which `add` compares them."""
-        known = [self._gold(tags, line) for line, tags in zip(lines, gold)]
-        return known, list(map(list, _as_gold(self.file_scheme, predicted, self.model_scheme)))
+        return (list(map(self._gold, gold, lines)),
+                list(map(list, _as_gold(self.file_scheme, predicted, self.model_scheme))))
 
     def _gold(self, tags: list[str], line: int) -> list[str]:
         """Gold tags, in any scheme of spans or plain, converted to the scheme in which `score_in` compares them.

@@ -29,6 +29,7 @@ from ms_crf.text.schemes import (
     may_follow,
     spans_of,
     split_tag,
+    strict_spans_of,
     tags_in,
     tags_of,
 )
@@ -156,6 +157,13 @@ def fits(tags: Sequence[str], scheme: str) -> bool:
     options += [[None]]
     return all(any(may_follow(TABLE[scheme], one, other) for one in before for other in after)
                for before, after in zip(options, options[1:]))
+
+
+def is_well_formed(tags: Sequence[str], scheme: str) -> bool:
+    """Whether tags keep to their scheme, or may do so if some are open; plain tags do, and so do known ones of IOB1."""
+    if scheme != PLAIN and is_open(tags):
+        return fits(tags, scheme)
+    return scheme in (PLAIN, 'IOB1') or spans_of(tags) == strict_spans_of(tags, scheme)
 
 
 def types_in(tags: Iterable[str]) -> set[str]:

@@ -116,24 +116,17 @@ def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
     repeated = sorted({str(tag) for tag in tags if tags.count(tag) > 1})
     if repeated:
         raise ValueError(f'tags must be different from each other, got {brief(repeated[0])} more than once')
-    parts, prefixes = _parts_of(scheme, tags), TABLE[scheme]
-    return Constraints(np.array([[may_follow(prefixes, before, after) for after in parts] for before in parts]),
-                       np.array([may_follow(prefixes, None, after) for after in parts]),
-                       np.array([may_follow(prefixes, before, None) for before in parts]))
-
-
-def _parts_of(scheme: str, tags: Sequence[str]) -> list[Part]:
-    """(prefix, type) of each tag; raises ValueError or TypeError for one that the scheme does not have."""
-    prefixes, parts = TABLE[scheme].prefixes, []
+    table = TABLE[scheme]
     for index, tag in enumerate(tags):
         if not isinstance(tag, str):
             raise TypeError(f'tags must be strings, got {brief(tag)} at {index}')
-        prefix, kind = split_tag(tag)
-        if tag != 'O' and not (is_span_tag(tag) and prefix in prefixes):
-            expected = ', '.join([*(f'{each}-TYPE' for each in prefixes), 'O'])
+        if tag != 'O' and not (is_span_tag(tag) and tag[0] in table.prefixes):
+            expected = ', '.join([*(f'{prefix}-TYPE' for prefix in table.prefixes), 'O'])
             raise ValueError(f'tags must be {expected} (or without types) under {scheme}, got {brief(tag)} at {index}')
-        parts.append((prefix, kind))
-    return parts
+    parts = list(map(split_tag, tags))
+    return Constraints(np.array([[may_follow(table, before, after) for after in parts] for before in parts]),
+                       np.array([may_follow(table, None, after) for after in parts]),
+                       np.array([may_follow(table, before, None) for before in parts]))
 
 
 def tags_in(scheme: str, types: Iterable[str]) -> list[str]:
@@ -224,25 +217,16 @@ def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
 
 def strict_spans_of(tags: Iterable[str], scheme: str) -> list[SpanTuple]:
     """Only those spans that are well-formed in the scheme, 'BIO', 'BIOES' or 'BMES'; other tags are ignored."""
-    prefixes, before = TABLE[scheme], ''
-    spans: list[SpanTuple] = []
-    first: int | None = None
-    for position, tag in enumerate([*tags, 'O']):
-        prefix, kind = split_tag(tag)
-        continues = first is not None and kind == before and prefix in (prefixes.inside, prefixes.last)
-        if first is not None and not continues:
-            if not prefixes.marks_ends:
-                spans.append((before, first, position - 1))
-            first = None
-        if prefix == prefixes.first:
-            first = position
-        elif prefix == prefixes.single:
-            spans.append((kind, position, position))
-        elif first is not None and continues and prefixes.marks_ends and prefix == prefixes.last:
-            spans.append((kind, first, position))
-            first = None
-        before = kind
-    return spans
+    known = [tag if is_span_tag(tag) and tag[0] in TABLE[scheme].prefixes else 'O' for tag in tags]
+    return [(kind, first, last) for kind, first, last in spans_of(known)
+            if known[first:last + 1] == tags_of([(kind, 0, last - first)], last - first + 1, scheme)]
+
+
+def spans_in(tags: Sequence[str], scheme: str, strict: bool = False) -> list[SpanTuple]:
+    """The spans of tags in a scheme: of plain tags one for each token; if `strict`, only those that are well-formed."""
+    if scheme == PLAIN:
+        return [(tag, position, position) for position, tag in enumerate(tags)]
+    return strict_spans_of(tags, scheme) if strict else spans_of(tags)
 
 
 def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
