@@ -10,8 +10,7 @@ from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats import conversion, registry
 from ms_crf.formats.conllu import check_tag_column
-from ms_crf.formats.document import UPOS, Names, Remarks, Target, counted
-from ms_crf.formats.json_lines import DEFAULT
+from ms_crf.formats.document import DEFAULT, UPOS, Names, Remarks, Target, counted
 from ms_crf.formats.lines import check_readable
 from ms_crf.formats.registry import CONLLU, FORMATS, JSON, LABEL_STUDIO, SOURCES, TARGETS
 from ms_crf.text.partial import MARK, closed

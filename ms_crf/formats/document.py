@@ -29,9 +29,8 @@ class Names(NamedTuple):
     to_name: str | None = None
     label_type: str | None = None
 
-    def otherwise(self, other: 'Names') -> 'Names':
-        """These names, and those of another interface for names that are None."""
-        return Names(*(own or another for own, another in zip(self, other)))
+
+DEFAULT = Names('label', 'text', 'labels')
 
 
 class Prediction(NamedTuple):

@@ -11,17 +11,15 @@ from typing import Any
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import JSONFault, json_of
-from ms_crf.formats.document import Lines, Names, Prediction
+from ms_crf.formats.document import Lines, Prediction
 from ms_crf.text.splitting import BLANKS
 
 SPANS = ('entities', 'spans', 'label', 'labels')       # names under which records have their spans
 ANNOTATIONS = ('annotations', 'completions')           # names under which Label Studio has what people have annotated
-PREDICTIONS = 'predictions'
 MODEL, CONFIDENCE = 'model_version', 'confidence'      # of a prediction
-_OF_TAGGER = ('text', 'tokens', 'tags', 'gold', 'offsets', 'entities', 'confidences', 'alternatives', CONFIDENCE, MODEL)
+OF_TAGGER = ('text', 'tokens', 'tags', 'gold', 'offsets', 'entities', 'confidences', 'alternatives', CONFIDENCE, MODEL)
 _CONTENT = ('text', 'tokens', 'judged', 'answer', 'relations')
 ANSWERED = ('answer', 'Comments', 'annotation_id')     # in what people have annotated with Prodigy, doccano, JSON-MIN
-DEFAULT = Names('label', 'text', 'labels')
 
 
 # Where records are
@@ -168,8 +166,8 @@ def json_object(path: object, line_number: int, text: str) -> dict[str, Any]:
 
 def is_task(record: Any) -> bool:
     """Whether a record is a task of Label Studio: "data", and annotations or predictions."""
-    return isinstance(record.get('data'), dict) and any(isinstance(record.get(name), list)
-                                                        for name in (*ANNOTATIONS, PREDICTIONS))
+    return isinstance(record, dict) and isinstance(record.get('data'), dict) and any(
+        isinstance(record.get(name), list) for name in (*ANNOTATIONS, 'predictions'))
 
 
 def text_key(data: dict[str, Any]) -> str | None:
@@ -194,25 +192,6 @@ def region_of(result: Any) -> tuple[str, dict[str, Any]] | None:
         if isinstance(name, str) and isinstance(value.get(name), list) and value[name] and 'start' in value:
             return name, value
     return None
-
-
-def names_in(record: dict[str, Any] | None) -> Names:
-    """The names in the first result of a task that is a span; all None if there is none."""
-    if record is None or not is_task(record):
-        return Names()
-    for result in _results(record):
-        region = region_of(result)
-        if region is not None:
-            own = (result.get('from_name'), result.get('to_name'), region[0])
-            return Names(*(name if isinstance(name, str) else None for name in own))
-    return Names()
-
-
-def _results(task: dict[str, Any]) -> Iterator[Any]:
-    for name in (*ANNOTATIONS, PREDICTIONS):
-        for entry in task[name] if isinstance(task.get(name), list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get('result'), list):
-                yield from entry['result']
 
 
 def prediction_in(record: dict[str, Any]) -> Prediction | None:
@@ -244,14 +223,6 @@ def _has_entities_of_tagger(record: dict[str, Any]) -> bool:
         isinstance(entity, dict) and {'first', 'last', 'start', 'end'} <= entity.keys() for entity in entities)
 
 
-def without_prediction(record: dict[str, Any]) -> dict[str, Any]:
-    """A record without what an earlier tagger said of itself, if one did."""
-    if not isinstance(record.get(MODEL), str):
-        return dict(record)
-    return {name: value for name, value in record.items() if name not in (
-        MODEL, CONFIDENCE, 'confidences', 'alternatives')}
-
-
 def flat(record: dict[str, Any] | None) -> dict[str, Any]:
     """The fields of a record that are no part of its text, tags and spans, such as "id" and "meta".
 
@@ -266,22 +237,4 @@ def flat(record: dict[str, Any] | None) -> dict[str, Any]:
     tagged = 'tags' in record or isinstance(record.get(MODEL), str)
     return {name: value for name, value in record.items()
             if name not in _CONTENT and not (name in SPANS and isinstance(value, list))
-            and not (tagged and name in _OF_TAGGER)}
-
-
-def task_of(record: dict[str, Any] | None, text: str, number: int) -> dict[str, Any]:
-    """A task of Label Studio with the fields of a record, without what people or models have marked in its text.
-
-    What is not from Label Studio goes into "data", which the tool keeps; it gives "id" anew.
-
-    Args:
-        record: None if the text is not from JSON.
-        text: of the task.
-        number: its "id" if the record has no number of its own.
-    """
-    if record is not None and is_task(record):
-        return {name: value for name, value in record.items() if name not in _OF_TAGGER}
-    others = flat(record)
-    meta = {'meta': others.pop('meta')} if isinstance(others.get('meta'), dict) else {}
-    own = others.get('id')
-    return {'id': own if type(own) is int else number, 'data': {'text': text, **others}, **meta}
+            and not (tagged and name in OF_TAGGER)}
