@@ -10,7 +10,7 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats.document import SHOWN, Document, Marked, Reading, Remark, Report, check_span
-from ms_crf.formats.lines import half_of_pair, numbered_lines, unreadable
+from ms_crf.formats.lines import byte_lines, decode, half_of_pair, numbered_lines, unreadable
 from ms_crf.text.sentence import Span
 
 TEXT, NOTES = '.txt', '.ann'
@@ -56,17 +56,7 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
 
 def _text(path: str) -> str:
     """The text of a file, each character as it stands there, line ends too, since offsets count them."""
-    try:
-        with open(path, 'rb') as file:
-            data = file.read()
-    except OSError as error:
-        raise unreadable(path, error) from None
-    try:
-        return data.decode('utf-8')
-    except UnicodeDecodeError as error:
-        line = 1 + data.count(b'\n', 0, error.start)
-        column = error.start - data.rfind(b'\n', 0, error.start)
-        raise CorpusError(path, line, f'expected UTF-8, got byte {data[error.start]:#04x} at column {column}') from None
+    return ''.join(decode(path, number, line, raw=True) for number, line in enumerate(byte_lines(path, True), 1))
 
 
 class _Entry(NamedTuple):

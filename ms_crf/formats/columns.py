@@ -193,13 +193,11 @@ def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sen
 def check_cells(document: Document, sentence: Sentence, cells: Sequence[str], separators: str = '\t\r\n') -> None:
     """Raises CorpusError if a column can't hold one of some values."""
     for cell in cells:
-        why = next((_NAMES[character] for character in separators if character in cell), None)
-        if why is None and (not cell or cell != cell.strip(' ')):
-            why = 'a blank at its end' if cell else 'nothing'
-        if why is None and cell.startswith((DOCSTART, '\ufeff')):
-            why = 'the sign of a border between documents' if cell.startswith(DOCSTART) else 'a byte order mark'
-        if why is None and half_of_pair([cell]) is not None:
-            why = 'half of a surrogate pair'
+        reasons = [*((character in cell, _NAMES[character]) for character in separators), (not cell, 'nothing'),
+                   (cell != cell.strip(' '), 'a blank at its end'), (cell.startswith('\ufeff'), 'a byte order mark'),
+                   (cell.startswith(DOCSTART), 'the sign of a border between documents'),
+                   (half_of_pair([cell]) is not None, 'half of a surrogate pair')]
+        why = next((reason for holds, reason in reasons if holds), None)
         if why is not None:
             raise CorpusError(document.home, sentence.line, 'expected tokens and tags that columns can hold, got '
                                                             f'{why} in {brief(cell)}; JSON lines can hold it')

@@ -20,8 +20,8 @@ from ms_crf.text.sentence import Offsets, Row, Sentence
 WIDTH, ID, FORM = 10, 0, 1
 COLUMNS = (FORM, UPOS)         # of token and tag
 _RANGE = re.compile(r'(\d+)-(\d+)')
-_ESCAPES = {'\\': '\\\\', ' ': '\\s', '\t': '\\t', '\r': '\\r', '\n': '\\n', '|': '\\p'}
-_ESCAPED = {escape: character for character, escape in _ESCAPES.items()}
+_ESCAPED = {'\\\\': '\\', '\\s': ' ', '\\t': '\t', '\\r': '\r', '\\n': '\n', '\\p': '|'}
+_ESCAPES = str.maketrans({character: escape for escape, character in _ESCAPED.items()})
 
 
 def check_tag_column(column: int) -> int:
@@ -42,7 +42,7 @@ def cells_in(path: object, row: Row) -> list[str]:
     return cells
 
 
-def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str, str | None]) -> str:
+def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str, str]) -> str:
     """A row with another tag, without its line end.
 
     Args:
@@ -50,24 +50,30 @@ def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str,
         row: of the input.
         tag: the tag.
         column: the one that it goes to; in MISC it is the attribute NER, which is left out for O.
-        others: attributes of MISC that it gets besides; those that are None are taken away.
+        others: attributes of MISC that it gets besides.
     """
     cells = cells_in(path, row)
-    changed = dict(others)
+    changed: dict[str, str | None] = dict(others)
     if column == MISC:
         changed[NER] = tag if tag != 'O' else None
     else:
         cells[column] = tag
     if changed:
-        cells[MISC] = misc_with(cells[MISC], changed)
+        kept = [part for part in cells[MISC].split('|') if part != EMPTY and part.partition('=')[0] not in changed]
+        kept += [f'{name}={value}' for name, value in changed.items() if value is not None]
+        cells[MISC] = '|'.join(kept) or EMPTY
     return '\t'.join(cells)
 
 
-def misc_with(misc: str, changed: Mapping[str, str | None]) -> str:
-    """The column MISC with other values of some attributes; those that are None are taken away."""
-    kept = [part for part in misc.split('|') if part != EMPTY and part.partition('=')[0] not in changed]
-    kept += [f'{name}={value}' for name, value in changed.items() if value is not None]
-    return '|'.join(kept) or EMPTY
+def _rows(path: object, sentence: Sentence, column: int, shown: Sequence[float] | None = None) -> Iterator[str]:
+    """The rows of a sentence with its tags, and with confidences in MISC if they are to be shown."""
+    index = 0
+    for row in sentence.rows:
+        if not row.cells:
+            yield row.text
+            continue
+        yield row_with(path, row, sentence.tags[index], column, {'Confidence': f'{shown[index]:.4f}'} if shown else {})
+        index += 1
 
 
 # Reading
@@ -178,10 +184,6 @@ def _document(path: PathLike, sentences: Sequence[tuple[Sentence, str | None]], 
     return Document(''.join(pieces), str(path), line, sentences=placed, name=name, bordered=bordered)
 
 
-def escaped(space: str) -> str:
-    return ''.join(_ESCAPES.get(character, character) for character in space)
-
-
 def unescaped(text: str) -> str:
     return re.sub(r'\\[\\strnp]', lambda match: _ESCAPED[match.group()], text)
 
@@ -206,31 +208,25 @@ def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
                     raise CorpusError(document.home, sentence.line, 'expected types that MISC can hold, got | in '
                                                                     f'{cells[1]!r}')
             if sentence.rows:
-                yield _rewritten(document, sentence, column)
+                texts = [text for text in _rows(document.path, sentence, column) if text.strip(' \t')]
+                yield '\n'.join([*texts, '', ''])
             else:
-                heading = _heading(document) if index == 0 and document.bordered else ''
+                if index == 0 and document.bordered:
+                    name = ' '.join(document.name.split())
+                    yield f'# newdoc id = {name}\n' if name else '# newdoc\n'
                 after = sentences[index + 1].offsets[0][0] if index + 1 < len(sentences) else len(document.text)
-                yield heading + _written(document, sentence, number, after, index == 0, index + 1 == len(sentences),
-                                         column)
+                yield _written(document, sentence, number, after, index == 0, index + 1 == len(sentences), column)
 
 
 def line(sentence: Sentence, look: Look) -> str:
     """The rows of a tagged sentence from CoNLL-U with its tags, and confidences in MISC if they are to be shown."""
     if not sentence.rows or look.conllu is None:
         return columns.line(sentence, look)
-    column = look.conllu if look.scheme == PLAIN else MISC
-    shown = sentence.confidences if look.confidence else None
-    lines, index = [], 0
-    for row in sentence.rows:
-        text = row.text
-        if row.cells:
-            others = {'Confidence': f'{shown[index]:.4f}'} if shown else {}
-            text = row_with('', row, sentence.tags[index], column, others)
-            index += 1
-        lines.append(text + '\n')
-    if sentence.tokens and sentence.rows[-1].text.strip(' \t'):     # the last line of a file without a blank line
-        lines.append('\n')
-    return ''.join(lines)
+    lines = list(_rows('', sentence, look.conllu if look.scheme == PLAIN else MISC,
+                       sentence.confidences if look.confidence else None))
+    if sentence.tokens and lines[-1].strip(' \t'):                  # the last line of a file without a blank line
+        lines.append('')
+    return ''.join(f'{text}\n' for text in lines)
 
 
 def checked(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:
@@ -240,21 +236,6 @@ def checked(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentenc
             if row.cells:
                 cells_in(name, row)
         yield sentence
-
-
-def _heading(document: Document) -> str:
-    name = ' '.join(document.name.split())
-    return f'# newdoc id = {name}\n' if name else '# newdoc\n'
-
-
-def _rewritten(document: Document, sentence: Sentence, column: int) -> str:
-    tags, lines = iter(sentence.tags), []
-    for row in sentence.rows:
-        if row.cells:
-            lines.append(row_with(document.path, row, next(tags), column, {}))
-        elif row.text.strip(' \t'):
-            lines.append(row.text)
-    return '\n'.join([*lines, '', ''])
 
 
 def _written(document: Document, sentence: Sentence, number: int, after: int, first: bool, last: bool, column: int
@@ -272,16 +253,13 @@ def _written(document: Document, sentence: Sentence, number: int, after: int, fi
     begin, ends = offsets[0][0], [*(start for start, _ in offsets[1:]), after]
     lines = [f'# sent_id = {number}', f'# text = {" ".join(text[begin:offsets[-1][1]].split())}']
     for index, (token, tag, (_, end), following) in enumerate(zip(sentence.tokens, sentence.tags, offsets, ends)):
-        space, cells = text[end:following], [str(index + 1), token, *[EMPTY] * 8]
-        misc: dict[str, str | None] = {}
+        space, cells, misc = text[end:following], [str(index + 1), token, *[EMPTY] * 8], {}
         if first and index == 0 and begin:
-            misc['SpacesBefore'] = escaped(text[:begin])
+            misc['SpacesBefore'] = text[:begin].translate(_ESCAPES)
         default = '' if last and index + 1 == len(offsets) else ' '
         if space != default:
-            misc.update({'SpacesAfter': escaped(space)} if space else {'SpaceAfter': 'No'})
-        cells[MISC] = misc_with(EMPTY, misc)
-        row = Row(0, '\t'.join(cells), cells)
-        lines.append(row_with(document.path, row, tag, column, {}))
+            misc.update({'SpacesAfter': space.translate(_ESCAPES)} if space else {'SpaceAfter': 'No'})
+        lines.append(row_with(document.path, Row(0, '\t'.join(cells), cells), tag, column, misc))
     return '\n'.join([*lines, '', ''])
 
 

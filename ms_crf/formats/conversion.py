@@ -102,15 +102,9 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     target = target._replace(scheme=target.scheme or source.scheme)
     if row.write is not None:
         return row.write(tagged, target)
-    return _by_line(row, tagged, target)
-
-
-def _by_line(row: Format, tagged: Iterable[Tagged], target: Target) -> Iterator[str]:
-    """The sentences of documents, in a format that writes them as they come."""
-    assert row.line is not None
-    for _, sentences in tagged:
-        for sentence in sentences:
-            yield row.line(sentence, Look(target.scheme or 'BIO'))
+    line, look = row.line, Look(target.scheme or 'BIO')
+    assert line is not None                      # the format writes sentences as they come
+    return (line(sentence, look) for _, sentences in tagged for sentence in sentences)
 
 
 def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:

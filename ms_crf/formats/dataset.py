@@ -86,17 +86,17 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
                                                 f'got {file_scheme} tags, which have no other scheme')
     repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
-    if file_scheme == PLAIN:
-        tags = sorted({tag for sentence in files['train'] for tag in sentence.tags} - {OPEN})
-        gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
-        unknown = _unknown(paths, files, file_scheme, tags)
-        return Corpora(files, gold, file_scheme, PLAIN, PLAIN, tags, repaired, unknown, remarks, deferred.used)
     target = for_bio if (scheme, written) == ('auto', 'BIO') else written
-    tags, types = _all_tags(files['train'], target), types_in({tag for read in files['train'] for tag in read.tags})
-    if not types:
-        _check_completions(paths['train'], files['train'])
-    parts = {part: [sentence.replace(tags=in_scheme(sentence.tags, target, file_scheme, types))
-                    for sentence in sentences] for part, sentences in files.items()}
+    in_train, parts = {tag for sentence in files['train'] for tag in sentence.tags}, files
+    if file_scheme == PLAIN:
+        tags, types = sorted(in_train - {OPEN}), set()
+    else:
+        types = types_in(in_train)
+        tags = tags_in(target, sorted(types))[target == 'BMES' and 'O' not in in_train:]
+        if not types:
+            _check_completions(paths['train'], files['train'])
+        parts = {part: [sentence.replace(tags=in_scheme(sentence.tags, target, file_scheme, types))
+                        for sentence in sentences] for part, sentences in files.items()}
     gold = {part: [sentence.tags if file_scheme == written else
                    in_scheme(sentence.tags, scoring_scheme(file_scheme), file_scheme, types) for sentence in sentences]
             for part, sentences in files.items()}
@@ -174,12 +174,6 @@ def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> R
     """(path, number of sentences whose tags break the scheme, line of the first), or None."""
     lines = [sentence.line for sentence in sentences if scheme != 'IOB1' and not is_well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
-
-
-def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:
-    kinds = sorted(types_in({tag for sentence in sentences for tag in sentence.tags}))
-    outside = scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
-    return tags_in(scheme, kinds)[not outside:]
 
 
 # Whether tags can be tags

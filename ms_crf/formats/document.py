@@ -135,15 +135,11 @@ class Remarks:
 
     def lines(self) -> list[str]:
         """A line for each kind of remark: how many there are, where the first is, and its text."""
-        counts = Counter(remark.kind for remark in self.all)
-        first: dict[str, Remark] = {}
-        for remark in self.all:
-            first.setdefault(remark.kind, remark)
-        made = []
-        for kind, remark in first.items():
-            noun, rest = KINDS[kind]
+        first, made = {remark.kind: remark for remark in reversed(self.all)}, []
+        for kind, count in Counter(remark.kind for remark in self.all).items():
+            remark, (noun, rest) = first[kind], KINDS[kind]
             where = f'at line {remark.line}' if remark.path == self.name else f'at {remark.path}:{remark.line}'
-            made.append(one_line(f'{self.name}: {counted(counts[kind], noun)} {rest}; the first, {where}: '
+            made.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
                                  f'{shown(remark.text)}'))
         return made
 

@@ -6,6 +6,7 @@ tokens joined by spaces. All ends are exclusive.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.text.schemes import is_span_tag, spans_of
@@ -158,7 +159,10 @@ class Sentence:
         """Where each token is in the text that the sentence was found in."""
         if self._offsets is None:
             found = None if self._text is None else find_tokens(self.tokens, self._text, self.start)
-            self._offsets = offsets_joined(self.tokens, self.start) if found is None else found
+            if found is None:                    # the text joins the tokens by spaces
+                starts = accumulate((len(token) + 1 for token in self.tokens), initial=self.start)
+                found = [(start, start + len(token)) for start, token in zip(starts, self.tokens)]
+            self._offsets = found
         return self._offsets
 
     @property
@@ -274,13 +278,4 @@ def find_tokens(tokens: Iterable[str], text: str, start: int = 0) -> list[Offset
             return None
         done = begin + len(token)
         offsets.append((start + begin, start + done))
-    return offsets
-
-
-def offsets_joined(tokens: Iterable[str], start: int = 0) -> list[Offsets]:
-    """The offsets of tokens in a text that joins them by spaces and begins at `start`."""
-    offsets = []
-    for token in tokens:
-        offsets.append((start, start + len(token)))
-        start += len(token) + 1
     return offsets
