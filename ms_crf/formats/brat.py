@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from ms_crf.text.sentence import Span
 
 TEXT, NOTES = '.txt', '.ann'
 _SPAN = re.compile(r'(T\S+)\t(\S+) ((?:\d+ \d+)(?:;\d+ \d+)*)(?:\t(.*))?')
-_WORD = re.compile(r'\S+')
+_WORD, _PART = re.compile(r'\S+'), re.compile(r'[^\r\n]+')
 
 
 def is_brat(path: PathLike) -> bool:
@@ -127,23 +127,12 @@ def notes(document: Document, spans: Sequence[Span]) -> str:
         if not span.type or _WORD.fullmatch(span.type) is None:
             raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
                                                         f'brat has them, got {brief(span.type)}')
-        held = document.text_at(span.start, span.end)
-        parts = [(span.start + match.start(), span.start + match.end())
-                 for match in re.finditer(r'[^\r\n]+', held)] or [(span.start, span.end)]
+        parts = [match.span() for match in _PART.finditer(document.text, span.start, span.end)] or [
+            (span.start, span.end)]
         places = ';'.join(f'{start} {end}' for start, end in parts)
         text = ' '.join(document.text[start:end] for start, end in parts)
         lines.append(f'T{number}\t{span.type} {places}\t{text}\n')
     return ''.join(lines)
-
-
-def names(documents: Iterable[Document]) -> list[str]:
-    """A name for the pair of files of each document: its own, or its number, each once."""
-    found = list(documents)
-    own = [document.name for document in found]
-    if all(own) and len(set(own)) == len(own):
-        return own
-    width = len(str(len(found)))
-    return [f'{number:0{width}}' for number in range(1, len(found) + 1)]
 
 
 def check_target(path: PathLike) -> None:
@@ -172,7 +161,10 @@ def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
     folder = name.rstrip(os.sep)
     with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
         os.mkdir(draft)
-        for own, (document, spans) in zip(names(document for document, _ in marked), marked):
+        names = [document.name for document, _ in marked]
+        if not all(names) or len(set(names)) < len(names):       # their numbers, unless each has a name of its own
+            names = [str(number).zfill(len(str(len(names)))) for number in range(1, len(names) + 1)]
+        for own, (document, spans) in zip(names, marked):
             _write_pair(document, spans, os.path.join(draft, own))
         os.rename(draft, folder)
 

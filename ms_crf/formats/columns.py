@@ -1,7 +1,8 @@
 """Reads and writes columns: a token and its tag a row, or the four columns of CoNLL-2003."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
@@ -99,7 +100,7 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
                 waiting, begun = [], True
         if sentence and sentence.tokens:
             sentence.line = sentence.lines[0]
-            if any(_others(row, reading.columns) for row in sentence.rows if row.cells):
+            if has_more(sentence, reading.columns, FILLERS):
                 reading.report(Remark('columns', str(path), sentence.line, sentence.text))
             sentence.rows = ()
             if begun:
@@ -110,10 +111,10 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
         yield document_of(path, waiting, True)
 
 
-def _others(row: Row, columns: Sequence[int]) -> list[str]:
-    """What a row has in other columns than those of token and tag."""
-    read = {column % len(row.cells) for column in columns}
-    return [cell for index, cell in enumerate(row.cells) if index not in read and cell not in FILLERS]
+def has_more(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str]) -> bool:
+    """Whether the rows of a sentence hold anything but fillers in other columns than some."""
+    return any(cell not in fillers for row in sentence.rows for index, cell in enumerate(row.cells)
+               if index not in columns and index - len(row.cells) not in columns)
 
 
 def document_of(path: PathLike, sentences: Sequence[Sentence], bordered: bool) -> Document:
@@ -167,16 +168,19 @@ def line(sentence: Sentence, look: Look) -> str:
         columns.append([f'{confidence:.4f}' for confidence in sentence.confidences])
     if not sentence.rows:
         return ''.join('\t'.join(row) + '\n' for row in zip(sentence.tokens, *columns)) + '\n'
-    values, lines = iter(zip(*columns)), []
-    for row in sentence.rows:
-        if row.cells:
-            # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
-            blanks = '\t' not in row.text and len(row.cells) > 1
-            text = row.text if '\t' in row.text else row.text.strip(' ')
-            lines.append((' ' if blanks else '\t').join([text, *next(values)]) + '\n')
-        else:
-            lines.append(row.text + '\n')
-    return ''.join(lines)
+
+    def extended(row: Row, index: int) -> str:
+        tabs = '\t' in row.text
+        # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
+        return (' ' if not tabs and len(row.cells) > 1 else '\t').join(
+            [row.text if tabs else row.text.strip(' '), *(column[index] for column in columns)])
+    return ''.join(f'{text}\n' for text in rewritten(sentence, extended))
+
+
+def rewritten(sentence: Sentence, shown: Callable[[Row, int], str]) -> list[str]:
+    """The rows of a sentence, those of its tokens as a function of the row and the token's index shows them."""
+    indices = count()
+    return [shown(row, next(indices)) if row.cells else row.text for row in sentence.rows]
 
 
 def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:

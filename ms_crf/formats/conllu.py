@@ -65,15 +65,10 @@ def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str,
     return '\t'.join(cells)
 
 
-def _rows(path: object, sentence: Sentence, column: int, shown: Sequence[float] | None = None) -> Iterator[str]:
+def _rows(path: object, sentence: Sentence, column: int, shown: Sequence[float] | None = None) -> list[str]:
     """The rows of a sentence with its tags, and with confidences in MISC if they are to be shown."""
-    index = 0
-    for row in sentence.rows:
-        if not row.cells:
-            yield row.text
-            continue
-        yield row_with(path, row, sentence.tags[index], column, {'Confidence': f'{shown[index]:.4f}'} if shown else {})
-        index += 1
+    return columns.rewritten(sentence, lambda row, index: row_with(
+        path, row, sentence.tags[index], column, {'Confidence': f'{shown[index]:.4f}'} if shown else {}))
 
 
 # Reading
@@ -222,8 +217,8 @@ def line(sentence: Sentence, look: Look) -> str:
     """The rows of a tagged sentence from CoNLL-U with its tags, and confidences in MISC if they are to be shown."""
     if not sentence.rows or look.conllu is None:
         return columns.line(sentence, look)
-    lines = list(_rows('', sentence, look.conllu if look.scheme == PLAIN else MISC,
-                       sentence.confidences if look.confidence else None))
+    lines = _rows('', sentence, look.conllu if look.scheme == PLAIN else MISC,
+                  sentence.confidences if look.confidence else None)
     if sentence.tokens and lines[-1].strip(' \t'):                  # the last line of a file without a blank line
         lines.append('')
     return ''.join(f'{text}\n' for text in lines)
@@ -267,9 +262,3 @@ def has_parts_of_speech(documents: Iterable[Document]) -> bool:
     """Whether any word of documents from CoNLL-U has a tag in the column UPOS."""
     return any(tag != EMPTY for document in documents for sentence in document.sentences or ()
                for tag in sentence.tags)
-
-
-def has_more(sentence: Sentence, columns: Sequence[int]) -> bool:
-    """Whether a sentence from CoNLL-U says something in other columns than its numbers and some."""
-    return any(cell != EMPTY for row in sentence.rows for index, cell in enumerate(row.cells)
-               if index != ID and index not in columns)

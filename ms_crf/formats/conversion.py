@@ -7,7 +7,7 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
-from ms_crf.formats.columns import MISC, NER, attributes
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_more
 from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Prediction, Reading, Remark, Report, Tagged, Target
 from ms_crf.formats.json_lines import flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
@@ -147,39 +147,33 @@ def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
 
 
 def _remark(source: Source, target: Target, report: Report) -> None:
+    """Says what of the texts and tokens of documents the target has no place for."""
     if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
         raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
+    holds, to_other = FORMATS[target.format].holds, source.format == CONLLU != target.format
     for document in source.documents:
-        _remark_on_text(document, source, target, report)
+        lost = {
+            'no text': not document.has_text and 'text' in holds,
+            'text': document.has_text and 'text' not in holds and _loses_space(document, target),
+            'columns': to_other and any(has_more(sentence, (conllu.ID, *source.columns), (EMPTY,))
+                                        for sentence in document.sentences or ()),
+            'name': document.name and 'names' not in holds,
+            'fields': 'fields' not in holds and flat(document.record),
+            'predicted': 'fields' not in holds and document.prediction is not None}
+        for kind in [*_lost_cuts(document, target), *filter(lost.get, lost)]:
+            report(Remark(kind, document.path, document.line, document.text.strip()))
 
 
-def _remark_on_text(document: Document, source: Source, target: Target, report: Report) -> None:
-    """Says what of a document's text and tokens the target has no place for."""
-    kinds = []
-    sentences, holds = document.sentences, FORMATS[target.format].holds
-    if 'tags' not in holds and (sentences is not None or document.tokens is not None):
-        own = [sentence.offsets for sentence in alignment.cut(document, target.splitter)]
-        found = [sentence.offsets for sentence in
-                 alignment.cut(document._replace(sentences=None, tokens=None), target.splitter)]
-        if 'tokens' not in holds and own != found:
-            kinds.append('tokens')
-        elif own != found and len(own) > 1:
-            kinds.append('sentences')
-    if not document.has_text and 'text' in holds:
-        kinds.append('no text')
-    if document.has_text and 'text' not in holds and _loses_space(document, target):
-        kinds.append('text')
-    if source.format == CONLLU != target.format and any(conllu.has_more(each, source.columns) for each in
-                                                        sentences or ()):
-        kinds.append('columns')
-    if document.name and 'names' not in holds:
-        kinds.append('name')
-    if 'fields' not in holds and flat(document.record):
-        kinds.append('fields')
-    if 'fields' not in holds and document.prediction is not None:
-        kinds.append('predicted')
-    for kind in kinds:
-        report(Remark(kind, document.path, document.line, document.text.strip()))
+def _lost_cuts(document: Document, target: Target) -> list[str]:
+    """['tokens'] or ['sentences'] if a document has other ones than the splitter finds, and the target no place."""
+    holds = FORMATS[target.format].holds
+    if 'tags' in holds or (document.sentences is None and document.tokens is None):
+        return []
+    own, found = ([sentence.offsets for sentence in alignment.cut(cut, target.splitter)]
+                  for cut in (document, document._replace(sentences=None, tokens=None)))
+    if own == found:
+        return []
+    return ['tokens'] if 'tokens' not in holds else ['sentences'] * (len(own) > 1)
 
 
 def _loses_space(document: Document, target: Target) -> bool:

@@ -9,17 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError
+from ms_crf.text import schemes
 from ms_crf.text.partial import certain, closed, countable, in_scheme, marked, scoring_scheme
-from ms_crf.text.schemes import (
-    OPEN,
-    PLAIN,
-    SchemeError,
-    SpanTuple,
-    completions,
-    is_span_tag,
-    recognise_scheme,
-    spans_in,
-)
+from ms_crf.text.schemes import OPEN, PLAIN, SchemeError, SpanTuple, completions, is_span_tag, recognise_scheme
 
 
 class SpanScore(NamedTuple):
@@ -99,8 +91,8 @@ def compared_spans(gold: Sequence[str], predicted: Sequence[str], scheme: str,
                    strict: bool = False) -> tuple[list[SpanTuple], list[SpanTuple]]:
     """The gold spans of a sentence and the predicted ones, those that count; the arguments are those of `score`."""
     sure = certain(gold, scheme)
-    return (countable(spans_in(closed(gold), scheme, strict), sure),
-            countable(spans_in(predicted, scheme, strict), sure))
+    return (countable(schemes.spans_in(closed(gold), scheme, strict), sure),
+            countable(schemes.spans_in(predicted, scheme, strict), sure))
 
 
 def total(results: Sequence[Score]) -> Score:
