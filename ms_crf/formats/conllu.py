@@ -256,9 +256,3 @@ def _written(document: Document, sentence: Sentence, number: int, after: int, fi
             misc.update({'SpacesAfter': space.translate(_ESCAPES)} if space else {'SpaceAfter': 'No'})
         lines.append(row_with(document.path, Row(0, '\t'.join(cells), cells), tag, column, misc))
     return '\n'.join([*lines, '', ''])
-
-
-def has_parts_of_speech(documents: Iterable[Document]) -> bool:
-    """Whether any word of documents from CoNLL-U has a tag in the column UPOS."""
-    return any(tag != EMPTY for document in documents for sentence in document.sentences or ()
-               for tag in sentence.tags)

@@ -8,12 +8,11 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
 from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_more
-from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Prediction, Reading, Remark, Report, Tagged, Target
+from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
 from ms_crf.formats.json_lines import flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
 from ms_crf.text.schemes import PLAIN
-from ms_crf.text.sentence import Sentence
 
 
 class Source(NamedTuple):
@@ -39,32 +38,20 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
     row = FORMATS[kind]
     columns = pair or (row.columns if kind == CONLLU else columns_of(path, COLUMNS))
     documents = list(row.read(path, Reading(columns, mark, report)))
-    if kind == CONLLU and pair is None and not conllu.has_parts_of_speech(documents):
-        documents, columns = [_with_names(document) for document in documents], (conllu.FORM, MISC)
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
-    for document in documents:
-        for sentence in document.sentences or ():
-            sentence.tags = opened(sentence.tags, mark)
+    sentences = [sentence for document in documents for sentence in document.sentences or ()]
+    if kind == CONLLU and pair is None and all(tag == EMPTY for sentence in sentences for tag in sentence.tags):
+        columns = conllu.FORM, MISC
+        for sentence in sentences:
+            sentence.tags = [attributes(''.join(row.cells[MISC:])).get(NER, 'O') for row in sentence.rows if row.cells]
+    for sentence in sentences:
+        sentence.tags = opened(sentence.tags, mark)
     scheme = alignment.scheme_of(documents)
     spans = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
     if spans is not None:
         raise CorpusError(spans.path, spans.line, 'expected plain tags as elsewhere in the file, got spans')
     return Source(documents, kind, scheme, columns)
-
-
-def read_as(source: Source, predictions: bool) -> Source:
-    """What was read, as predictions of a model, or as annotations, whatever the records say."""
-    documents = [document._replace(prediction=(document.prediction or Prediction()) if predictions else None)
-                 for document in source.documents]
-    return source._replace(documents=documents)
-
-
-def _with_names(document: Document) -> Document:
-    """A document from CoNLL-U with the tags that are in MISC."""
-    def tags(sentence: Sentence) -> list[str]:
-        return [attributes(''.join(row.cells[MISC:])).get(NER, 'O') for row in sentence.rows if row.cells]
-    return document._replace(sentences=[each.replace(tags=tags(each)) for each in document.sentences or ()])
 
 
 def check_target(path: PathLike, kind: str) -> None:

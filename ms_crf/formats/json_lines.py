@@ -5,7 +5,6 @@ Text, tags and spans of records are read by `json_records` and written by `json_
 
 import contextlib
 import json
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -212,8 +211,7 @@ def prediction_in(record: dict[str, Any]) -> Prediction | None:
 
 
 def _number(value: Any) -> float | None:
-    right = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return value if right else None
+    return value if type(value) in (int, float) else None
 
 
 def _has_entities_of_tagger(record: dict[str, Any]) -> bool:

@@ -207,8 +207,7 @@ def _tokenizer(library: Any, as_treebank: bool) -> Any:
 
 def _pattern(search: Any) -> re.Pattern[str]:
     """The regular expression that a bound method such as `search` belongs to."""
-    pattern: re.Pattern[str] = search.__self__
-    return pattern
+    return search.__self__
 
 
 def _search_at_end(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:

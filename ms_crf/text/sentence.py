@@ -54,8 +54,7 @@ class Span:
     @property
     def text(self) -> str:
         """The text of the span."""
-        text: str = self.source.text_at(self.start, self.end)
-        return text
+        return self.source.text_at(self.start, self.end)
 
     @property
     def first(self) -> int:
@@ -137,9 +136,8 @@ class Sentence:
 
     def predicted(self, prediction: tuple) -> 'Sentence':
         """The same sentence with the `prediction` of a tagger."""
-        tags, spans, confidences, confidence, alternatives = prediction
-        return Sentence(self.tokens, tags, spans, confidences, confidence, alternatives, self._text, self.start,
-                        self._offsets, self.raw, self.line, self.lines, self.rows, self.record)
+        names = 'tags', 'spans', 'confidences', 'confidence', 'alternatives'
+        return self.replace(**dict(zip(names, prediction)))
 
     @property
     def text(self) -> str:
@@ -231,9 +229,10 @@ class Sentence:
         record.update(text=self.text_at(offsets[0][0], offsets[-1][1]) if placed else self.text, tokens=self.tokens,
                       tags=self.tags, entities=list(map(_entity, self.spans)))
         if self.confidences is not None and self.confidence is not None:
-            record.update(confidences=list(map(_rounded, self.confidences)), confidence=_rounded(self.confidence))
+            record.update(confidences=[round(each, 6) for each in self.confidences],
+                          confidence=round(self.confidence, 6))
         if self.alternatives:
-            record['alternatives'] = [{'tags': other.tags, 'confidence': _rounded(other.confidence)}
+            record['alternatives'] = [{'tags': other.tags, 'confidence': round(other.confidence, 6)}
                                       for other in self.alternatives]
         return record
 
@@ -257,15 +256,11 @@ class Sentence:
         return None if Sentence.renderer is None else Sentence.renderer(self)
 
 
-def _rounded(confidence: float) -> float:
-    return round(confidence, 6)
-
-
 def _entity(span: Span) -> dict[str, Any]:
     entity = {'type': span.type, 'text': span.text, 'first': span.first, 'last': span.last, 'start': span.start,
               'end': span.end}
     if span.confidence is not None:
-        entity['confidence'] = _rounded(span.confidence)
+        entity['confidence'] = round(span.confidence, 6)
     return entity
 
 
