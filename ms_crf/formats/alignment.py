@@ -112,7 +112,8 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
         end = begin + len(sentence.tokens)
         own = [(kind, first - begin, last - begin)
                for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
-        judged = _judged(is_judged, sentence, own)
+        inside = {token for _, first, last in own for token in range(first, last + 1)}
+        judged = [index in inside or is_judged(*place) for index, place in enumerate(sentence.offsets)]
         tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
                 _with_open(tags_of(own, end - begin, scheme), own, judged))
         made.append(sentence.replace(tags=tags))
@@ -132,12 +133,6 @@ def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
         before = bisect_right(starts, start)             # of parts that do not begin later, one must not end earlier
         return before > 0 and end <= furthest[before - 1]
     return within
-
-
-def _judged(is_judged: Callable[[int, int], bool], sentence: Sentence, spans: Iterable[SpanTuple]) -> list[bool]:
-    """For each token of a sentence whether somebody has judged it."""
-    within = {token for _, first, last in spans for token in range(first, last + 1)}
-    return [index in within or is_judged(start, end) for index, (start, end) in enumerate(sentence.offsets)]
 
 
 def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:

@@ -64,21 +64,15 @@ class RecordLine(int):
         record: its number in the file.
     """
 
-    def __new__(cls, line: int, record: int) -> 'RecordLine':
+    record: int
+
+    def __new__(cls, line: int, record: int = 0) -> 'RecordLine':        # pickle passes the line alone
         made = super().__new__(cls, line)
         made.record = record
         return made
 
-    record: int
-
-    def __reduce__(self) -> tuple[type, tuple[int, int]]:
-        return RecordLine, (int(self), self.record)
-
-    def __str__(self) -> str:
-        return f'{int(self)}, record {self.record}'
-
     def __format__(self, form: str) -> str:
-        return format(int(self), form) if form else str(self)
+        return format(int(self), form) if form else f'{int(self)}, record {self.record}'
 
 
 def _values(path: object, text: str, line: int, record: int) -> Iterator[tuple[int, Any]]:

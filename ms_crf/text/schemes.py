@@ -31,23 +31,13 @@ class Scheme(NamedTuple):
         return ''.join(dict.fromkeys((self.again or '') + ''.join(self[:4])))
 
     @property
-    def marks_ends(self) -> bool:
-        """Whether the tags themselves say where a span ends."""
-        return self.last != self.inside
-
-    @property
-    def opening(self) -> set[str]:
-        """Prefixes that may begin a sentence or follow a span that has ended."""
-        return {self.first, self.single}
-
-    @property
     def closing(self) -> set[str]:
         """Prefixes that may end a sentence or stand before a new span."""
         return {self.last, self.single} | ({self.again} if self.again else set())
 
     @property
     def within(self) -> set[tuple[str, str]]:
-        """Pairs of prefixes that may follow each other within one type, besides `opening` after `closing`."""
+        """Pairs of prefixes that may follow each other within one type, besides a first prefix after `closing`."""
         pairs = {(before, after) for before in {self.first, self.inside, self.again or self.first}
                  for after in {self.inside, self.last}}
         return pairs | ({(before, self.again) for before in self.closing} if self.again else set())
@@ -68,7 +58,8 @@ SCHEMES = (*TABLE, PLAIN)
 # What a prefix says in every scheme: those that always begin a span, those that always end one, and all there are.
 _BEGINNING = ''.join({prefix for scheme in TABLE.values() for prefix in (scheme.first, scheme.single, scheme.again)
                       if prefix and prefix != scheme.inside})
-_ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.marks_ends for prefix in (scheme.last, scheme.single)})
+_ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.last != scheme.inside
+                   for prefix in (scheme.last, scheme.single)})
 _PREFIXES = ''.join({prefix for scheme in TABLE.values() for prefix in scheme.prefixes})
 
 
@@ -90,7 +81,7 @@ def may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
     """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
     outside = ('O', '')
     ended = before is None or before == outside or before[0] in scheme.closing
-    begins = after is None or after == outside or after[0] in scheme.opening
+    begins = after is None or after == outside or after[0] in (scheme.first, scheme.single)
     if before is None or after is None:
         return ended and begins
     return ended and begins or (before[1] == after[1] and (before[0], after[0]) in scheme.within)
