@@ -51,16 +51,14 @@ def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence
 def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentence:
     """The sentence of a record: of its tokens, or of the words or characters of its text."""
     record = as_object(record)
-    text, tokens = text_of(record), record.get('tokens')
+    text, tokens, others = text_of(record), record.get('tokens'), {'line': line, 'record': record}
     if text is not None and isinstance(tokens, list) and tokens and all(isinstance(token, dict) for token in tokens):
         offsets = offsets_of(Document(text, str(name), line), tokens)
-        return Sentence([text[start:end] for start, end in offsets], text=text, offsets=offsets, line=line,
-                        record=record)
+        return Sentence([text[start:end] for start, end in offsets], text=text, offsets=offsets, **others)
     if 'tokens' in record:
-        return sentence_of_tokens(strings_of(name, line, record, 'tokens'), record.get('text'), line=line,
-                                  record=record)
+        return sentence_of_tokens(strings_of(name, line, record, 'tokens'), record.get('text'), **others)
     if text is not None:
-        return sentence_of_text(text, characters, line=line, record=record)
+        return sentence_of_text(text, characters, **others)
     raise CorpusError(name, line, 'expected "tokens", a list of strings, or "text", a string, got neither')
 
 
