@@ -85,7 +85,8 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
     line, name, begun = 1, '', False
     for sentence in columns.sentences(numbered_lines(path), path, reading, True):
         rows = sentence.rows if sentence else ()
-        comments = dict(_comment(row.text) for row in rows if not row.cells and row.text.startswith('#'))
+        comments = {name.strip(): value.strip() for name, _, value in (
+            row.text[1:].partition('=') for row in rows if not row.cells and row.text.startswith('#'))}
         if 'newdoc' in comments or 'newdoc id' in comments:
             if waiting:
                 yield _document(path, waiting, line, name, begun)
@@ -101,26 +102,20 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
         yield _document(path, waiting, line, name, begun)
 
 
-def _comment(text: str) -> tuple[str, str]:
-    name, _, value = text[1:].partition('=')
-    return name.strip(), value.strip()
-
-
 def _placed(path: PathLike, sentence: Sentence, text: str | None, report: Report) -> tuple[Sentence, str | None]:
     """A sentence with its text, and the white space after it, None where the file does not say."""
     line, tokens = sentence.lines[0], sentence.tokens
     units = _units(path, sentence.rows)
     parts: list[str] = []
     offsets: list[Offsets] = []
-    after, length = None, 0
-    for form, misc, size in units:
+    begins, after, length = [], None, 0
+    for form, misc, _ in units:
         said = attributes(misc)
         lead = unescaped(said.get('SpacesBefore', ''))
-        offsets += _within(tokens[len(offsets):len(offsets) + size], form, length + len(lead))
-        parts += [lead, form]
+        begins.append(length + len(lead))
         after = unescaped(said['SpacesAfter']) if 'SpacesAfter' in said else (
             '' if said.get('SpaceAfter') == 'No' else None)
-        parts.append(' ' if after is None else after)
+        parts += [lead, form, ' ' if after is None else after]
         length += sum(map(len, parts[-3:]))
     own = ''.join(parts[:-1])
     if text is not None and own.split() != text.split():
@@ -128,9 +123,9 @@ def _placed(path: PathLike, sentence: Sentence, text: str | None, report: Report
         if forms is None:
             report(Remark('odd text', str(path), line, text))
         else:                                    # the file says nothing of its white space but by the text
-            own, offsets = text, []
-            for (form, _, size), (begin, _) in zip(units, forms):
-                offsets += _within(tokens[len(offsets):len(offsets) + size], form, begin)
+            own, begins = text, [begin for begin, _ in forms]
+    for (form, _, size), begin in zip(units, begins):
+        offsets += _within(tokens[len(offsets):len(offsets) + size], form, begin)
     return sentence.replace(line=line, text=own, offsets=offsets), after
 
 
