@@ -1,4 +1,4 @@
-"""The corpora of one training: read, their scheme recognised, their tags brought into the scheme of training."""
+"""The corpora of one training: read, their tags checked and brought into the scheme of training."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The formats of annotated text: a row for each, and which format a file has.
+"""The formats of annotated text: a row for each, which format a file has, and corpora in any of them.
 
 A further format is a module with a reader and a writer, and a row that `register` adds.
 """
@@ -219,7 +219,7 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: st
                 report: Report = nowhere, mark: str = MARK, widths: list[int] | None = None) -> list[Sentence]:
     """All tagged sentences of a corpus.
 
-    Its name says which format it has, see `ms_crf.formats.registry`; files of any other name have columns. Texts with
+    Its name says which format it has, see `of_corpus`; files of any other name have columns. Texts with
     spans become sentences with tags in BIO by the rules of `ms_crf.formats.alignment`. A file is read only once, so
     that it may be a pipe.
 

@@ -1,4 +1,4 @@
-"""Tag schemes: a table with a row for each; from it follow allowed transitions, and spans of tags and tags of spans.
+"""Tag schemes: a table with a row for each; from it follow allowed transitions, spans of tags, and tags of spans.
 
 A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'. Where it is not
 known whole, OPEN stands in place of what is not; see `ms_crf.text.partial`.
