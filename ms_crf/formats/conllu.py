@@ -6,7 +6,7 @@ what SpaceAfter, SpacesAfter and SpacesBefore say, the last two with UDPipe's es
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
@@ -186,12 +186,10 @@ def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
     Raises:
         CorpusError: a token or tag can't stand in a column.
     """
-    number = 0
-    plain = target.scheme == PLAIN
+    numbers, plain = count(1), target.scheme == PLAIN
     column = target.column if plain else MISC
     for document, sentences in documents:
-        for index, sentence in enumerate(sentences):
-            number += 1
+        for index, (sentence, number) in enumerate(zip(sentences, numbers)):
             for cells in zip(sentence.tokens, sentence.tags):
                 check_cells(document, sentence, cells)
                 if not plain and '|' in cells[1]:

@@ -32,7 +32,7 @@ class Corpora(NamedTuple):
     #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training,
     #: and may be open, see `ms_crf.text.partial`
     parts: dict[str, list[Sentence]]
-    #: for the same parts the tags that predictions are scored against, see `scoring.score_in`
+    #: for the same parts the tags that predictions are scored against, see `metrics.score_in`
     gold: dict[str, list[list[str]]]
     #: the scheme of the files
     file_scheme: str
