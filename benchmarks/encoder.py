@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ms_crf.formats.readers import read_corpus  # noqa: E402
+from ms_crf.formats.registry import read_corpus  # noqa: E402
 from ms_crf.models.encoder.pretrained import EncoderFiles  # noqa: E402
 from ms_crf.models.encoder.windows import Subwords  # noqa: E402
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ms_crf.formats import readers
+from ms_crf.formats import registry
 
 import numpy as np
 import psutil
@@ -93,7 +93,7 @@ class Material:
     def __init__(self, folder):
         self.folder, self.case, models = folder, folder / 'case', folder.parent / 'models'
         self.columns = (ROOT / 'data' / 'dev.tsv').read_bytes()[:3000]
-        self.annotated = readers.read_corpus(ROOT / 'data' / 'dev.tsv')[:60]
+        self.annotated = registry.read_corpus(ROOT / 'data' / 'dev.tsv')[:60]
         self.json_lines = ''.join(
             json.dumps({'tokens': s.tokens, 'tags': s.tags}) + '\n' for s in self.annotated[:20]).encode()
         self.words = sorted({token for s in self.annotated for token in s.tokens})

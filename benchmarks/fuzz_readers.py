@@ -6,8 +6,9 @@ import shutil
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.cli.train import options_of
-from ms_crf.formats import readers, registry, stream
+from ms_crf.formats import registry
 from ms_crf.formats.document import Reading
+from ms_crf.formats.lines import numbered, open_lines
 from ms_crf.models.encoder import pretrained
 from ms_crf.models.words import vectors
 from ms_crf.runs import options
@@ -33,7 +34,7 @@ class Readers:
     def read_columns(self, rng):
         name = rng.choice(['a.tsv', 'a.conllu', 'a.txt', 'a.tsv.gz'])
         columns = rng.choice([(0, -1), (1, 0), (-1, 0), (0, 5), (0, 1)])
-        readers.read_corpus(self.material.file(name, bytes_of(rng, self.material.columns)), columns)
+        registry.read_corpus(self.material.file(name, bytes_of(rng, self.material.columns)), columns)
 
     def read_json(self, rng):
         lines = self.material.json_lines.splitlines()
@@ -41,13 +42,13 @@ class Readers:
         lines[at] = record_of(rng, json.loads(lines[at]))
         data = b'\n'.join(lines)
         path = self.material.file('a.jsonl', data if rng.random() < 0.6 else bytes_of(rng, data))
-        readers.read_corpus(path)
+        registry.read_corpus(path)
 
     def read_text(self, rng):
         kind = rng.choice(registry.STREAMS)
         data = bytes_of(rng, self.material.json_lines if kind == 'json' else self.material.columns)
         path = self.material.file('b', data)
-        lines = stream.numbered(stream.open_lines(path), path, rng.random() < 0.3, lambda message: None)
+        lines = numbered(open_lines(path), path, rng.random() < 0.3, lambda message: None)
         columns = rng.choice([(0,), (0, -1)]) if kind != 'text' else (0,)
         reading = Reading(registry.columns_of(path, columns), splitter=Deferred(AUTO), characters=rng.random() < 0.3)
         for _ in registry.of_stream(path, kind).sentences(lines, path, reading):

@@ -5,7 +5,8 @@ import re
 import unicodedata
 
 from ms_crf.base.errors import CorpusError, OptionError
-from ms_crf.formats import raw, stream
+from ms_crf.formats import raw
+from ms_crf.formats.lines import numbered, open_lines
 from ms_crf.text.splitting import splitter_named
 
 from fuzz_material import check
@@ -78,7 +79,7 @@ class Texts:
         """A file, as `--raw` reads it: the texts of its items are the file, and tokens are where they say."""
         text = hostile(rng, 500).encode('utf-8', 'replace').decode()
         path = self.material.file('raw.txt', text.encode())
-        lines = stream.numbered(stream.open_lines(path, True), path, True, lambda _: None, True)
+        lines = numbered(open_lines(path, True), path, True, lambda _: None, True)
         items = list(raw.raw_sentences(lines, splitter_named(rng.choice(SPLITTERS))))
         check(''.join(item.text for item in items) == text, 'the texts of the items are not the text')
         check([item.start for item in items] == [0, *itertools.accumulate(len(item.text) for item in items)][:-1],

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path[1:1] = [str(Path(__file__).resolve().parent.parent / folder) for folder in ('tests', 'tests/models')]
 
 from ms_crf import HMM  # noqa: E402
-from ms_crf.formats.readers import read_corpus  # noqa: E402
+from ms_crf.formats.registry import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import processor  # noqa: E402

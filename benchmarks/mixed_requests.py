@@ -10,7 +10,7 @@ import time
 from collections import Counter
 
 from ms_crf import Tagger
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 
 import numpy as np
 from contestants import processor

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.experiments.table import markdown, mean_and_deviation  # noqa: E402
-from ms_crf.formats.readers import read_corpus  # noqa: E402
+from ms_crf.formats.registry import read_corpus  # noqa: E402
 from ms_crf.text.schemes import spans_of, tags_of  # noqa: E402
 
 RATES, ANNOTATOR, WHOLE = (80, 50, 20), 'names of one annotator', 'nothing'

@@ -23,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ms_crf.formats.readers import read_corpus  # noqa: E402
+from ms_crf.formats.registry import read_corpus  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402

@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ms_crf.formats.scoring import score_in  # noqa: E402
 from ms_crf.runs.options import Options  # noqa: E402
+from ms_crf.text.metrics import score_in  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import Quiet, ask, processor, start, stop  # noqa: E402

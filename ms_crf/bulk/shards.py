@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from ms_crf.base.errors import OptionError
 from ms_crf.base.files import PathLike
-from ms_crf.formats.folders import are_many, files_of, placed
-from ms_crf.formats.lines import check_readable
+from ms_crf.formats.lines import are_many, check_readable, files_of, placed
 from ms_crf.formats.registry import FORMATS, JSON, TEXT
 
 JSONL, PARQUET, TXT = 'jsonl', 'parquet', 'txt'

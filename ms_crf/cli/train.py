@@ -11,8 +11,8 @@ from ms_crf.cli.children import Heading, trainings
 from ms_crf.cli.parser import Help, Parser, add_arguments, parse
 from ms_crf.cli.training_progress import Watcher
 from ms_crf.experiments.seeds import FIGURES, TABLE
+from ms_crf.formats.dataset import UnlikelyTags
 from ms_crf.formats.registry import without_columns
-from ms_crf.formats.tag_columns import UnlikelyTags
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.directory import PathTaken
 from ms_crf.runs.options import Options

@@ -15,8 +15,7 @@ from ms_crf.formats import alignment
 from ms_crf.formats.dataset import load
 from ms_crf.formats.document import Reading, nowhere
 from ms_crf.formats.lines import check_readable
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.registry import columns_of, of_corpus
+from ms_crf.formats.registry import columns_of, of_corpus, read_corpus
 from ms_crf.runs.options import Options
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import Deferred, Splitter

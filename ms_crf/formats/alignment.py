@@ -17,19 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from ms_crf.base.errors import CorpusError
+from ms_crf.base.files import PathLike
 from ms_crf.formats.document import SHOWN, Document, Reading, Remark, Report
-from ms_crf.formats.json_fields import flat
-from ms_crf.text.partial import as_json, certain, check_tag, closed, countable, fits, in_scheme, is_open
-from ms_crf.text.recognition import SchemeError, recognise_scheme
-from ms_crf.text.schemes import (
-    NEXT,
-    OPEN,
-    PLAIN,
-    SpanTuple,
-    spans_of,
-    strict_spans_of,
-    tags_of,
-)
+from ms_crf.formats.json_lines import flat
+from ms_crf.text import schemes
+from ms_crf.text.partial import as_json, certain, check_tag, closed, countable, in_scheme, is_open, is_well_formed
+from ms_crf.text.schemes import NEXT, OPEN, PLAIN, SchemeError, SpanTuple, recognise_scheme, spans_of, tags_of
 from ms_crf.text.sentence import Offsets, Sentence, Span
 from ms_crf.text.splitting import Splitter
 
@@ -53,45 +46,32 @@ def cut(document: Document, splitter: Splitter) -> list[Sentence]:
     return found
 
 
-class _Marks:
-    """The spans of one document on its tokens."""
-
-    def __init__(self, document: Document, sentences: Sequence[Sentence], report: Report) -> None:
-        self.document, self.report = document, report
-        offsets = [place for sentence in sentences for place in sentence.offsets]
-        self.starts, self.ends = [start for start, _ in offsets], [end for _, end in offsets]
-        self.sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.tokens]
-        self.taken = bytearray(len(offsets))         # 1 for the tokens of spans that are kept
-
-    def kept(self) -> list[SpanTuple]:
-        """(type, first token, last token) of the spans that are kept, tokens numbered through the document."""
-        remarks, found = [], []
-        order = sorted(self.document.spans, key=lambda span: (span.start - span.end, span.start))
-        for span in order:
-            check_tag(self.document.path, span.line, span.type)
-            kinds, tokens = self._place(span)
-            remarks += [(span, kind) for kind in kinds]
-            if tokens is not None:
-                found.append((span.type, *tokens))
-        for span, kind in sorted(remarks, key=lambda entry: (entry[0].line, entry[0].start)):
-            text = self.document.text[span.start:min(span.end, span.start + SHOWN + 1)]
-            self.report(Remark(kind, self.document.path, span.line, text))
-        return sorted(found, key=lambda span: span[1])
-
-    def _place(self, span: Span) -> tuple[list[str], tuple[int, int] | None]:
-        """What there is to say of a span, and its first and last token if it is kept."""
-        first, last = bisect_right(self.ends, span.start), bisect_left(self.starts, span.end) - 1
-        if first > last or not _VISIBLE.search(self.document.text, max(span.start, self.starts[first]), span.end):
-            return ['empty'], None
-        if self.taken.find(1, first, last + 1) >= 0:
-            return ['overlap'], None
-        self.taken[first:last + 1] = b'\1' * (last + 1 - first)
-        text = self.document.text[span.start:span.end]
-        inner = span.start + len(text) - len(text.lstrip()), span.start + len(text.rstrip())
-        kinds = ['grown'] if (self.starts[first], self.ends[last]) not in ((span.start, span.end), inner) else []
-        if self.sentence_of[first] != self.sentence_of[last]:
-            kinds.append('joined')
-        return kinds, (first, last)
+def _kept(document: Document, sentences: Sequence[Sentence], report: Report) -> list[SpanTuple]:
+    """(type, first token, last token) of the spans of a document that are kept, tokens numbered through it."""
+    offsets = [place for sentence in sentences for place in sentence.offsets]
+    starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
+    sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.tokens]
+    taken = bytearray(len(offsets))              # 1 for the tokens of spans that are kept
+    remarks, kept = [], []
+    for span in sorted(document.spans, key=lambda span: (span.start - span.end, span.start)):
+        check_tag(document.path, span.line, span.type)
+        first, last = bisect_right(ends, span.start), bisect_left(starts, span.end) - 1
+        if first > last or not _VISIBLE.search(document.text, max(span.start, starts[first]), span.end):
+            remarks.append((span, 'empty'))
+        elif taken.find(1, first, last + 1) >= 0:
+            remarks.append((span, 'overlap'))
+        else:
+            kept.append((span.type, first, last))
+            taken[first:last + 1] = b'\1' * (last + 1 - first)
+            text = document.text[span.start:span.end]
+            inner = span.start + len(text) - len(text.lstrip()), span.start + len(text.rstrip())
+            if (starts[first], ends[last]) not in ((span.start, span.end), inner):
+                remarks.append((span, 'grown'))
+            if sentence_of[first] != sentence_of[last]:
+                remarks.append((span, 'joined'))
+    for span, kind in sorted(remarks, key=lambda entry: (entry[0].line, entry[0].start)):
+        report(Remark(kind, document.path, span.line, document.text[span.start:min(span.end, span.start + SHOWN + 1)]))
+    return sorted(kept, key=lambda span: span[1])
 
 
 def _joined(text: str, sentences: Sequence[Sentence], spans: Iterable[SpanTuple]) -> list[Sentence]:
@@ -124,21 +104,20 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
     sentences = cut(document, splitter)
     if all(sentence.tags for sentence in sentences) and not document.spans:
         return sentences
-    spans = _Marks(document, sentences, report).kept()
+    spans = _kept(document, sentences, report)
+    firsts = [first for _, first, _ in spans]
     sentences = _joined(document.text, sentences, spans)
-    made, begin, rest = [], 0, iter([*spans, ('', 1 << 62, 0)])
-    is_judged = _within(document.judged)
-    span = next(rest)
+    made, begin, is_judged = [], 0, _within(document.judged)
     for sentence in sentences:
-        size, own = len(sentence.tokens), []
-        while span[1] < begin + size:
-            own.append((span[0], span[1] - begin, span[2] - begin))
-            span = next(rest)
-        judged = _judged(is_judged, sentence, own)
+        end = begin + len(sentence.tokens)
+        own = [(kind, first - begin, last - begin)
+               for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
+        inside = {token for _, first, last in own for token in range(first, last + 1)}
+        judged = [index in inside or is_judged(*place) for index, place in enumerate(sentence.offsets)]
         tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
-                _with_open(tags_of(own, size, scheme), own, judged))
+                _with_open(tags_of(own, end - begin, scheme), own, judged))
         made.append(sentence.replace(tags=tags))
-        begin += size
+        begin = end
     return made
 
 
@@ -154,12 +133,6 @@ def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
         before = bisect_right(starts, start)             # of parts that do not begin later, one must not end earlier
         return before > 0 and end <= furthest[before - 1]
     return within
-
-
-def _judged(is_judged: Callable[[int, int], bool], sentence: Sentence, spans: Iterable[SpanTuple]) -> list[bool]:
-    """For each token of a sentence whether somebody has judged it."""
-    within = {token for _, first, last in spans for token in range(first, last + 1)}
-    return [index in within or is_judged(start, end) for index, (start, end) in enumerate(sentence.offsets)]
 
 
 def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:
@@ -181,10 +154,7 @@ def _plain_tags(path: str, sentence: Sentence, spans: Sequence[SpanTuple], judge
 
 def check_scheme(document: Document, sentence: Sentence, scheme: str, report: Report) -> None:
     """Reports a sentence whose tags break their scheme, before spans are made of them."""
-    tags = sentence.tags
-    formed = fits(tags, scheme) if is_open(tags) and scheme != PLAIN else (
-        scheme in (PLAIN, 'IOB1') or spans_of(tags) == strict_spans_of(tags, scheme))
-    if not formed:
+    if not is_well_formed(sentence.tags, scheme):
         report(Remark('ill-formed', document.path, sentence.line, ' '.join(sentence.tokens)))
 
 
@@ -215,10 +185,7 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[Span]:
     """
     spans = list(document.spans)
     for sentence in document.sentences or () if not spans else ():
-        tags = sentence.tags
-        found = [(tag, index, index) for index, tag in enumerate(tags)] if scheme == PLAIN else spans_of(closed(tags))
-        if is_open(tags):
-            found = countable(found, certain(tags, scheme))
+        found = countable(schemes.spans_in(closed(sentence.tags), scheme), certain(sentence.tags, scheme))
         if scheme == PLAIN and found:
             report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
         check_scheme(document, sentence, scheme, report)
@@ -253,8 +220,11 @@ def scheme_of(documents: Iterable[Document]) -> str | None:
     """
     sentences = [(document.path, sentence) for document in documents for sentence in document.sentences or ()
                  if sentence.tags]
-    if not sentences:
-        return None
+    return recognised(sentences) if sentences else None
+
+
+def recognised(sentences: Sequence[tuple[PathLike, Sentence]]) -> str:
+    """The scheme of sentences, each with the path of its file; raises CorpusError if it is none."""
     try:
         return recognise_scheme([sentence.tags for _, sentence in sentences])
     except SchemeError as error:

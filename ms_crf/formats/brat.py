@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats.document import SHOWN, Document, Marked, Reading, Remark, Report, check_span
-from ms_crf.formats.lines import half_of_pair, numbered_lines, unreadable
+from ms_crf.formats.lines import byte_lines, decode, half_of_pair, numbered_lines, unreadable
 from ms_crf.text.sentence import Span
 
 TEXT, NOTES = '.txt', '.ann'
 _SPAN = re.compile(r'(T\S+)\t(\S+) ((?:\d+ \d+)(?:;\d+ \d+)*)(?:\t(.*))?')
-_WORD = re.compile(r'\S+')
+_WORD, _PART = re.compile(r'\S+'), re.compile(r'[^\r\n]+')
 
 
 def is_brat(path: PathLike) -> bool:
@@ -56,17 +56,7 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
 
 def _text(path: str) -> str:
     """The text of a file, each character as it stands there, line ends too, since offsets count them."""
-    try:
-        with open(path, 'rb') as file:
-            data = file.read()
-    except OSError as error:
-        raise unreadable(path, error) from None
-    try:
-        return data.decode('utf-8')
-    except UnicodeDecodeError as error:
-        line = 1 + data.count(b'\n', 0, error.start)
-        column = error.start - data.rfind(b'\n', 0, error.start)
-        raise CorpusError(path, line, f'expected UTF-8, got byte {data[error.start]:#04x} at column {column}') from None
+    return ''.join(decode(path, number, line, raw=True) for number, line in enumerate(byte_lines(path, True), 1))
 
 
 class _Entry(NamedTuple):
@@ -137,23 +127,12 @@ def notes(document: Document, spans: Sequence[Span]) -> str:
         if not span.type or _WORD.fullmatch(span.type) is None:
             raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
                                                         f'brat has them, got {brief(span.type)}')
-        held = document.text_at(span.start, span.end)
-        parts = [(span.start + match.start(), span.start + match.end())
-                 for match in re.finditer(r'[^\r\n]+', held)] or [(span.start, span.end)]
+        parts = [match.span() for match in _PART.finditer(document.text, span.start, span.end)] or [
+            (span.start, span.end)]
         places = ';'.join(f'{start} {end}' for start, end in parts)
         text = ' '.join(document.text[start:end] for start, end in parts)
         lines.append(f'T{number}\t{span.type} {places}\t{text}\n')
     return ''.join(lines)
-
-
-def names(documents: Iterable[Document]) -> list[str]:
-    """A name for the pair of files of each document: its own, or its number, each once."""
-    found = list(documents)
-    own = [document.name for document in found]
-    if all(own) and len(set(own)) == len(own):
-        return own
-    width = len(str(len(found)))
-    return [f'{number:0{width}}' for number in range(1, len(found) + 1)]
 
 
 def check_target(path: PathLike) -> None:
@@ -182,7 +161,10 @@ def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
     folder = name.rstrip(os.sep)
     with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
         os.mkdir(draft)
-        for own, (document, spans) in zip(names(document for document, _ in marked), marked):
+        names = [document.name for document, _ in marked]
+        if not all(names) or len(set(names)) < len(names):       # their numbers, unless each has a name of its own
+            names = [str(number).zfill(len(str(len(names)))) for number in range(1, len(names) + 1)]
+        for own, (document, spans) in zip(names, marked):
             _write_pair(document, spans, os.path.join(draft, own))
         os.rename(draft, folder)
 

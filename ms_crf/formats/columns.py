@@ -1,21 +1,24 @@
 """Reads and writes columns: a token and its tag a row, or the four columns of CoNLL-2003."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats.document import Document, Lines, Look, Reading, Remark, Tagged, Target
 from ms_crf.formats.lines import half_of_pair, numbered_lines
-from ms_crf.formats.rows import blocks
-from ms_crf.text.partial import check_tag
-from ms_crf.text.schemes import PLAIN
+from ms_crf.text.partial import MARK, check_tag, is_open, opened
+from ms_crf.text.schemes import PLAIN, is_span_tag
 from ms_crf.text.sentence import Row, Sentence
 
+KNOWN_TAGS = 1000          # a last column with more distinct values than these does not hold tags
 DOCSTART = '-DOCSTART-'
 WIDTH_2003 = 4                 # token, part of speech, chunk, name
 EMPTY = '_'
 FILLERS = (EMPTY, '-X-')       # which stand where there is nothing to say
 MISC, NER = 9, 'NER'           # the last column of CoNLL-U, and its attribute in which tags of spans are
+_NO_WORD = re.compile(r'[0-9]+[-.][0-9]+')     # the number of a range of words, or of an empty node, of CoNLL-U
 _NAMES = {'\t': 'a tab', '\r': 'a line end', '\n': 'a line end', ' ': 'a blank'}
 
 
@@ -97,7 +100,7 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
                 waiting, begun = [], True
         if sentence and sentence.tokens:
             sentence.line = sentence.lines[0]
-            if any(_others(row, reading.columns) for row in sentence.rows if row.cells):
+            if has_more(sentence, reading.columns, FILLERS):
                 reading.report(Remark('columns', str(path), sentence.line, sentence.text))
             sentence.rows = ()
             if begun:
@@ -108,10 +111,10 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
         yield document_of(path, waiting, True)
 
 
-def _others(row: Row, columns: Sequence[int]) -> list[str]:
-    """What a row has in other columns than those of token and tag."""
-    read = {column % len(row.cells) for column in columns}
-    return [cell for index, cell in enumerate(row.cells) if index not in read and cell not in FILLERS]
+def has_more(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str]) -> bool:
+    """Whether the rows of a sentence hold anything but fillers in other columns than some."""
+    return any(cell not in fillers for row in sentence.rows for index, cell in enumerate(row.cells)
+               if index not in columns and index - len(row.cells) not in columns)
 
 
 def document_of(path: PathLike, sentences: Sequence[Sentence], bordered: bool) -> Document:
@@ -165,16 +168,19 @@ def line(sentence: Sentence, look: Look) -> str:
         columns.append([f'{confidence:.4f}' for confidence in sentence.confidences])
     if not sentence.rows:
         return ''.join('\t'.join(row) + '\n' for row in zip(sentence.tokens, *columns)) + '\n'
-    values, lines = iter(zip(*columns)), []
-    for row in sentence.rows:
-        if row.cells:
-            # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
-            blanks = '\t' not in row.text and len(row.cells) > 1
-            text = row.text if '\t' in row.text else row.text.strip(' ')
-            lines.append((' ' if blanks else '\t').join([text, *next(values)]) + '\n')
-        else:
-            lines.append(row.text + '\n')
-    return ''.join(lines)
+
+    def extended(row: Row, index: int) -> str:
+        tabs = '\t' in row.text
+        # A row that is separated by blanks stays so: with a tab in it, these would be part of its columns.
+        return (' ' if not tabs and len(row.cells) > 1 else '\t').join(
+            [row.text if tabs else row.text.strip(' '), *(column[index] for column in columns)])
+    return ''.join(f'{text}\n' for text in rewritten(sentence, extended))
+
+
+def rewritten(sentence: Sentence, shown: Callable[[Row, int], str]) -> list[str]:
+    """The rows of a sentence, those of its tokens as a function of the row and the token's index shows them."""
+    indices = count()
+    return [shown(row, next(indices)) if row.cells else row.text for row in sentence.rows]
 
 
 def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:
@@ -191,13 +197,112 @@ def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sen
 def check_cells(document: Document, sentence: Sentence, cells: Sequence[str], separators: str = '\t\r\n') -> None:
     """Raises CorpusError if a column can't hold one of some values."""
     for cell in cells:
-        why = next((_NAMES[character] for character in separators if character in cell), None)
-        if why is None and (not cell or cell != cell.strip(' ')):
-            why = 'a blank at its end' if cell else 'nothing'
-        if why is None and cell.startswith((DOCSTART, '\ufeff')):
-            why = 'the sign of a border between documents' if cell.startswith(DOCSTART) else 'a byte order mark'
-        if why is None and half_of_pair([cell]) is not None:
-            why = 'half of a surrogate pair'
+        reasons = [*((character in cell, _NAMES[character]) for character in separators), (not cell, 'nothing'),
+                   (cell != cell.strip(' '), 'a blank at its end'), (cell.startswith('\ufeff'), 'a byte order mark'),
+                   (cell.startswith(DOCSTART), 'the sign of a border between documents'),
+                   (half_of_pair([cell]) is not None, 'half of a surrogate pair')]
+        why = next((reason for holds, reason in reasons if holds), None)
         if why is not None:
             raise CorpusError(document.home, sentence.line, 'expected tokens and tags that columns can hold, got '
                                                             f'{why} in {brief(cell)}; JSON lines can hold it')
+
+
+# Rows
+
+def split(text: str) -> list[str]:
+    """The columns of a line, separated by tabs if it has any, by blanks otherwise; blanks around a column are removed.
+
+    Other white space is part of a token.
+    """
+    if '\t' in text:
+        return [column.strip(' ') for column in text.split('\t')]
+    return [column for column in text.split(' ') if column]
+
+
+def blocks(lines: Iterable[tuple[int, str] | None], conllu: bool = False,
+           mark: str = MARK) -> Iterator[list[Row] | None]:
+    """Groups lines by sentence: yields lists of rows, of which the last is the blank line that ends the sentence.
+
+    -DOCSTART- rows and comments hold no token, and neither do the ranges of words (1-2) and empty nodes (1.1) of
+    CoNLL-U. At the end of the file the blank line may be missing.
+
+    Args:
+        lines: (line number, text) one after the other; a None among them, which stands for a pause in the input, is
+            yielded as it is.
+        conllu: whether the file is in the format CoNLL-U.
+        mark: what stands in place of a tag that nobody has judged; '' for nothing.
+    """
+    comments, waiting, block = _Comments(conllu, mark), [], []
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        line_number, text = line
+        cells = split(text) if text.strip(' \t') else []
+        if conllu and len(cells) >= 10 and _NO_WORD.fullmatch(cells[0]):
+            block.append(Row(line_number, text, []))
+            continue
+        if cells:
+            comments.see(text, cells)
+        block.append(Row(line_number, text, cells))
+        if not cells:
+            waiting.append(block)
+            block = []
+            if comments.width is not None or conllu:
+                yield from map(comments.without, waiting)
+                waiting = []
+    if block:
+        waiting.append(block)
+    yield from map(comments.without, waiting)
+
+
+class _Comments:
+    """Decides whether a line that begins with '#' is a comment or a row whose token is a hashtag or '#'.
+
+    In CoNLL-U every such line is a comment. In other files it is a comment if
+
+    - it has another number of columns than the rows;
+    - columns are separated by tabs, and it has none;
+    - columns are separated by blanks, it stands before the first row of a sentence, its first column is '#' alone, and
+      it has the form '# key = value' or does not end in a tag. Tags are O, ?, tags of spans such as B-PER and ?-PER,
+      also with another mark in place of ?, and what the rows of this and of earlier sentences end in.
+
+    In a file in which all lines begin with '#', those are comments that have this form or do not end in a tag.
+    """
+
+    def __init__(self, conllu: bool, mark: str) -> None:
+        self.conllu, self.tabs, self.tags, self.marks = conllu, False, {'O'}, (MARK, mark)
+        self.width: int | None = None
+
+    def see(self, text: str, cells: list[str]) -> None:
+        """Learns from a row how many columns there are, what separates them, and its tag."""
+        if text.startswith(('#', '-DOCSTART-')):
+            return
+        if self.width is None:
+            self.width, self.tabs = len(cells), '\t' in text
+        if len(self.tags) < KNOWN_TAGS:
+            self.tags.add(cells[-1])
+
+    def without(self, rows: list[Row]) -> list[Row]:
+        """The rows of a sentence, without cells where a row holds no token."""
+        checked, begun = [], False
+        for row in rows:
+            if row.cells and (row.text.startswith('-DOCSTART-') or self._is_comment(row, begun)):
+                row = row._replace(cells=[])
+            begun |= bool(row.cells)
+            checked.append(row)
+        return checked
+
+    def _is_comment(self, row: Row, begun: bool) -> bool:
+        cells = row.cells
+        if not row.text.startswith('#'):
+            return False
+        unknown = any(is_open(opened(cells[-1:], mark)) for mark in self.marks)
+        remark = cells[2:3] == ['='] or not (unknown or cells[-1] in self.tags or is_span_tag(cells[-1]))
+        if self.width is None and not self.conllu:
+            return len(cells) == 1 or remark
+        if self.conllu or len(cells) != self.width:
+            return True
+        if self.tabs:
+            return '\t' not in row.text
+        return remark and not begun and cells[0] == '#' and len(cells) > 1

@@ -6,23 +6,22 @@ what SpaceAfter, SpacesAfter and SpacesBefore say, the last two with UDPipe's es
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, count
 
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import columns
-from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, check_cells
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, check_cells, split
 from ms_crf.formats.document import UPOS, Document, Look, Reading, Remark, Report, Tagged, Target, offsets_in
 from ms_crf.formats.lines import numbered_lines
-from ms_crf.formats.rows import split
 from ms_crf.text.schemes import PLAIN
 from ms_crf.text.sentence import Offsets, Row, Sentence
 
 WIDTH, ID, FORM = 10, 0, 1
 COLUMNS = (FORM, UPOS)         # of token and tag
 _RANGE = re.compile(r'(\d+)-(\d+)')
-_ESCAPES = {'\\': '\\\\', ' ': '\\s', '\t': '\\t', '\r': '\\r', '\n': '\\n', '|': '\\p'}
-_ESCAPED = {escape: character for character, escape in _ESCAPES.items()}
+_ESCAPED = {'\\\\': '\\', '\\s': ' ', '\\t': '\t', '\\r': '\r', '\\n': '\n', '\\p': '|'}
+_ESCAPES = str.maketrans({character: escape for escape, character in _ESCAPED.items()})
 
 
 def check_tag_column(column: int) -> int:
@@ -43,7 +42,7 @@ def cells_in(path: object, row: Row) -> list[str]:
     return cells
 
 
-def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str, str | None]) -> str:
+def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str, str]) -> str:
     """A row with another tag, without its line end.
 
     Args:
@@ -51,24 +50,25 @@ def row_with(path: object, row: Row, tag: str, column: int, others: Mapping[str,
         row: of the input.
         tag: the tag.
         column: the one that it goes to; in MISC it is the attribute NER, which is left out for O.
-        others: attributes of MISC that it gets besides; those that are None are taken away.
+        others: attributes of MISC that it gets besides.
     """
     cells = cells_in(path, row)
-    changed = dict(others)
+    changed: dict[str, str | None] = dict(others)
     if column == MISC:
         changed[NER] = tag if tag != 'O' else None
     else:
         cells[column] = tag
     if changed:
-        cells[MISC] = misc_with(cells[MISC], changed)
+        kept = [part for part in cells[MISC].split('|') if part != EMPTY and part.partition('=')[0] not in changed]
+        kept += [f'{name}={value}' for name, value in changed.items() if value is not None]
+        cells[MISC] = '|'.join(kept) or EMPTY
     return '\t'.join(cells)
 
 
-def misc_with(misc: str, changed: Mapping[str, str | None]) -> str:
-    """The column MISC with other values of some attributes; those that are None are taken away."""
-    kept = [part for part in misc.split('|') if part != EMPTY and part.partition('=')[0] not in changed]
-    kept += [f'{name}={value}' for name, value in changed.items() if value is not None]
-    return '|'.join(kept) or EMPTY
+def _rows(path: object, sentence: Sentence, column: int, shown: Sequence[float] | None = None) -> list[str]:
+    """The rows of a sentence with its tags, and with confidences in MISC if they are to be shown."""
+    return columns.rewritten(sentence, lambda row, index: row_with(
+        path, row, sentence.tags[index], column, {'Confidence': f'{shown[index]:.4f}'} if shown else {}))
 
 
 # Reading
@@ -85,7 +85,8 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
     line, name, begun = 1, '', False
     for sentence in columns.sentences(numbered_lines(path), path, reading, True):
         rows = sentence.rows if sentence else ()
-        comments = dict(_comment(row.text) for row in rows if not row.cells and row.text.startswith('#'))
+        comments = {name.strip(): value.strip() for name, _, value in (
+            row.text[1:].partition('=') for row in rows if not row.cells and row.text.startswith('#'))}
         if 'newdoc' in comments or 'newdoc id' in comments:
             if waiting:
                 yield _document(path, waiting, line, name, begun)
@@ -101,26 +102,20 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
         yield _document(path, waiting, line, name, begun)
 
 
-def _comment(text: str) -> tuple[str, str]:
-    name, _, value = text[1:].partition('=')
-    return name.strip(), value.strip()
-
-
 def _placed(path: PathLike, sentence: Sentence, text: str | None, report: Report) -> tuple[Sentence, str | None]:
     """A sentence with its text, and the white space after it, None where the file does not say."""
     line, tokens = sentence.lines[0], sentence.tokens
     units = _units(path, sentence.rows)
     parts: list[str] = []
     offsets: list[Offsets] = []
-    after, length = None, 0
-    for form, misc, size in units:
+    begins, after, length = [], None, 0
+    for form, misc, _ in units:
         said = attributes(misc)
         lead = unescaped(said.get('SpacesBefore', ''))
-        offsets += _within(tokens[len(offsets):len(offsets) + size], form, length + len(lead))
-        parts += [lead, form]
+        begins.append(length + len(lead))
         after = unescaped(said['SpacesAfter']) if 'SpacesAfter' in said else (
             '' if said.get('SpaceAfter') == 'No' else None)
-        parts.append(' ' if after is None else after)
+        parts += [lead, form, ' ' if after is None else after]
         length += sum(map(len, parts[-3:]))
     own = ''.join(parts[:-1])
     if text is not None and own.split() != text.split():
@@ -128,9 +123,9 @@ def _placed(path: PathLike, sentence: Sentence, text: str | None, report: Report
         if forms is None:
             report(Remark('odd text', str(path), line, text))
         else:                                    # the file says nothing of its white space but by the text
-            own, offsets = text, []
-            for (form, _, size), (begin, _) in zip(units, forms):
-                offsets += _within(tokens[len(offsets):len(offsets) + size], form, begin)
+            own, begins = text, [begin for begin, _ in forms]
+    for (form, _, size), begin in zip(units, begins):
+        offsets += _within(tokens[len(offsets):len(offsets) + size], form, begin)
     return sentence.replace(line=line, text=own, offsets=offsets), after
 
 
@@ -179,10 +174,6 @@ def _document(path: PathLike, sentences: Sequence[tuple[Sentence, str | None]], 
     return Document(''.join(pieces), str(path), line, sentences=placed, name=name, bordered=bordered)
 
 
-def escaped(space: str) -> str:
-    return ''.join(_ESCAPES.get(character, character) for character in space)
-
-
 def unescaped(text: str) -> str:
     return re.sub(r'\\[\\strnp]', lambda match: _ESCAPED[match.group()], text)
 
@@ -195,43 +186,35 @@ def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
     Raises:
         CorpusError: a token or tag can't stand in a column.
     """
-    number = 0
-    plain = target.scheme == PLAIN
+    numbers, plain = count(1), target.scheme == PLAIN
     column = target.column if plain else MISC
     for document, sentences in documents:
-        for index, sentence in enumerate(sentences):
-            number += 1
+        for index, (sentence, number) in enumerate(zip(sentences, numbers)):
             for cells in zip(sentence.tokens, sentence.tags):
                 check_cells(document, sentence, cells)
                 if not plain and '|' in cells[1]:
                     raise CorpusError(document.home, sentence.line, 'expected types that MISC can hold, got | in '
                                                                     f'{cells[1]!r}')
             if sentence.rows:
-                yield _rewritten(document, sentence, column)
+                texts = [text for text in _rows(document.path, sentence, column) if text.strip(' \t')]
+                yield '\n'.join([*texts, '', ''])
             else:
-                heading = _heading(document) if index == 0 and document.bordered else ''
+                if index == 0 and document.bordered:
+                    name = ' '.join(document.name.split())
+                    yield f'# newdoc id = {name}\n' if name else '# newdoc\n'
                 after = sentences[index + 1].offsets[0][0] if index + 1 < len(sentences) else len(document.text)
-                yield heading + _written(document, sentence, number, after, index == 0, index + 1 == len(sentences),
-                                         column)
+                yield _written(document, sentence, number, after, index == 0, index + 1 == len(sentences), column)
 
 
 def line(sentence: Sentence, look: Look) -> str:
     """The rows of a tagged sentence from CoNLL-U with its tags, and confidences in MISC if they are to be shown."""
     if not sentence.rows or look.conllu is None:
         return columns.line(sentence, look)
-    column = look.conllu if look.scheme == PLAIN else MISC
-    shown = sentence.confidences if look.confidence else None
-    lines, index = [], 0
-    for row in sentence.rows:
-        text = row.text
-        if row.cells:
-            others = {'Confidence': f'{shown[index]:.4f}'} if shown else {}
-            text = row_with('', row, sentence.tags[index], column, others)
-            index += 1
-        lines.append(text + '\n')
-    if sentence.tokens and sentence.rows[-1].text.strip(' \t'):     # the last line of a file without a blank line
-        lines.append('\n')
-    return ''.join(lines)
+    lines = _rows('', sentence, look.conllu if look.scheme == PLAIN else MISC,
+                  sentence.confidences if look.confidence else None)
+    if sentence.tokens and lines[-1].strip(' \t'):                  # the last line of a file without a blank line
+        lines.append('')
+    return ''.join(f'{text}\n' for text in lines)
 
 
 def checked(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentence | None]:
@@ -241,21 +224,6 @@ def checked(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sentenc
             if row.cells:
                 cells_in(name, row)
         yield sentence
-
-
-def _heading(document: Document) -> str:
-    name = ' '.join(document.name.split())
-    return f'# newdoc id = {name}\n' if name else '# newdoc\n'
-
-
-def _rewritten(document: Document, sentence: Sentence, column: int) -> str:
-    tags, lines = iter(sentence.tags), []
-    for row in sentence.rows:
-        if row.cells:
-            lines.append(row_with(document.path, row, next(tags), column, {}))
-        elif row.text.strip(' \t'):
-            lines.append(row.text)
-    return '\n'.join([*lines, '', ''])
 
 
 def _written(document: Document, sentence: Sentence, number: int, after: int, first: bool, last: bool, column: int
@@ -273,26 +241,11 @@ def _written(document: Document, sentence: Sentence, number: int, after: int, fi
     begin, ends = offsets[0][0], [*(start for start, _ in offsets[1:]), after]
     lines = [f'# sent_id = {number}', f'# text = {" ".join(text[begin:offsets[-1][1]].split())}']
     for index, (token, tag, (_, end), following) in enumerate(zip(sentence.tokens, sentence.tags, offsets, ends)):
-        space, cells = text[end:following], [str(index + 1), token, *[EMPTY] * 8]
-        misc: dict[str, str | None] = {}
+        space, cells, misc = text[end:following], [str(index + 1), token, *[EMPTY] * 8], {}
         if first and index == 0 and begin:
-            misc['SpacesBefore'] = escaped(text[:begin])
+            misc['SpacesBefore'] = text[:begin].translate(_ESCAPES)
         default = '' if last and index + 1 == len(offsets) else ' '
         if space != default:
-            misc.update({'SpacesAfter': escaped(space)} if space else {'SpaceAfter': 'No'})
-        cells[MISC] = misc_with(EMPTY, misc)
-        row = Row(0, '\t'.join(cells), cells)
-        lines.append(row_with(document.path, row, tag, column, {}))
+            misc.update({'SpacesAfter': space.translate(_ESCAPES)} if space else {'SpaceAfter': 'No'})
+        lines.append(row_with(document.path, Row(0, '\t'.join(cells), cells), tag, column, misc))
     return '\n'.join([*lines, '', ''])
-
-
-def has_parts_of_speech(documents: Iterable[Document]) -> bool:
-    """Whether any word of documents from CoNLL-U has a tag in the column UPOS."""
-    return any(tag != EMPTY for document in documents for sentence in document.sentences or ()
-               for tag in sentence.tags)
-
-
-def has_more(sentence: Sentence, columns: Sequence[int]) -> bool:
-    """Whether a sentence from CoNLL-U says something in other columns than its numbers and some."""
-    return any(cell != EMPTY for row in sentence.rows for index, cell in enumerate(row.cells)
-               if index != ID and index not in columns)

@@ -7,13 +7,12 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
-from ms_crf.formats.columns import MISC, NER, attributes
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_more
 from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
-from ms_crf.formats.json_fields import Prediction, flat
+from ms_crf.formats.json_lines import flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
 from ms_crf.text.schemes import PLAIN
-from ms_crf.text.sentence import Sentence
 
 
 class Source(NamedTuple):
@@ -39,32 +38,20 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
     row = FORMATS[kind]
     columns = pair or (row.columns if kind == CONLLU else columns_of(path, COLUMNS))
     documents = list(row.read(path, Reading(columns, mark, report)))
-    if kind == CONLLU and pair is None and not conllu.has_parts_of_speech(documents):
-        documents, columns = [_with_names(document) for document in documents], (conllu.FORM, MISC)
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
-    for document in documents:
-        for sentence in document.sentences or ():
-            sentence.tags = opened(sentence.tags, mark)
+    sentences = [sentence for document in documents for sentence in document.sentences or ()]
+    if kind == CONLLU and pair is None and all(tag == EMPTY for sentence in sentences for tag in sentence.tags):
+        columns = conllu.FORM, MISC
+        for sentence in sentences:
+            sentence.tags = [attributes(''.join(row.cells[MISC:])).get(NER, 'O') for row in sentence.rows if row.cells]
+    for sentence in sentences:
+        sentence.tags = opened(sentence.tags, mark)
     scheme = alignment.scheme_of(documents)
     spans = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
     if spans is not None:
         raise CorpusError(spans.path, spans.line, 'expected plain tags as elsewhere in the file, got spans')
     return Source(documents, kind, scheme, columns)
-
-
-def read_as(source: Source, predictions: bool) -> Source:
-    """What was read, as predictions of a model, or as annotations, whatever the records say."""
-    documents = [document._replace(prediction=(document.prediction or Prediction()) if predictions else None)
-                 for document in source.documents]
-    return source._replace(documents=documents)
-
-
-def _with_names(document: Document) -> Document:
-    """A document from CoNLL-U with the tags that are in MISC."""
-    def tags(sentence: Sentence) -> list[str]:
-        return [attributes(''.join(row.cells[MISC:])).get(NER, 'O') for row in sentence.rows if row.cells]
-    return document._replace(sentences=[each.replace(tags=tags(each)) for each in document.sentences or ()])
 
 
 def check_target(path: PathLike, kind: str) -> None:
@@ -102,15 +89,9 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     target = target._replace(scheme=target.scheme or source.scheme)
     if row.write is not None:
         return row.write(tagged, target)
-    return _by_line(row, tagged, target)
-
-
-def _by_line(row: Format, tagged: Iterable[Tagged], target: Target) -> Iterator[str]:
-    """The sentences of documents, in a format that writes them as they come."""
-    assert row.line is not None
-    for _, sentences in tagged:
-        for sentence in sentences:
-            yield row.line(sentence, Look(target.scheme or 'BIO'))
+    line, look = row.line, Look(target.scheme or 'BIO')
+    assert line is not None                      # the format writes sentences as they come
+    return (line(sentence, look) for _, sentences in tagged for sentence in sentences)
 
 
 def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:
@@ -153,39 +134,33 @@ def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
 
 
 def _remark(source: Source, target: Target, report: Report) -> None:
+    """Says what of the texts and tokens of documents the target has no place for."""
     if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
         raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
+    holds, to_other = FORMATS[target.format].holds, source.format == CONLLU != target.format
     for document in source.documents:
-        _remark_on_text(document, source, target, report)
+        lost = {
+            'no text': not document.has_text and 'text' in holds,
+            'text': document.has_text and 'text' not in holds and _loses_space(document, target),
+            'columns': to_other and any(has_more(sentence, (conllu.ID, *source.columns), (EMPTY,))
+                                        for sentence in document.sentences or ()),
+            'name': document.name and 'names' not in holds,
+            'fields': 'fields' not in holds and flat(document.record),
+            'predicted': 'fields' not in holds and document.prediction is not None}
+        for kind in [*_lost_cuts(document, target), *filter(lost.get, lost)]:
+            report(Remark(kind, document.path, document.line, document.text.strip()))
 
 
-def _remark_on_text(document: Document, source: Source, target: Target, report: Report) -> None:
-    """Says what of a document's text and tokens the target has no place for."""
-    kinds = []
-    sentences, holds = document.sentences, FORMATS[target.format].holds
-    if 'tags' not in holds and (sentences is not None or document.tokens is not None):
-        own = [sentence.offsets for sentence in alignment.cut(document, target.splitter)]
-        found = [sentence.offsets for sentence in
-                 alignment.cut(document._replace(sentences=None, tokens=None), target.splitter)]
-        if 'tokens' not in holds and own != found:
-            kinds.append('tokens')
-        elif own != found and len(own) > 1:
-            kinds.append('sentences')
-    if not document.has_text and 'text' in holds:
-        kinds.append('no text')
-    if document.has_text and 'text' not in holds and _loses_space(document, target):
-        kinds.append('text')
-    if source.format == CONLLU != target.format and any(conllu.has_more(each, source.columns) for each in
-                                                        sentences or ()):
-        kinds.append('columns')
-    if document.name and 'names' not in holds:
-        kinds.append('name')
-    if 'fields' not in holds and flat(document.record):
-        kinds.append('fields')
-    if 'fields' not in holds and document.prediction is not None:
-        kinds.append('predicted')
-    for kind in kinds:
-        report(Remark(kind, document.path, document.line, document.text.strip()))
+def _lost_cuts(document: Document, target: Target) -> list[str]:
+    """['tokens'] or ['sentences'] if a document has other ones than the splitter finds, and the target no place."""
+    holds = FORMATS[target.format].holds
+    if 'tags' in holds or (document.sentences is None and document.tokens is None):
+        return []
+    own, found = ([sentence.offsets for sentence in alignment.cut(cut, target.splitter)]
+                  for cut in (document, document._replace(sentences=None, tokens=None)))
+    if own == found:
+        return []
+    return ['tokens'] if 'tokens' not in holds else ['sentences'] * (len(own) > 1)
 
 
 def _loses_space(document: Document, target: Target) -> bool:

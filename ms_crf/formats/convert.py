@@ -10,8 +10,7 @@ from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats import conversion, registry
 from ms_crf.formats.conllu import check_tag_column
-from ms_crf.formats.document import UPOS, Remarks, Target, counted
-from ms_crf.formats.json_fields import DEFAULT, Names
+from ms_crf.formats.document import DEFAULT, UPOS, Names, Prediction, Remarks, Target, counted
 from ms_crf.formats.lines import check_readable
 from ms_crf.formats.registry import CONLLU, FORMATS, JSON, LABEL_STUDIO, SOURCES, TARGETS
 from ms_crf.text.partial import MARK, closed
@@ -22,9 +21,8 @@ KINDS = ANNOTATIONS, PREDICTIONS = 'annotations', 'predictions'
 
 
 def _name(meaning: str, default: str | None) -> str:
-    name: str = option(None, 'Labelling interface of Label Studio', f'{meaning} (default: as in the input, or '
-                       f'{default})', 'NAME')
-    return name
+    return option(None, 'Labelling interface of Label Studio', f'{meaning} (default: as in the input, or {default})',
+                  'NAME')
 
 
 @dataclass
@@ -194,7 +192,8 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
     remarks = Remarks(given.source)
     read = conversion.read(given.source, source_format.name, remarks.add, given.pair, given.unknown_tag)
     if given.as_ is not None:
-        read = conversion.read_as(read, given.as_ == PREDICTIONS)
+        read = read._replace(documents=[document._replace(prediction=(
+            document.prediction or Prediction()) if given.as_ == PREDICTIONS else None) for document in read.documents])
     conversion.write(read, Target(kind.name, Deferred(given.splitter), given.scheme, check_tag_column(given.tag_column),
                                   given.unknown_tag, given.names), given.target, remarks.add)
     sentences = [sentence for document in read.documents for sentence in document.sentences or ()]

@@ -1,31 +1,27 @@
-"""The corpora of one training: read, their scheme recognised, their tags brought into the scheme of training."""
+"""The corpora of one training: read, their tags checked and brought into the scheme of training."""
 
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ms_crf.base.errors import CorpusError
+from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
+from ms_crf.formats.alignment import recognised
 from ms_crf.formats.document import Remarks
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.tag_columns import check_tag_column
-from ms_crf.text.partial import MARK, fits, in_scheme, is_open, marked, scoring_scheme, types_in
-from ms_crf.text.recognition import SchemeError, recognise_scheme
-from ms_crf.text.schemes import (
-    NEXT,
-    OPEN,
-    PLAIN,
-    spans_of,
-    split_tag,
-    strict_spans_of,
-    tags_in,
-)
+from ms_crf.formats.registry import read_corpus
+from ms_crf.text.partial import MARK, in_scheme, is_well_formed, marked, scoring_scheme, types_in
+from ms_crf.text.schemes import NEXT, OPEN, PLAIN, is_span_tag, split_tag, tags_in
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import AUTO, Deferred
 
 NAMED = 5                                         # so many kinds of what is not judged are named in a line
+SHOWN = 3                      # examples in a message
+LEAST_ROWS, LEAST_TAGS = 40, 30        # a smaller corpus may have as many tags as tokens
+_NUMBER = re.compile(r'[-+]?[0-9]+(?:[.,:/][0-9]+)*(?:[eE][-+]?[0-9]+)?%?')
+_FRACTION = re.compile(r'[-+]?[0-9]*[.,][0-9]+(?:[eE][-+]?[0-9]+)?%?')
 Repaired = tuple[PathLike, int, int]              # file, number of sentences, line of the first
 Unknown = tuple[PathLike, int, str, Counter]      # file, line and tag of the first, counts by tag or type
 
@@ -36,7 +32,7 @@ class Corpora(NamedTuple):
     #: the sentences by part, 'train', 'dev' and, if there is one, 'test'; their tags are in the scheme of training,
     #: and may be open, see `ms_crf.text.partial`
     parts: dict[str, list[Sentence]]
-    #: for the same parts the tags that predictions are scored against, see `scoring.score_in`
+    #: for the same parts the tags that predictions are scored against, see `metrics.score_in`
     gold: dict[str, list[list[str]]]
     #: the scheme of the files
     file_scheme: str
@@ -84,23 +80,23 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
     for part in () if any_tags else files:
         check_tag_column(paths[part], files[part], widths[part])
-    file_scheme = _recognise(paths, files)
+    file_scheme = recognised([(paths[part], sentence) for part, read in files.items() for sentence in read])
     written = scoring_scheme(file_scheme) if scheme == 'auto' else scheme
     if PLAIN in (file_scheme, written) and written != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
                                                 f'got {file_scheme} tags, which have no other scheme')
     repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
-    if file_scheme == PLAIN:
-        tags = sorted({tag for sentence in files['train'] for tag in sentence.tags} - {OPEN})
-        gold = {part: [sentence.tags for sentence in sentences] for part, sentences in files.items()}
-        unknown = _unknown(paths, files, file_scheme, tags)
-        return Corpora(files, gold, file_scheme, PLAIN, PLAIN, tags, repaired, unknown, remarks, deferred.used)
     target = for_bio if (scheme, written) == ('auto', 'BIO') else written
-    tags, types = _all_tags(files['train'], target), types_in({tag for read in files['train'] for tag in read.tags})
-    if not types:
-        _check_completions(paths['train'], files['train'])
-    parts = {part: [sentence.replace(tags=in_scheme(sentence.tags, target, file_scheme, types))
-                    for sentence in sentences] for part, sentences in files.items()}
+    in_train, parts = {tag for sentence in files['train'] for tag in sentence.tags}, files
+    if file_scheme == PLAIN:
+        tags, types = sorted(in_train - {OPEN}), set()
+    else:
+        types = types_in(in_train)
+        tags = tags_in(target, sorted(types))[target == 'BMES' and 'O' not in in_train:]
+        if not types:
+            _check_completions(paths['train'], files['train'])
+        parts = {part: [sentence.replace(tags=in_scheme(sentence.tags, target, file_scheme, types))
+                        for sentence in sentences] for part, sentences in files.items()}
     gold = {part: [sentence.tags if file_scheme == written else
                    in_scheme(sentence.tags, scoring_scheme(file_scheme), file_scheme, types) for sentence in sentences]
             for part, sentences in files.items()}
@@ -154,15 +150,6 @@ def digest_of(sentences: Iterable[Sentence]) -> str:
     return digest.hexdigest()
 
 
-def _recognise(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]]) -> str:
-    sentences = [(paths[part], sentence) for part, read in files.items() for sentence in read]
-    try:
-        return recognise_scheme([sentence.tags for _, sentence in sentences])
-    except SchemeError as error:
-        path, sentence = sentences[error.sentence]
-        raise CorpusError(path, sentence.line_of(error.position), str(error)) from None
-
-
 def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
              tags: Iterable[str]) -> list[Unknown]:
     """The tags in dev and test that a model with these tags can never predict: the entries of `Corpora.unknown`."""
@@ -185,17 +172,73 @@ def _kind(tag: str, scheme: str) -> tuple[bool, str]:
 
 def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
     """(path, number of sentences whose tags break the scheme, line of the first), or None."""
-    if scheme in (PLAIN, 'IOB1'):
-        return None
-    lines = [sentence.line for sentence in sentences if not _well_formed(sentence.tags, scheme)]
+    lines = [sentence.line for sentence in sentences if scheme != 'IOB1' and not is_well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
 
 
-def _well_formed(tags: list[str], scheme: str) -> bool:
-    return fits(tags, scheme) if is_open(tags) else spans_of(tags) == strict_spans_of(tags, scheme)
+# Whether tags can be tags
+
+class UnlikelyTags(CorpusError):
+    """What a file has for tags can hardly be tags.
+
+    Attributes:
+        fault: what was expected, and what is there.
+    """
+
+    def __init__(self, path: PathLike, fault: str) -> None:
+        super().__init__(path, None, f'{fault}; name the columns of token and tag, or allow any tags')
+        self.fault = fault
 
 
-def _all_tags(sentences: Sequence[Sentence], scheme: str) -> list[str]:
-    kinds = sorted(types_in({tag for sentence in sentences for tag in sentence.tags}))
-    outside = scheme != 'BMES' or any('O' in sentence.tags for sentence in sentences)
-    return tags_in(scheme, kinds)[not outside:]
+def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequence[int] = ()) -> None:
+    """Raises UnlikelyTags if the tags of a file can hardly be tags.
+
+    The limits let tag sets of hundreds of types pass on a few sentences; see docs/training.md.
+
+    Args:
+        path: of the file, for the message.
+        sentences: its sentences.
+        widths: the number of columns of each row, if it has columns.
+    """
+    pairs = [(token, tag) for sentence in sentences for token, tag in zip(sentence.tokens, sentence.tags)
+             if OPEN not in tag]
+    if 2 * sum(tag == 'O' or is_span_tag(tag) for _, tag in pairs) > len(pairs):
+        return
+    equal = sum(token.lower() == tag.lower() for token, tag in pairs)
+    why = _uneven(widths) or _fault([token for token, _ in pairs], Counter(tag for _, tag in pairs), equal)
+    if why is None:
+        return
+    examples = ', '.join(brief(tag) for tag in list(dict.fromkeys(tag for _, tag in pairs))[:SHOWN])
+    raise UnlikelyTags(path, f'expected a tag for each token, got {why}, such as {examples}')
+
+
+def _uneven(widths: Sequence[int]) -> str | None:
+    """The fault of rows of prose, which have now more, now fewer words."""
+    uneven = sum(one != other for one, other in zip(widths, widths[1:]))
+    found = len(widths) > 4 and 2 * uneven > len(widths)
+    return 'rows with different numbers of columns, which end in words' if found else None
+
+
+def _fault(tokens: Sequence[str], tags: Counter[str], equal: int) -> str | None:
+    """What the tags are, if they are no tags.
+
+    Args:
+        tokens: all of them.
+        tags: how often each tag occurs.
+        equal: how many tokens are their own tags.
+    """
+    count, once = len(tokens), sum(times == 1 for times in tags.values())
+    if len(tags) >= 10 and all(map(_NUMBER.fullmatch, tags)) and (
+            2 * sum(times for tag, times in tags.items() if _FRACTION.fullmatch(tag)) > count
+            or 2 * sum(_FRACTION.fullmatch(token) is not None for token in tokens) > count):
+        return 'numbers'
+    various = f'{len(tags):,} different values in {count:,} rows'
+    if count >= LEAST_ROWS and 2 * once > count:
+        return various
+    if len(tags) < LEAST_TAGS or 10 * once < len(tags):          # words are rare more often than tags
+        return None
+    if 10 * equal > 3 * count:
+        return 'the tokens once more'
+    known = len(set(tokens))
+    as_various = len(tags) > known or (count >= 400 and 5 * len(tags) > 4 * known and 2 * once > len(tags))
+    return f'{various}, and {known:,} different tokens' if as_various else None

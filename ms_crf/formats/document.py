@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief, one_line
-from ms_crf.formats.json_fields import Names, Prediction
 from ms_crf.text.partial import MARK
 from ms_crf.text.sentence import Offsets, Sentence, Span, find_tokens
 from ms_crf.text.splitting import Splitter, is_blank, line_ends_before
@@ -15,6 +14,35 @@ COLUMNS = (0, -1)              # of token and tag
 UPOS = 3                       # the column of CoNLL-U for tags that are not of spans
 
 Lines = Iterable[tuple[int, str] | None]         # (line number, text); None stands for a pause in the input
+
+
+class Names(NamedTuple):
+    """How a labelling interface of Label Studio names its parts.
+
+    Args:
+        from_name: of the tag with the labels.
+        to_name: of the tag with the text.
+        label_type: the type of the results; also the name under which a result has its labels.
+    """
+
+    from_name: str | None = None
+    to_name: str | None = None
+    label_type: str | None = None
+
+
+DEFAULT = Names('label', 'text', 'labels')
+
+
+class Prediction(NamedTuple):
+    """What a record says of the model that has tagged its text.
+
+    Args:
+        confidence: of all tags together; None if the record has none.
+        model: name and version of the model; '' if the record has none.
+    """
+
+    confidence: float | None = None
+    model: str = ''
 
 
 class Document(NamedTuple):
@@ -107,15 +135,11 @@ class Remarks:
 
     def lines(self) -> list[str]:
         """A line for each kind of remark: how many there are, where the first is, and its text."""
-        counts = Counter(remark.kind for remark in self.all)
-        first: dict[str, Remark] = {}
-        for remark in self.all:
-            first.setdefault(remark.kind, remark)
-        made = []
-        for kind, remark in first.items():
-            noun, rest = KINDS[kind]
+        first, made = {remark.kind: remark for remark in reversed(self.all)}, []
+        for kind, count in Counter(remark.kind for remark in self.all).items():
+            remark, (noun, rest) = first[kind], KINDS[kind]
             where = f'at line {remark.line}' if remark.path == self.name else f'at {remark.path}:{remark.line}'
-            made.append(one_line(f'{self.name}: {counted(counts[kind], noun)} {rest}; the first, {where}: '
+            made.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
                                  f'{shown(remark.text)}'))
         return made
 

@@ -8,21 +8,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ms_crf.formats.document import Document, Look, Marked, Tagged, Target
-from ms_crf.formats.json_fields import (
-    ANNOTATIONS,
-    ANSWERED,
-    CONFIDENCE,
-    DEFAULT,
-    MODEL,
-    PREDICTIONS,
-    Prediction,
-    flat,
-    is_task,
-    names_in,
-    task_of,
-    without_prediction,
-)
+from ms_crf.formats.document import DEFAULT, Document, Look, Marked, Names, Prediction, Tagged, Target
+from ms_crf.formats.json_lines import ANNOTATIONS, ANSWERED, CONFIDENCE, MODEL, OF_TAGGER, flat, is_task, region_of
 from ms_crf.text.partial import as_json
 from ms_crf.text.sentence import Sentence
 
@@ -33,7 +20,10 @@ def _line(record: Any) -> str:
 
 def record_of(sentence: Sentence, model: str = '') -> dict[str, Any]:
     """A tagged sentence as an object: what the input says of it, then what is known of it, and the model if named."""
-    record = without_prediction(sentence.record or {})
+    record = dict(sentence.record or {})
+    if isinstance(record.get(MODEL), str):       # without what an earlier tagger said of itself
+        record = {name: value for name, value in record.items() if name not in (
+            MODEL, CONFIDENCE, 'confidences', 'alternatives')}
     if 'tags' in record:
         record['gold'] = record['tags']
     return {**record, **sentence.to_dict(), **({MODEL: model} if model else {})}
@@ -127,32 +117,61 @@ def label_studio(documents: Iterable[Marked], target: Target) -> Iterator[str]:
     in_source = next(filter(any, (names_in(document.record) for document, _ in documents)), DEFAULT)
     before = '[\n'
     for number, (document, spans) in enumerate(documents, 1):
-        own = target.names.otherwise(names_in(document.record)).otherwise(in_source).otherwise(DEFAULT)
-        shared = {'from_name': own.from_name, 'to_name': own.to_name, 'type': own.label_type}
+        from_name, to_name, label_type = (next(filter(None, names)) for names in zip(
+            target.names, names_in(document.record), in_source, DEFAULT))
+        shared = {'from_name': from_name, 'to_name': to_name, 'type': label_type}
         results = [{'id': f'{number}-{index}', **shared,
                     'value': {'start': span.start, 'end': span.end, 'text': document.text_at(span.start, span.end),
-                              own.label_type: [span.type]}} for index, span in enumerate(spans, 1)]
+                              label_type: [span.type]}} for index, span in enumerate(spans, 1)]
         yield before + json.dumps(_task(document, results, number), ensure_ascii=False)
         before = ',\n'
     yield '[]\n' if before == '[\n' else '\n]\n'
 
 
 def _task(document: Document, results: list[dict[str, Any]], number: int) -> dict[str, Any]:
-    """Returns a task of Label Studio with the results of a tagger; it keeps its own annotations and predictions."""
-    task = task_of(document.record, document.text, number)
+    """A task of Label Studio with the results of a tagger; it keeps its own annotations and predictions.
+
+    What is not from Label Studio goes into "data", which the tool keeps; it gives "id" anew.
+
+    Args:
+        document: a text.
+        results: the spans of the text.
+        number: the "id" of the task if the document's record has no number of its own.
+    """
+    record, entry = document.record, {}
+    if record is not None and is_task(record):
+        task = {name: value for name, value in record.items() if name not in OF_TAGGER}
+    else:
+        others = flat(record)
+        meta = {'meta': others.pop('meta')} if isinstance(others.get('meta'), dict) else {}
+        own = others.get('id')
+        task = {'id': own if type(own) is int else number, 'data': {'text': document.text, **others}, **meta}
     lists = [task.pop(name, None) for name in ANNOTATIONS]
     annotated = [entry for entries in lists if isinstance(entries, list) for entry in entries]
-    if document.sentences is None and document.record is not None and is_task(document.record):
+    if document.sentences is None and is_task(record):
         # The results are those of the first annotation that was not cancelled.
         entry = next(entry for entry in annotated if not entry.get('was_cancelled'))
         annotated = []
-    else:
-        entry = {}
     if document.prediction is None:
         return {**task, ANNOTATIONS[0]: [*annotated, {**entry, 'result': results}]}
-    model = document.prediction.model
-    predicted = task.get(PREDICTIONS)
+    model, predicted = document.prediction.model, task.get('predictions')
     earlier = [entry for entry in (predicted if isinstance(predicted, list) else ())
                if not (model and isinstance(entry, dict) and entry.get(MODEL) == model)]
     kept = {ANNOTATIONS[0]: annotated} if any(isinstance(entries, list) for entries in lists) else {}
-    return {**task, **kept, PREDICTIONS: [*earlier, {'result': results, **_of_model(document.prediction, 'score')}]}
+    return {**task, **kept, 'predictions': [*earlier, {'result': results, **_of_model(document.prediction, 'score')}]}
+
+
+def names_in(record: dict[str, Any] | None) -> Names:
+    """The names in the first result of a task that is a span; all None if there is none."""
+    for result in _results(record) if record is not None and is_task(record) else ():
+        if region := region_of(result):
+            own = (result.get('from_name'), result.get('to_name'), region[0])
+            return Names(*(name if isinstance(name, str) else None for name in own))
+    return Names()
+
+
+def _results(task: dict[str, Any]) -> Iterator[Any]:
+    for name in (*ANNOTATIONS, 'predictions'):
+        for entry in task[name] if isinstance(task.get(name), list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get('result'), list):
+                yield from entry['result']

@@ -5,14 +5,14 @@ The shape of each record says which of them it is; `json_lines` finds the record
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats import alignment
+from ms_crf.formats import alignment, json_lines
 from ms_crf.formats.document import Document, Lines, Reading, Remark, Report, check_span, offsets_in
-from ms_crf.formats.json_fields import SPANS, is_task, prediction_in, region_of, text_key, text_of
-from ms_crf.formats.json_lines import as_object, is_pair, records
+from ms_crf.formats.json_lines import SPANS, as_object, is_pair, is_task, prediction_in, region_of, text_key, text_of
 from ms_crf.formats.lines import half_of_pair, numbered_lines
 from ms_crf.formats.raw import sentence_of_text, sentence_of_tokens
 from ms_crf.text.partial import check_tag
@@ -22,7 +22,7 @@ from ms_crf.text.sentence import Offsets, Sentence, Span
 
 def read(path: PathLike, reading: Reading) -> Iterator[Document]:
     """The documents of a file of JSON lines, or of an array."""
-    for entry in records(path, numbered_lines(path)):
+    for entry in json_lines.records(path, numbered_lines(path)):
         if entry is not None and entry[1] is not None:
             document = document_of(path, *entry, reading.report)
             if document is not None:
@@ -32,7 +32,7 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
 def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence | None]:
     """The sentences of records as they arrive, an empty one for each blank line; of a text with spans, if tags are
     wanted, those that the splitter finds, with tags in BIO."""
-    for entry in records(name, lines):
+    for entry in json_lines.records(name, lines):
         if entry is None:
             yield None
         elif entry[1] is None:
@@ -45,23 +45,20 @@ def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence
         else:
             line, record = entry
             tokens, tags = tokens_and_tags(name, line, record)
-            check_tags(name, line, tags)
             yield sentence_of_tokens(tokens, record.get('text'), tags=tags, line=line, record=record)
 
 
 def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentence:
     """The sentence of a record: of its tokens, or of the words or characters of its text."""
     record = as_object(record)
-    text, tokens = text_of(record), record.get('tokens')
+    text, tokens, others = text_of(record), record.get('tokens'), {'line': line, 'record': record}
     if text is not None and isinstance(tokens, list) and tokens and all(isinstance(token, dict) for token in tokens):
         offsets = offsets_of(Document(text, str(name), line), tokens)
-        return Sentence([text[start:end] for start, end in offsets], text=text, offsets=offsets, line=line,
-                        record=record)
+        return Sentence([text[start:end] for start, end in offsets], text=text, offsets=offsets, **others)
     if 'tokens' in record:
-        return sentence_of_tokens(strings_of(name, line, record, 'tokens'), record.get('text'), line=line,
-                                  record=record)
+        return sentence_of_tokens(strings_of(name, line, record, 'tokens'), record.get('text'), **others)
     if text is not None:
-        return sentence_of_text(text, characters, line=line, record=record)
+        return sentence_of_text(text, characters, **others)
     raise CorpusError(name, line, 'expected "tokens", a list of strings, or "text", a string, got neither')
 
 
@@ -89,20 +86,18 @@ def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -
     if len(tokens) != len(tags):
         raise CorpusError(path, line_number, f'expected a tag for each token, got {len(tokens)} tokens and '
                                              f'{len(tags)} tags')
-    return tokens, [OPEN if tag is None else check_tag(path, line_number, tag) for tag in tags]
+    tags = [OPEN if tag is None else check_tag(path, line_number, tag) for tag in tags]
+    check_tags(path, line_number, tags)
+    return tokens, tags
 
 
 def has_spans(record: Any) -> bool:
     """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
     if is_pair(record):
         return True
-    return 'tags' not in record and ('text' in record or is_task(record)) and not _names_tokens(record)
-
-
-def _names_tokens(record: dict[str, Any]) -> bool:
-    """Whether a record has its tokens as strings."""
     tokens = record.get('tokens')
-    return isinstance(tokens, list) and any(isinstance(token, str) for token in tokens)
+    has_words = isinstance(tokens, list) and any(isinstance(token, str) for token in tokens)
+    return 'tags' not in record and ('text' in record or is_task(record)) and not has_words
 
 
 def document_of(path: object, line: int, record: Any, report: Report) -> Document | None:
@@ -124,8 +119,8 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     if len(filled) > 1:
         raise CorpusError(path, line, f'expected spans under one name, got them under "{filled[0]}" and "{filled[1]}"')
     if not marked and not {'answer', 'annotation_id'} & set(record):
-        raise CorpusError(path, line, f'expected spans under {", ".join(map(_quoted, SPANS))}, or "tokens" and "tags", '
-                                      f'got {", ".join(map(_quoted, record))}')
+        known, names = (', '.join(f'"{name}"' for name in names) for names in (SPANS, record))
+        raise CorpusError(path, line, f'expected spans under {known}, or "tokens" and "tags", got {names}')
     for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
         report(Remark('ignored', str(path), line, text))
     spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
@@ -133,14 +128,9 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
 
 
-def _quoted(name: str) -> str:
-    return f'"{name}"'
-
-
 def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
     """A sentence of tokens and tags, in its text if the record has one that holds them."""
     tokens, tags = tokens_and_tags(path, line, record)
-    check_tags(path, line, tags)
     text = record.get('text')
     offsets = offsets_in(tokens, text) if isinstance(text, str) else None
     has_text = isinstance(text, str) and offsets is not None
@@ -174,8 +164,7 @@ class _Part(NamedTuple):
 
 def _parts(document: Document, item: Any) -> list[_Part]:
     """The spans that an item of a list of spans stands for: one for each of its labels."""
-    labels, text = None, None
-    start, end = None, None
+    start = end = labels = text = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item
     elif isinstance(item, dict):
@@ -192,40 +181,29 @@ def _parts(document: Document, item: Any) -> list[_Part]:
 
 def _spans(document: Document, parts: Sequence[_Part]) -> list[Span]:
     """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
-    spans = [(part.start, part.end) for part in parts]
-    if not all(_holds(document.text, part, part.start, part.end) for part in parts):
-        units = {unit: index for index, unit in enumerate(_units(document.text))}
+    text, places = document.text, [(part.start, part.end) for part in parts]
+    if not all(_holds(text, part, *place, True) for part, place in zip(parts, places)):
+        in_utf16 = accumulate((1 + (character > '\uffff') for character in text), initial=0)
+        units = {unit: index for index, unit in enumerate(in_utf16)}
         in_units = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
-        spans = next((offsets for agrees in (_holds, _fits) for offsets in (spans, in_units)
-                      if all(agrees(document.text, part, *span) for part, span in zip(parts, offsets))), spans)
-    for part, (start, end) in zip(parts, spans):
+        places = next((offsets for exactly in (True, False) for offsets in (places, in_units)
+                       if all(_holds(text, part, *place, exactly) for part, place in zip(parts, offsets))), places)
+    for part, (start, end) in zip(parts, places):
         check_span(document, start, end, document.line)
-        if not _fits(document.text, part, start, end):
+        if not _holds(text, part, start, end):
             raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
-                                                            f'span says, got {brief(document.text[start:end])}')
+                                                            f'span says, got {brief(text[start:end])}')
     return [Span(part.type, start, end, line=document.line, source=document)
-            for part, (start, end) in zip(parts, spans)]
+            for part, (start, end) in zip(parts, places)]
 
 
-def _units(text: str) -> list[int]:
-    """Where each character, and the end, would be if offsets counted units of UTF-16."""
-    offsets = [0]
-    for character in text:
-        offsets.append(offsets[-1] + 1 + (character > '\uffff'))
-    return offsets
-
-
-def _holds(text: str, part: _Part, start: int, end: int) -> bool:
-    """Whether the text from start to end is exactly what the span says."""
-    return part.text is None or (0 <= start <= end <= len(text) and part.text == text[start:end])
-
-
-def _fits(text: str, part: _Part, start: int, end: int) -> bool:
-    """Whether a place holds what its span says, but for white space, which tools rewrite."""
+def _holds(text: str, part: _Part, start: int, end: int, exactly: bool = False) -> bool:
+    """Whether a place holds what its span says; white space, which tools rewrite, may differ unless `exactly`."""
     if part.text is None:
         return True
-    own, held = (words.replace('\\n', '\n').split() for words in (part.text, text[start:end]))
-    return 0 <= start <= end <= len(text) and own == held
+    own, held = part.text, text[start:end]
+    same = own == held if exactly else own.replace('\\n', '\n').split() == held.replace('\\n', '\n').split()
+    return 0 <= start <= end <= len(text) and same
 
 
 def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:

@@ -1,16 +1,22 @@
-"""Lines of files: UTF-8, also gzipped, and the errors of files that cannot be read."""
+"""Files to read: their lines in UTF-8, also gzipped or as they arrive, and the files that one name stands for."""
 
+import contextlib
+import glob
 import gzip
 import os
 import re
+import select
 import stat
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from ms_crf.base.errors import CorpusError
+from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 
 _HALF_OF_PAIR = re.compile('[\ud800-\udfff]')
+_CHUNK = 1 << 16
 
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
@@ -20,7 +26,7 @@ def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
 
 
 def byte_lines(path: PathLike, raw: bool = False) -> Iterator[bytes]:
-    """The lines of a file, also gzipped (.gz); unless it is raw text, lone carriage returns end a line, see `cut`."""
+    """The lines of a file, also gzipped (.gz); see `cut`."""
     try:
         file = (gzip.open if str(path).endswith('.gz') else open)(path, 'rb')
     except ValueError:                           # a NUL, or half of a surrogate pair
@@ -30,7 +36,7 @@ def byte_lines(path: PathLike, raw: bool = False) -> Iterator[bytes]:
     try:
         with file:
             for line in file:
-                yield from [line] if raw else cut(line)
+                yield from cut(line, raw)
     except (EOFError, zlib.error, OSError) as error:
         raise unreadable(path, error) from None
 
@@ -47,12 +53,12 @@ def check_readable(path: PathLike) -> None:
         raise unreadable(path, error) from None
 
 
-def cut(line: bytes) -> list[bytes]:
+def cut(line: bytes, raw: bool = False) -> list[bytes]:
     """Cuts a line, which ends in a line feed or with the file, at lone carriage returns, which end a line as well.
 
-    Other characters that Unicode counts as line ends are a part of the line.
+    Other characters that Unicode counts as line ends are a part of the line; in raw text only line feeds end lines.
     """
-    if b'\r' not in line:
+    if raw or b'\r' not in line:
         return [line]
     text = line.rstrip(b'\r\n') if line.endswith(b'\n') else line[:-1] if line.endswith(b'\r') else line
     return [part + b'\n' for part in text.split(b'\r')] if b'\r' in text else [line]
@@ -77,14 +83,158 @@ def decode(path: object, line_number: int, line: bytes, errors: str = 'strict', 
     Of raw text the end stays, and a mark of byte order at its beginning.
     """
     try:
-        if raw:
-            return line.decode('utf-8', errors)
-        return line.decode('utf-8-sig' if line_number == 1 else 'utf-8', errors).rstrip('\r\n')
+        text = line.decode('utf-8-sig' if line_number == 1 and not raw else 'utf-8', errors)
     except UnicodeDecodeError as error:
         raise CorpusError(path, line_number, f'expected UTF-8, got byte 0x{line[error.start]:02x} '
                                              f'at column {error.start + 1}') from None
+    return text if raw else text.rstrip('\r\n')
 
 
 def half_of_pair(texts: Iterable[str]) -> str | None:
     """The first of some texts that UTF-8 can't hold, as half of a surrogate pair stands in it; None if all can be."""
     return next((text for text in texts if not text.isascii() and _HALF_OF_PAIR.search(text)), None)
+
+
+# Lines as they arrive
+
+def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
+    """Byte lines of a file, a pipe or a device, or of standard input if the name is '-'; see `cut`.
+
+    Where the next line has not arrived yet, None is yielded first.
+    """
+    if name == '-':
+        yield from _arriving(sys.stdin.fileno(), 'standard input', raw)
+    elif os.path.isfile(name) or name.endswith('.gz'):
+        yield from byte_lines(name, raw)
+    else:
+        try:
+            descriptor = os.open(name, os.O_RDONLY)
+        except OSError as error:
+            raise unreadable(name, error) from None
+        try:
+            yield from _arriving(descriptor, name, raw)
+        finally:
+            os.close(descriptor)
+
+
+def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
+    """Lines from a descriptor as they come, each with its end; None whenever the next one is not there yet.
+
+    Args:
+        descriptor: of a file, a pipe or a device.
+        name: of the input, for messages.
+        raw: see `cut`.
+    """
+    rest: list[bytes] = []
+    while True:
+        with contextlib.suppress(OSError):       # not for pipes on Windows
+            if not select.select([descriptor], [], [], 0)[0]:
+                yield None
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except OSError as error:
+            raise unreadable(name, error) from None
+        if not data:
+            break
+        first, *others = data.split(b'\n')
+        rest.append(first)
+        for other in others:
+            yield from cut(b''.join(rest) + b'\n', raw)
+            rest = [other]
+    if any(rest):
+        yield from cut(b''.join(rest), raw)
+
+
+def numbered(lines: Iterable[bytes | None], name: str, strict: bool, report: Callable[[str], object],
+             raw: bool = False) -> Iterator[tuple[int, str] | None]:
+    """Decodes byte lines and numbers them: yields (line number, text).
+
+    Args:
+        lines: byte lines; a None among them, which stands for a pause, is yielded as it is.
+        name: of the input, for messages.
+        strict: whether a line that is not UTF-8 is an error; otherwise it is decoded with replacement characters.
+        report: is called with a message about each line that is decoded so.
+        raw: whether line ends and a mark of byte order stay in the text.
+    """
+    line_number = 0
+    for line in lines:
+        if line is None:
+            yield None
+            continue
+        line_number += 1
+        try:
+            text = decode(name, line_number, line, raw=raw)
+        except CorpusError as error:
+            if strict:
+                raise
+            report(f'{error}; tagged with replacement characters')
+            text = decode(name, line_number, line, 'replace', raw)
+        yield line_number, text
+
+
+# Many files
+
+class Job(NamedTuple):
+    """A file to read, and the file to write, or None."""
+
+    source: str
+    target: str | None
+
+
+def are_many(name: str) -> bool:
+    """Whether a name stands for many files: it is a folder, or a pattern and no file."""
+    return os.path.isdir(name) or (glob.has_magic(name) and not os.path.lexists(name))
+
+
+def files_of(name: str) -> tuple[str, list[str]]:
+    """The folder that a name stands for, or in which its pattern begins, and the files, by their names.
+
+    Raises:
+        CorpusError: there is no file of that name.
+    """
+    is_folder, base = os.path.isdir(name), name
+    while not is_folder and glob.has_magic(base):
+        base = os.path.dirname(base)
+    found = sorted(_below(name) if is_folder else filter(os.path.isfile, glob.glob(name, recursive=True)))
+    if not found:
+        what = 'folder' if is_folder else 'pattern'
+        raise CorpusError(name, None, f'expected a {what} of files to tag, got one without any')
+    return base or os.curdir, found
+
+
+def placed(names: Mapping[str, str], output: PathLike) -> list[Job]:
+    """The files to read, each with the one to write.
+
+    Args:
+        names: for each file to read the path of the one to write, within the folder of the output.
+        output: this folder; it need not be there.
+
+    Raises:
+        OptionError: the outputs can't be told from each other or from the inputs.
+    """
+    if os.path.lexists(output) and not os.path.isdir(output):
+        raise OptionError(f'the output must be a folder where the input is many files, got the file {output}')
+    sources = {os.path.realpath(path) for path in names}
+    made: dict[str, str] = {}
+    for path, within in names.items():
+        target = os.path.join(output, within)
+        if os.path.realpath(target) in sources:
+            raise OptionError(f'the output must be in another folder than the input, got {output}, where {path} would '
+                              'be overwritten')
+        if target in made:
+            raise OptionError(f'{made[target]} and {path} would both become {target}; tag them one after the other')
+        made[target] = path
+    return [Job(path, target) for target, path in made.items()]
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Names of the files in a folder and in those within it."""
+    def fault(error: OSError) -> None:
+        raise CorpusError(error.filename or folder, None, f'can not be read: {error.strerror}') from None
+
+    for place, folders, names in os.walk(folder, onerror=fault):
+        folders[:] = [name for name in folders if not name.startswith('.')]
+        for name in names:
+            path = os.path.join(place, name)
+            if not name.startswith('.') and os.path.isfile(path):
+                yield path

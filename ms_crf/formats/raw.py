@@ -67,7 +67,7 @@ def raw_sentences(lines: Lines, splitter: Splitter) -> Iterator[Sentence | None]
             first = number
         paragraph.append(text)
         size += len(text)
-        after_blank = blank and bool(paragraph)
+        after_blank = blank
     if paragraph:
         yield from _of_paragraph(''.join(paragraph), first, offset, splitter)
 

@@ -1,4 +1,4 @@
-"""The formats of annotated text: a row for each, and which format a file has.
+"""The formats of annotated text: a row for each, which format a file has, and corpora in any of them.
 
 A further format is a module with a reader and a writer, and a row that `register` adds.
 """
@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
-from ms_crf.formats import brat, columns, conllu, json_exports, json_records, raw
-from ms_crf.formats.document import COLUMNS, Document, Lines, Look, Marked, Reading, Report, Target
-from ms_crf.formats.lines import numbered_lines
+from ms_crf.formats import alignment, brat, columns, conllu, json_exports, json_records, raw
+from ms_crf.formats.document import COLUMNS, Document, Lines, Look, Marked, Reading, Report, Target, nowhere
+from ms_crf.formats.lines import Job, files_of, numbered_lines, placed
+from ms_crf.text.partial import MARK, opened
 from ms_crf.text.sentence import Sentence
+from ms_crf.text.splitting import AUTO, Deferred, Splitter
 
 
 @dataclass(frozen=True)
@@ -179,3 +182,76 @@ def without_columns(path: PathLike) -> str | None:
     """Why naming the columns of a corpus has no effect, such as 'with JSON lines'; None if it has one."""
     row = of_corpus(path)
     return None if row.columns else f'with {row.shown or row.name}'
+
+
+# Files
+
+def jobs(name: str, output: PathLike | None, kind: str) -> list[Job]:
+    """The files that a name stands for, by their names, and what is written for each: the same path in another folder.
+
+    Files and folders whose names begin with a dot are left out.
+
+    Args:
+        name: of a folder, of which all files are read, those of the folders in it too; or a pattern, in which * and ?
+            stand for any characters and ** for folders.
+        output: the folder to write to; it need not be there. None if nothing is written.
+        kind: the format that is written. Where the name of the input says another one, that of the output is longer.
+
+    Raises:
+        CorpusError: there is no file of that name.
+        OptionError: the outputs can't be told from each other or from the inputs.
+    """
+    base, found = files_of(name)
+    if output is None:
+        return [Job(path, None) for path in found]
+    return placed({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in found},
+                  output)
+
+
+def _ending(path: str, kind: str) -> str:
+    """What is put behind the name of an input, so that its format is seen in the name of the output."""
+    if of_stream(path).stream == kind or kind == TEXT:
+        return ''
+    return next(row.endings[0] for row in reversed(FORMATS.values()) if row.stream == kind)
+
+
+def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: str | Splitter = AUTO,
+                report: Report = nowhere, mark: str = MARK, widths: list[int] | None = None) -> list[Sentence]:
+    """All tagged sentences of a corpus.
+
+    Its name says which format it has, see `of_corpus`; files of any other name have columns. Texts with
+    spans become sentences with tags in BIO by the rules of `ms_crf.formats.alignment`. A file is read only once, so
+    that it may be a pipe.
+
+    Args:
+        path: the file or folder.
+        columns: indices of the columns of token and tag, from 0, or from -1 backwards.
+        splitter: what finds sentences and tokens in texts, or its name, see `ms_crf.text.splitting`.
+        report: is called with a `Remark` on whatever of a text or its spans is not kept.
+        mark: what stands in place of a tag that nobody has judged, see `ms_crf.text.partial`; '' for nothing. In the
+            tags that are returned OPEN stands there.
+        widths: gets the number of columns of each row.
+
+    Raises:
+        CorpusError: the file can't be read, has a fault, or holds no sentence.
+    """
+    made = Deferred(splitter) if isinstance(splitter, str) else splitter
+    sentences = list(_sentences(path, of_corpus(path), Reading(columns_of(path, columns), mark, report, made), widths))
+    if not sentences:
+        raise CorpusError(path, None, 'expected tagged sentences, got none')
+    for sentence in sentences:
+        sentence.tags = opened(sentence.tags, mark)
+    return sentences
+
+
+def _sentences(path: PathLike, row: Format, reading: Reading, widths: list[int] | None) -> Iterator[Sentence]:
+    if row.sentences is None or row.documents is not None and not row.columns:
+        assert reading.splitter is not None
+        yield from alignment.corpus_of(row.read(path, reading), reading.splitter, reading.report)
+        return
+    for sentence in row.sentences(numbered_lines(path), path, reading):
+        if sentence is not None and sentence.tokens:
+            if widths is not None:
+                widths.extend(len(row.cells) for row in sentence.rows if row.cells)
+            # Without its rows, which take more memory than all else.
+            yield Sentence(sentence.tokens, sentence.tags, line=sentence.line_of(0), lines=sentence.lines)

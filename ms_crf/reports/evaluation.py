@@ -10,8 +10,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats.dataset import check_judged
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.scoring import Scores, equal_tags
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models import plugins
 from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, open_model
@@ -20,7 +19,7 @@ from ms_crf.runs.arguments import EvaluateArguments
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import Interval, counts_of, f1_of, interval_of, resampled
-from ms_crf.text.metrics import Score, SpanScore, compared_spans, score, total
+from ms_crf.text.metrics import Score, Scores, SpanScore, compared_spans, equal_tags, score, total
 from ms_crf.text.partial import scoring_scheme
 from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, split_tag
 from ms_crf.text.sentence import Sentence

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.formats.dataset import check_judged
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
 from ms_crf.models.registry import kind_of_run
 from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature

@@ -9,9 +9,8 @@ from ms_crf.base.arguments import FILE, option, whole_numbers
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.formats.conllu import check_tag_column
 from ms_crf.formats.convert import OfLabelStudio
-from ms_crf.formats.document import UPOS
-from ms_crf.formats.folders import Job, are_many, files_of, jobs
-from ms_crf.formats.json_fields import Names
+from ms_crf.formats.document import UPOS, Names
+from ms_crf.formats.lines import Job, are_many, files_of
 from ms_crf.formats.registry import (
     BRAT,
     CONLL,
@@ -26,6 +25,7 @@ from ms_crf.formats.registry import (
     TEXT,
     TOKENS,
     columns_of,
+    jobs,
     of_name,
     of_stream,
     of_target,

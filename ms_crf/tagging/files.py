@@ -12,16 +12,15 @@ from ms_crf.formats import conllu
 from ms_crf.formats.alignment import sentences_of
 from ms_crf.formats.columns import for_columns
 from ms_crf.formats.document import Remarks
-from ms_crf.formats.folders import Job
-from ms_crf.formats.lines import check_readable
+from ms_crf.formats.lines import Job, check_readable
 from ms_crf.formats.registry import BRAT, CONLL, FORMATS, JSON, TEXT
-from ms_crf.formats.scoring import Scores
 from ms_crf.models.base import SentenceError
 from ms_crf.render.tagged import TaggedList, Writer
 from ms_crf.runs.records import check_output
 from ms_crf.tagging.arguments import AUTO, LINES, TagArguments
 from ms_crf.tagging.inputs import Inputs, source_of
 from ms_crf.tagging.streams import chunks
+from ms_crf.text.metrics import Scores
 from ms_crf.text.partial import opened
 from ms_crf.text.sentence import Sentence
 

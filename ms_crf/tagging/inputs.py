@@ -8,9 +8,9 @@ from typing import cast
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import Watcher
 from ms_crf.formats.document import Reading, Report, nowhere
+from ms_crf.formats.lines import numbered, open_lines
 from ms_crf.formats.raw import raw_sentences, sentence_of_text
 from ms_crf.formats.registry import columns_of, of_stream
-from ms_crf.formats.stream import numbered, open_lines
 from ms_crf.models import plugins
 from ms_crf.models.opening import device_for, open_model
 from ms_crf.runs.records import newest

@@ -9,11 +9,10 @@ from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats import conversion
 from ms_crf.formats.columns import for_columns
 from ms_crf.formats.conversion import Source
-from ms_crf.formats.document import Document, Remarks, Target
-from ms_crf.formats.json_fields import Prediction, text_of
+from ms_crf.formats.document import Document, Prediction, Remarks, Target
+from ms_crf.formats.json_lines import text_of
 from ms_crf.formats.lines import check_readable
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.registry import BRAT, FORMATS, JSON, of_corpus
+from ms_crf.formats.registry import BRAT, FORMATS, JSON, of_corpus, read_corpus
 from ms_crf.models import uncertainty
 from ms_crf.models.base import SentenceError
 from ms_crf.models.chains import ChainDecoder

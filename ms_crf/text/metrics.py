@@ -5,11 +5,13 @@ that is open or in a gold span which may go on in one that is; see `partial.cert
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ms_crf.text.partial import certain, closed, countable, is_open
-from ms_crf.text.schemes import OPEN, PLAIN, SpanTuple, spans_of, strict_spans_of
+from ms_crf.base.errors import CorpusError
+from ms_crf.text import schemes
+from ms_crf.text.partial import certain, closed, countable, in_scheme, marked, scoring_scheme
+from ms_crf.text.schemes import OPEN, PLAIN, SchemeError, SpanTuple, completions, is_span_tag, recognise_scheme
 
 
 class SpanScore(NamedTuple):
@@ -68,9 +70,7 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
     """
     if len(gold) != len(predicted):
         raise ValueError(f'predicted must hold a sentence for each of gold ({len(gold)}), got {len(predicted)}')
-    predicted_counts: Counter[str] = Counter()
-    gold_counts: Counter[str] = Counter()
-    correct_counts: Counter[str] = Counter()
+    counters: list[Counter[str]] = [Counter(), Counter(), Counter()]         # correct, predicted, gold
     tokens = correct_tokens = 0
     for index, (gold_tags, predicted_tags) in enumerate(zip(gold, predicted)):
         if len(gold_tags) != len(predicted_tags):
@@ -79,48 +79,34 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
         tokens += len(gold_tags) - sum(OPEN in tag for tag in gold_tags)
         correct_tokens += sum(a == b for a, b in zip(gold_tags, predicted_tags))
         gold_spans, predicted_spans = map(set, compared_spans(gold_tags, predicted_tags, scheme, strict))
-        gold_counts.update(kind for kind, _, _ in gold_spans)
-        predicted_counts.update(kind for kind, _, _ in predicted_spans)
-        correct_counts.update(kind for kind, _, _ in gold_spans & predicted_spans)
-    by_type = {kind: SpanScore(correct_counts[kind], predicted_counts[kind], gold_counts[kind])
-               for kind in sorted(predicted_counts | gold_counts)}
-    overall = SpanScore(*(sum(counts.values()) for counts in (correct_counts, predicted_counts, gold_counts)))
+        for counter, spans in zip(counters, (gold_spans & predicted_spans, predicted_spans, gold_spans)):
+            counter.update(kind for kind, _, _ in spans)
+    by_type = {kind: SpanScore(*(counter[kind] for counter in counters))
+               for kind in sorted(counters[1] | counters[2])}
+    overall = SpanScore(*(counter.total() for counter in counters))
     return Score(overall, by_type, tokens, correct_tokens)
 
 
 def compared_spans(gold: Sequence[str], predicted: Sequence[str], scheme: str,
                    strict: bool = False) -> tuple[list[SpanTuple], list[SpanTuple]]:
     """The gold spans of a sentence and the predicted ones, those that count; the arguments are those of `score`."""
-    if not is_open(gold):
-        return _spans(gold, scheme, strict), _spans(predicted, scheme, strict)
     sure = certain(gold, scheme)
-    return (countable(_spans(gold if scheme == PLAIN else closed(gold), scheme, strict), sure),
-            countable(_spans(predicted, scheme, strict), sure))
+    return (countable(schemes.spans_in(closed(gold), scheme, strict), sure),
+            countable(schemes.spans_in(predicted, scheme, strict), sure))
 
 
 def total(results: Sequence[Score]) -> Score:
     """The `Score` of several corpora together."""
-    by_type: dict[str, SpanScore] = {}
-    for result in results:
-        for kind, counts in result.by_type.items():
-            by_type[kind] = _sum(by_type.get(kind, SpanScore(0, 0, 0)), counts)
-    spans, tokens, correct_tokens, raw_correct = SpanScore(0, 0, 0), 0, 0, 0
-    for result in results:
-        spans = _sum(spans, result.spans)
-        tokens, correct_tokens = tokens + result.tokens, correct_tokens + result.correct_tokens
-        raw_correct += result.raw_tokens
+    kinds = sorted({kind for result in results for kind in result.by_type})
+    by_type = {kind: _sum(result.by_type[kind] for result in results if kind in result.by_type) for kind in kinds}
     converted = any(result.raw_correct is not None for result in results)
-    return Score(spans, dict(sorted(by_type.items())), tokens, correct_tokens, raw_correct if converted else None)
+    return Score(_sum(result.spans for result in results), by_type, sum(result.tokens for result in results),
+                 sum(result.correct_tokens for result in results),
+                 sum(result.raw_tokens for result in results) if converted else None)
 
 
-def _sum(one: SpanScore, other: SpanScore) -> SpanScore:
-    return SpanScore(*map(sum, zip(one, other)))
-
-
-def _spans(tags: Sequence[str], scheme: str, strict: bool) -> list[SpanTuple]:
-    if scheme == PLAIN:
-        return [(tag, position, position) for position, tag in enumerate(tags)]
-    return strict_spans_of(tags, scheme) if strict else spans_of(tags)
+def _sum(counts: Iterable[SpanScore]) -> SpanScore:
+    return SpanScore(*map(sum, zip(SpanScore(0, 0, 0), *counts)))
 
 
 #: what `as_record` gives
@@ -160,3 +146,114 @@ def _rates(counts: SpanScore) -> str:
     precision, recall = percent(counts.correct, counts.predicted), percent(counts.correct, counts.gold)
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return f'precision: {precision:6.2f}%; recall: {recall:6.2f}%; FB1: {f1:6.2f}'
+
+
+# Scores of a model's tags, which are brought into the scheme of the gold ones
+
+def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
+             model_scheme: str, raw: Sequence[Sequence[str]] | None = None) -> Score:
+    """The score of a model's predictions.
+
+    Args:
+        file_scheme: the scheme of the files that the model was trained on.
+        gold: a list of tags for each sentence: in `file_scheme` if that is `model_scheme`, otherwise in its
+            `scoring_scheme`.
+        predicted: a list of tags for each sentence, in `model_scheme`.
+        model_scheme: the scheme that the model was trained in.
+        raw: the gold tags of the file, if `gold` has them converted: for `Score.raw_accuracy`.
+    """
+    result = score(gold, _as_gold(file_scheme, predicted, model_scheme), scoring_scheme(file_scheme))
+    return result if raw is None else result._replace(raw_correct=equal_tags(raw, predicted, gold))
+
+
+def equal_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]],
+               compared: Sequence[Sequence[str]]) -> int:
+    """The number of tokens whose predicted tag is the gold one.
+
+    Args:
+        gold, predicted: a list of tags for each sentence, both in any scheme.
+        compared: gold tags as they count in scores; a token is left out if its tag is open here.
+    """
+    return sum(one == other or other in completions(one, ())
+               for row, others, judged in zip(gold, predicted, compared)
+               for one, other, tag in zip(row, others, judged) if OPEN not in tag)
+
+
+def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:
+    """Predicted tags in the scheme in which they are compared with gold ones."""
+    if file_scheme == model_scheme:
+        return predicted
+    return [in_scheme(tags, scoring_scheme(file_scheme)) for tags in predicted]
+
+
+class Scores:
+    """Adds up the score of a model over sentences that come bit by bit.
+
+    Args:
+        file_scheme, model_scheme: the same as for `score_in`.
+        path: the file that the gold tags are from, for messages.
+    """
+
+    def __init__(self, file_scheme: str, model_scheme: str, path: object) -> None:
+        self.file_scheme, self.model_scheme, self.path = file_scheme, model_scheme, path
+        self.result, self._same_spans, self._open = total([]), 0, 0
+
+    def add(self, lines: Sequence[int], gold: Sequence[list[str]], predicted: Sequence[list[str]]) -> None:
+        """Adds sentences.
+
+        Args:
+            lines: the line on which each of them begins.
+            gold: their tags in the file.
+            predicted: the model's tags.
+        """
+        known = list(map(self._gold, gold, lines))
+        self._open += sum(OPEN in tag for tags in known for tag in tags)
+        raw = None if self.file_scheme == self.model_scheme else gold
+        result = score_in(self.file_scheme, known, predicted, self.model_scheme, raw)
+        self.result = total([self.result, result])
+        if raw is not None or self.file_scheme == PLAIN:
+            self._same_spans += result.correct_tokens
+            return
+        scheme = scoring_scheme(self.file_scheme)
+        gold, predicted = ([in_scheme(tags, scheme) for tags in rows] for rows in (gold, predicted))
+        self._same_spans += equal_tags(gold, predicted, known)
+
+    def compared(self, lines: Sequence[int], gold: Sequence[list[str]],
+                 predicted: Sequence[list[str]]) -> tuple[list[list[str]], list[list[str]]]:
+        """The gold and the predicted tags of sentences, in the scheme in which `add` compares them."""
+        return (list(map(self._gold, gold, lines)),
+                list(map(list, _as_gold(self.file_scheme, predicted, self.model_scheme))))
+
+    def _gold(self, tags: list[str], line: int) -> list[str]:
+        """Gold tags, in any scheme of spans or plain, converted to the scheme in which `score_in` compares them.
+
+        Raises:
+            CorpusError: the model's tags are of spans, and these are not.
+        """
+        scheme = self.file_scheme
+        if scheme == PLAIN:
+            odd = next((tag for tag in tags if OPEN in tag and tag != OPEN), None)
+            if odd is not None:
+                raise CorpusError(self.path, line, f'expected plain tags, got {marked(odd)!r}, which stands for tags '
+                                                   'of spans, in the sentence that begins here')
+            return tags
+        odd = next((tag for tag in tags if not is_span_tag(tag) and tag != 'O' and OPEN not in tag), None)
+        if odd is not None:
+            raise CorpusError(self.path, line, f"expected 'O' or tags of spans like {scoring_scheme(scheme)} has "
+                                               f'them, got {odd!r} in the sentence that begins here')
+        try:
+            recognise_scheme([tags])
+        except SchemeError as error:
+            raise CorpusError(self.path, line, f'{error} in the sentence that begins here') from None
+        return tags if scheme == self.model_scheme else in_scheme(tags, scoring_scheme(scheme))
+
+    def lines(self) -> list[str]:
+        """The table of conlleval; then the accuracy after conversion to one scheme, where it differs, and the number of
+        tokens that are not judged, if there are some."""
+        lines = table(self.result)
+        if self._same_spans != self.result.correct_tokens:
+            lines.append(f'accuracy of the same spans, all written in {scoring_scheme(self.file_scheme)}: '
+                         f'{percent(self._same_spans, self.result.tokens):.2f}%')
+        if self._open:
+            lines.append(f'{self._open} tokens beside these are not judged and do not count, nor do spans with them')
+        return lines

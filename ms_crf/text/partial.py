@@ -14,24 +14,8 @@ does, so that no tag of a corpus can be mistaken for it:
 from collections.abc import Collection, Iterable, Sequence
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.text.schemes import (
-    ANOTHER,
-    NEXT,
-    OPEN,
-    PLAIN,
-    TABLE,
-    Part,
-    SpanTuple,
-    begins,
-    completions,
-    ends,
-    is_span_tag,
-    may_follow,
-    spans_of,
-    split_tag,
-    tags_in,
-    tags_of,
-)
+from ms_crf.text import schemes
+from ms_crf.text.schemes import NEXT, OPEN, PLAIN, TABLE, Part, completions, may_follow, spans_of, split_tag, tags_in
 
 MARK = '?'
 _OUTSIDE = ('O', '')
@@ -56,7 +40,7 @@ def _opened(tag: str, mark: str) -> str:
         kind = tag[len(mark) + 1:]
         return f'{OPEN}-{OPEN if kind == mark else kind}'
     prefix = tag.removesuffix(f'-{mark}')
-    return f'{prefix}-{OPEN}' if prefix != tag and '-' not in prefix and is_span_tag(prefix) else tag
+    return f'{prefix}-{OPEN}' if prefix != tag and '-' not in prefix and schemes.is_span_tag(prefix) else tag
 
 
 def marked(tag: str, mark: str = MARK) -> str:
@@ -127,7 +111,7 @@ def in_scheme(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: It
     """
     if is_open(tags):
         return converted(tags, source, scheme, sorted({*types, *types_in(tags)}))
-    return tags_of(spans_of(tags), len(tags), scheme)
+    return schemes.tags_of(spans_of(tags), len(tags), scheme)
 
 
 def scoring_scheme(scheme: str) -> str:
@@ -138,9 +122,9 @@ def scoring_scheme(scheme: str) -> str:
 def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) -> set[str]:
     """What a tag of a span can be in another scheme, by all that can stand before and after it."""
     table, found = TABLE[scheme], set()
-    closes = {ends(part, *one) for one in after}
+    closes = {schemes.ends(part, *one) for one in after}
     for one in before:
-        opens = begins(one, *part)
+        opens = schemes.begins(one, *part)
         again = table.again if opens and one[0] != 'O' and one[1] == part[1] else None
         for last in closes:
             prefix = (table.single if last else table.first) if opens else table.last if last else table.inside
@@ -150,12 +134,19 @@ def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) 
 
 def fits(tags: Sequence[str], scheme: str) -> bool:
     """Whether tags of which some are open may be well-formed in a scheme."""
-    known = tags_in(scheme, {*types_in(tags), ANOTHER})
+    known = tags_in(scheme, {*types_in(tags), schemes.ANOTHER})
     options: list[list[Part | None]] = [[None]]
     options += [[split_tag(one) for one in completions(tag, known)] for tag in tags]
     options += [[None]]
     return all(any(may_follow(TABLE[scheme], one, other) for one in before for other in after)
                for before, after in zip(options, options[1:]))
+
+
+def is_well_formed(tags: Sequence[str], scheme: str) -> bool:
+    """Whether tags keep to their scheme, or may do so if some are open; plain tags do, and so do known ones of IOB1."""
+    if scheme != PLAIN and is_open(tags):
+        return fits(tags, scheme)
+    return scheme in (PLAIN, 'IOB1') or spans_of(tags) == schemes.strict_spans_of(tags, scheme)
 
 
 def types_in(tags: Iterable[str]) -> set[str]:
@@ -179,12 +170,12 @@ def certain(tags: Sequence[str], scheme: str) -> list[bool]:
         return sure
     judged = list(sure)
     for kind, first, last in spans_of(closed(tags)):
-        known = tags_in(scheme, (kind, ANOTHER))
+        known = tags_in(scheme, (kind, schemes.ANOTHER))
         one, other = split_tag(tags[first]), split_tag(tags[last])
         before = completions(tags[first - 1], known) if first and not judged[first - 1] else ()
         after = completions(tags[last + 1], known) if last + 1 < len(tags) and not judged[last + 1] else ()
-        if not all(begins(split_tag(tag), *one) for tag in before) or not all(
-                ends(other, *split_tag(tag)) for tag in after):
+        if not all(schemes.begins(split_tag(tag), *one) for tag in before) or not all(
+                schemes.ends(other, *split_tag(tag)) for tag in after):
             sure[first:last + 1] = [False] * (last + 1 - first)
     return sure
 
@@ -194,6 +185,6 @@ def closed(tags: Sequence[str]) -> list[str]:
     return ['O' if OPEN in tag else tag for tag in tags]
 
 
-def countable(spans: Iterable[SpanTuple], sure: Sequence[bool]) -> list[SpanTuple]:
+def countable(spans: Iterable[schemes.SpanTuple], sure: Sequence[bool]) -> list[schemes.SpanTuple]:
     """The spans of which all tokens are certain."""
     return [span for span in spans if all(sure[span[1]:span[2] + 1])]

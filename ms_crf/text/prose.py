@@ -94,7 +94,9 @@ class Prose:
         """The tokens of each sentence of a paragraph that begins at an offset."""
         carried: list[Offsets] = []
         cuts = list(_cuts(text))
-        document = self._sentencizer(self._library.tokenizer(_with_spaces(text, cuts) if cuts else text))
+        # A space goes where a word is cut.
+        parts = ' '.join(text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)]))
+        document = self._sentencizer(self._library.tokenizer(parts))
         spaces = [cut + index for index, cut in enumerate(cuts)]
         for sentence in document.sents:
             tokens = [(token.idx, token.idx + len(token)) for token in sentence if not all(map(is_blank, token.text))]
@@ -103,9 +105,7 @@ class Prose:
             tokens = carried + tokens
             tokens, carried = _without_openings(text, tokens)
             if tokens:
-                yield _moved(_with_runs(text, tokens), offset)
-        if carried:
-            yield _moved(_with_runs(text, carried), offset)
+                yield [(begin + offset, end + offset) for begin, end in _with_runs(text, tokens)]
 
 
 def _missing_module(error: ImportError) -> str | None:
@@ -140,15 +140,6 @@ def _cuts(text: str) -> Iterator[int]:
             begin = next((cut for cut in second_half if not text[cut - 1].isalnum() and not continues(text, cut)),
                          next(whole, begin + LONGEST_WORD))
             yield begin
-
-
-def _with_spaces(text: str, cuts: list[int]) -> str:
-    """The text with a space at each of these offsets."""
-    return ' '.join(text[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(text)]))
-
-
-def _moved(tokens: list[Offsets], offset: int) -> list[Offsets]:
-    return [(begin + offset, end + offset) for begin, end in tokens]
 
 
 def _without_openings(text: str, tokens: list[Offsets]) -> tuple[list[Offsets], list[Offsets]]:
@@ -216,8 +207,7 @@ def _tokenizer(library: Any, as_treebank: bool) -> Any:
 
 def _pattern(search: Any) -> re.Pattern[str]:
     """The regular expression that a bound method such as `search` belongs to."""
-    pattern: re.Pattern[str] = search.__self__
-    return pattern
+    return search.__self__
 
 
 def _search_at_end(pattern: re.Pattern[str]) -> Callable[[str], re.Match[str] | None]:

@@ -1,10 +1,10 @@
-"""Tag schemes: a table with a row for each; from it follow allowed transitions, and spans of tags and tags of spans.
+"""Tag schemes: a table with a row for each; from it follow allowed transitions, spans of tags, and tags of spans.
 
 A span is (type, first token, last token). A tag is 'O' or a prefix, alone or with a type: 'B', 'I-PER'. Where it is not
 known whole, OPEN stands in place of what is not; see `ms_crf.text.partial`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 from ms_crf.base.errors import brief
@@ -31,23 +31,13 @@ class Scheme(NamedTuple):
         return ''.join(dict.fromkeys((self.again or '') + ''.join(self[:4])))
 
     @property
-    def marks_ends(self) -> bool:
-        """Whether the tags themselves say where a span ends."""
-        return self.last != self.inside
-
-    @property
-    def opening(self) -> set[str]:
-        """Prefixes that may begin a sentence or follow a span that has ended."""
-        return {self.first, self.single}
-
-    @property
     def closing(self) -> set[str]:
         """Prefixes that may end a sentence or stand before a new span."""
         return {self.last, self.single} | ({self.again} if self.again else set())
 
     @property
     def within(self) -> set[tuple[str, str]]:
-        """Pairs of prefixes that may follow each other within one type, besides `opening` after `closing`."""
+        """Pairs of prefixes that may follow each other within one type, besides a first prefix after `closing`."""
         pairs = {(before, after) for before in {self.first, self.inside, self.again or self.first}
                  for after in {self.inside, self.last}}
         return pairs | ({(before, self.again) for before in self.closing} if self.again else set())
@@ -68,7 +58,8 @@ SCHEMES = (*TABLE, PLAIN)
 # What a prefix says in every scheme: those that always begin a span, those that always end one, and all there are.
 _BEGINNING = ''.join({prefix for scheme in TABLE.values() for prefix in (scheme.first, scheme.single, scheme.again)
                       if prefix and prefix != scheme.inside})
-_ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.marks_ends for prefix in (scheme.last, scheme.single)})
+_ENDING = ''.join({prefix for scheme in TABLE.values() if scheme.last != scheme.inside
+                   for prefix in (scheme.last, scheme.single)})
 _PREFIXES = ''.join({prefix for scheme in TABLE.values() for prefix in scheme.prefixes})
 
 
@@ -90,7 +81,7 @@ def may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
     """Whether the second of two (prefix, type) may follow the first; None stands for a sentence's begin or end."""
     outside = ('O', '')
     ended = before is None or before == outside or before[0] in scheme.closing
-    begins = after is None or after == outside or after[0] in scheme.opening
+    begins = after is None or after == outside or after[0] in (scheme.first, scheme.single)
     if before is None or after is None:
         return ended and begins
     return ended and begins or (before[1] == after[1] and (before[0], after[0]) in scheme.within)
@@ -116,24 +107,17 @@ def allowed_transitions(scheme: str, tags: Iterable[str]) -> Constraints:
     repeated = sorted({str(tag) for tag in tags if tags.count(tag) > 1})
     if repeated:
         raise ValueError(f'tags must be different from each other, got {brief(repeated[0])} more than once')
-    parts, prefixes = _parts_of(scheme, tags), TABLE[scheme]
-    return Constraints(np.array([[may_follow(prefixes, before, after) for after in parts] for before in parts]),
-                       np.array([may_follow(prefixes, None, after) for after in parts]),
-                       np.array([may_follow(prefixes, before, None) for before in parts]))
-
-
-def _parts_of(scheme: str, tags: Sequence[str]) -> list[Part]:
-    """(prefix, type) of each tag; raises ValueError or TypeError for one that the scheme does not have."""
-    prefixes, parts = TABLE[scheme].prefixes, []
+    table = TABLE[scheme]
     for index, tag in enumerate(tags):
         if not isinstance(tag, str):
             raise TypeError(f'tags must be strings, got {brief(tag)} at {index}')
-        prefix, kind = split_tag(tag)
-        if tag != 'O' and not (is_span_tag(tag) and prefix in prefixes):
-            expected = ', '.join([*(f'{each}-TYPE' for each in prefixes), 'O'])
+        if tag != 'O' and not (is_span_tag(tag) and tag[0] in table.prefixes):
+            expected = ', '.join([*(f'{prefix}-TYPE' for prefix in table.prefixes), 'O'])
             raise ValueError(f'tags must be {expected} (or without types) under {scheme}, got {brief(tag)} at {index}')
-        parts.append((prefix, kind))
-    return parts
+    parts = list(map(split_tag, tags))
+    return Constraints(np.array([[may_follow(table, before, after) for after in parts] for before in parts]),
+                       np.array([may_follow(table, None, after) for after in parts]),
+                       np.array([may_follow(table, before, None) for before in parts]))
 
 
 def tags_in(scheme: str, types: Iterable[str]) -> list[str]:
@@ -224,25 +208,16 @@ def spans_of(tags: Iterable[str]) -> list[SpanTuple]:
 
 def strict_spans_of(tags: Iterable[str], scheme: str) -> list[SpanTuple]:
     """Only those spans that are well-formed in the scheme, 'BIO', 'BIOES' or 'BMES'; other tags are ignored."""
-    prefixes, before = TABLE[scheme], ''
-    spans: list[SpanTuple] = []
-    first: int | None = None
-    for position, tag in enumerate([*tags, 'O']):
-        prefix, kind = split_tag(tag)
-        continues = first is not None and kind == before and prefix in (prefixes.inside, prefixes.last)
-        if first is not None and not continues:
-            if not prefixes.marks_ends:
-                spans.append((before, first, position - 1))
-            first = None
-        if prefix == prefixes.first:
-            first = position
-        elif prefix == prefixes.single:
-            spans.append((kind, position, position))
-        elif first is not None and continues and prefixes.marks_ends and prefix == prefixes.last:
-            spans.append((kind, first, position))
-            first = None
-        before = kind
-    return spans
+    known = [tag if is_span_tag(tag) and tag[0] in TABLE[scheme].prefixes else 'O' for tag in tags]
+    return [(kind, first, last) for kind, first, last in spans_of(known)
+            if known[first:last + 1] == tags_of([(kind, 0, last - first)], last - first + 1, scheme)]
+
+
+def spans_in(tags: Sequence[str], scheme: str, strict: bool = False) -> list[SpanTuple]:
+    """The spans of tags in a scheme: of plain tags one for each token; if `strict`, only those that are well-formed."""
+    if scheme == PLAIN:
+        return [(tag, position, position) for position, tag in enumerate(tags)]
+    return strict_spans_of(tags, scheme) if strict else spans_of(tags)
 
 
 def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
@@ -256,3 +231,67 @@ def tags_of(spans: Iterable[SpanTuple], length: int, scheme: str) -> list[str]:
         tags[first:last + 1] = [f'{prefix}-{kind}' if kind else prefix for prefix in prefixes]
         before, after = kind, last + 1
     return tags
+
+
+# Which scheme tags are in
+
+class SchemeError(ValueError):
+    """Tags that fit no scheme; `sentence` and `position` are the indices of the first of them."""
+
+    def __init__(self, message: str, sentence: int, position: int) -> None:
+        super().__init__(message)
+        self.sentence, self.position = sentence, position
+
+
+def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
+    """The name of the scheme that tag sequences are in: one of `TABLE`, or 'plain' for tags such as parts of speech.
+
+    Args:
+        sentences: lists of tags, of which some may be open.
+
+    Raises:
+        SchemeError: some tags are of spans and others are not, such as 'B-PER' and 'NOUN', or no scheme has them all.
+    """
+    tags = {tag for sentence in sentences for tag in sentence} - {OPEN, NEXT}
+    typed = {tag for tag in tags if (is_span_tag(tag) or OPEN in tag) and '-' in tag}
+    odd = {tag for tag in tags if tag != 'O' and not is_span_tag(tag) and OPEN not in tag}
+    if odd and not typed:
+        return PLAIN
+    if odd:
+        like = _readable(min(typed, key=lambda tag: (OPEN in tag, tag)))
+        raise _fault(sentences, odd, f"expected 'O' or one of B, I, E, M, S with a type like {like!r}")
+    prefixes = {split_tag(tag)[0] for tag in tags} - {'O', OPEN}
+    fitting = [name for name, scheme in TABLE.items() if prefixes <= set(scheme.prefixes)]
+    if not fitting:                              # I and M are the inside of spans in different schemes
+        inside = {tag for tag in tags if split_tag(tag)[0] == 'I'}
+        raise _fault(sentences, inside, 'expected M inside of spans as elsewhere in the corpus')
+    if 'IOB1' in fitting:
+        return 'IOB1' if _keeps_to('IOB1', sentences) and not _keeps_to('BIO', sentences) else 'BIO'
+    # Without I and M both schemes that mark the ends of spans fit; Chinese words leave nothing outside.
+    return fitting[0] if len(fitting) == 1 or 'O' in tags else fitting[-1]
+
+
+def _fault(sentences: Sequence[Sequence[str]], wrong: Container[str], expected: str) -> SchemeError:
+    """The error for the first tag that is among the wrong ones."""
+    return next(SchemeError(f'{expected}, got {_readable(tag)!r}', index, position)
+                for index, sentence in enumerate(sentences) for position, tag in enumerate(sentence) if tag in wrong)
+
+
+def _readable(tag: str) -> str:
+    """A tag for a message."""
+    return tag.replace(OPEN, '?')
+
+
+def _keeps_to(scheme: str, sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether all transitions between tags are allowed by the scheme; the ends of sentences are not looked at."""
+    pairs = {pair for sentence in sentences for pair in zip([None, *sentence], sentence)}
+    return all(_could_follow(scheme, *pair) for pair in pairs)
+
+
+def _could_follow(scheme: str, before: str | None, after: str) -> bool:
+    """Whether one tag may follow another, or a sentence's beginning, whatever is open in either of them."""
+    if before is None:
+        return OPEN in after or may_follow(TABLE[scheme], None, split_tag(after))
+    known = tags_in(scheme, {split_tag(tag)[1] for tag in (before, after)} - {OPEN} | {ANOTHER})
+    return any(may_follow(TABLE[scheme], split_tag(one), split_tag(other))
+               for one in completions(before, known) for other in completions(after, known))

@@ -6,6 +6,7 @@ tokens joined by spaces. All ends are exclusive.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.text.schemes import is_span_tag, spans_of
@@ -53,8 +54,7 @@ class Span:
     @property
     def text(self) -> str:
         """The text of the span."""
-        text: str = self.source.text_at(self.start, self.end)
-        return text
+        return self.source.text_at(self.start, self.end)
 
     @property
     def first(self) -> int:
@@ -136,9 +136,8 @@ class Sentence:
 
     def predicted(self, prediction: tuple) -> 'Sentence':
         """The same sentence with the `prediction` of a tagger."""
-        tags, spans, confidences, confidence, alternatives = prediction
-        return Sentence(self.tokens, tags, spans, confidences, confidence, alternatives, self._text, self.start,
-                        self._offsets, self.raw, self.line, self.lines, self.rows, self.record)
+        names = 'tags', 'spans', 'confidences', 'confidence', 'alternatives'
+        return self.replace(**dict(zip(names, prediction)))
 
     @property
     def text(self) -> str:
@@ -158,7 +157,10 @@ class Sentence:
         """Where each token is in the text that the sentence was found in."""
         if self._offsets is None:
             found = None if self._text is None else find_tokens(self.tokens, self._text, self.start)
-            self._offsets = offsets_joined(self.tokens, self.start) if found is None else found
+            if found is None:                    # the text joins the tokens by spaces
+                starts = accumulate((len(token) + 1 for token in self.tokens), initial=self.start)
+                found = [(start, start + len(token)) for start, token in zip(starts, self.tokens)]
+            self._offsets = found
         return self._offsets
 
     @property
@@ -227,9 +229,10 @@ class Sentence:
         record.update(text=self.text_at(offsets[0][0], offsets[-1][1]) if placed else self.text, tokens=self.tokens,
                       tags=self.tags, entities=list(map(_entity, self.spans)))
         if self.confidences is not None and self.confidence is not None:
-            record.update(confidences=list(map(_rounded, self.confidences)), confidence=_rounded(self.confidence))
+            record.update(confidences=[round(each, 6) for each in self.confidences],
+                          confidence=round(self.confidence, 6))
         if self.alternatives:
-            record['alternatives'] = [{'tags': other.tags, 'confidence': _rounded(other.confidence)}
+            record['alternatives'] = [{'tags': other.tags, 'confidence': round(other.confidence, 6)}
                                       for other in self.alternatives]
         return record
 
@@ -253,15 +256,11 @@ class Sentence:
         return None if Sentence.renderer is None else Sentence.renderer(self)
 
 
-def _rounded(confidence: float) -> float:
-    return round(confidence, 6)
-
-
 def _entity(span: Span) -> dict[str, Any]:
     entity = {'type': span.type, 'text': span.text, 'first': span.first, 'last': span.last, 'start': span.start,
               'end': span.end}
     if span.confidence is not None:
-        entity['confidence'] = _rounded(span.confidence)
+        entity['confidence'] = round(span.confidence, 6)
     return entity
 
 
@@ -274,13 +273,4 @@ def find_tokens(tokens: Iterable[str], text: str, start: int = 0) -> list[Offset
             return None
         done = begin + len(token)
         offsets.append((start + begin, start + done))
-    return offsets
-
-
-def offsets_joined(tokens: Iterable[str], start: int = 0) -> list[Offsets]:
-    """The offsets of tokens in a text that joins them by spaces and begins at `start`."""
-    offsets = []
-    for token in tokens:
-        offsets.append((start, start + len(token)))
-        start += len(token) + 1
     return offsets

@@ -162,16 +162,13 @@ class Deferred:
 
     def __init__(self, name: str) -> None:
         self.name, self.used = name, None if name == AUTO else name
-        self._made: Splitter | None = None
         if name != AUTO:
             check_name(name)
 
     def split(self, text: str) -> list[Sentence]:
         """The sentences of a text, in order, each with a token at least; what is in no token is white space."""
-        if self._made is None:
-            self.used = suited_to_text(text) if self.name == AUTO else self.name
-            self._made = splitter_named(self.used)
-        return self._made.split(text)
+        self.used = self.used or suited_to_text(text)
+        return splitter_named(self.used).split(text)
 
 
 @functools.cache

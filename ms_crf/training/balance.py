@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ms_crf.formats.dataset import Corpora
-from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Learner
 from ms_crf.text.bootstrap import difference, f1_of
+from ms_crf.text.metrics import score_in
 from ms_crf.training.errors import Stopped
 from ms_crf.training.scores import predicted_of
 from ms_crf.training.watchers import TrainingWatcher

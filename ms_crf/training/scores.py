@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ms_crf.formats.dataset import Corpora
-from ms_crf.formats.scoring import score_in
 from ms_crf.models.base import Decoder, Learner
 from ms_crf.models.learning import tags_of
-from ms_crf.text.metrics import Score, as_record, table
+from ms_crf.text.metrics import Score, as_record, score_in, table
 from ms_crf.text.partial import in_scheme
 
 

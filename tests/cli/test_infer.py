@@ -10,7 +10,7 @@ import sys
 
 from ms_crf import Tagger
 from ms_crf.cli import export, infer
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.runs import records
 
 import pytest

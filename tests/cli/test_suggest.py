@@ -7,7 +7,7 @@ import sys
 
 from ms_crf import Tagger
 from ms_crf.cli import suggest, train
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.mindir import export
 from ms_crf.models.opening import open_model
 

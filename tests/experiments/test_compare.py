@@ -9,7 +9,7 @@ import sys
 
 from ms_crf.cli import compare
 from ms_crf.experiments.folds import documents_of, folds_of
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.text.splitting import splitter_named
 
 import pytest

@@ -5,7 +5,7 @@ from itertools import chain
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.experiments.folds import as_json, documents_of, folds_of, turns_of
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import splitter_named
 

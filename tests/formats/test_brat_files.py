@@ -3,7 +3,7 @@
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import brat
 from ms_crf.formats.document import Reading
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 
 import pytest
 

@@ -7,12 +7,11 @@ import threading
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import columns, conversion
+from ms_crf.formats.columns import blocks
 from ms_crf.formats.dataset import load
 from ms_crf.formats.document import Reading, nowhere
 from ms_crf.formats.lines import numbered_lines
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.registry import ROWS
-from ms_crf.formats.rows import blocks
+from ms_crf.formats.registry import ROWS, read_corpus
 
 import pytest
 

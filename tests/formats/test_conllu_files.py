@@ -6,7 +6,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.formats import conllu
 from ms_crf.formats.alignment import tagged
 from ms_crf.formats.document import Document, Reading, Target
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.text.sentence import Row, Span
 from ms_crf.text.splitting import splitter_named
 

@@ -9,7 +9,7 @@ import re
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import json_lines, json_records
 from ms_crf.formats.document import Reading
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 
 import pytest
 

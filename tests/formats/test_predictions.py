@@ -7,7 +7,7 @@ import json
 
 from ms_crf import Tagger
 from ms_crf.cli import convert, infer, suggest
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.opening import open_model
 from ms_crf.runs.run import Run
 
@@ -289,8 +289,10 @@ def test_names_of_label_studio_in_suggestions(call, run):
     assert {result['from_name'] for result in read('o.json')[0]['predictions'][0]['result']} == {'ner'}
 
 
-def test_training_says_that_a_model_has_tagged_its_text(call):
-    write('in.jsonl', {'tokens': ['Xan'], 'tags': ['O'], 'model_version': 'm'}, LINES)
+@pytest.mark.parametrize('fields', [{'model_version': 'm'}, {'confidence': 0.5}, {'confidence': 10 ** 400}],
+                         ids=['model', 'confidence', 'long'])
+def test_training_says_that_a_model_has_tagged_its_text(call, fields):
+    write('in.jsonl', {'tokens': ['Xan'], 'tags': ['O'], **fields}, LINES)
     remarks = []
     assert len(read_corpus('in.jsonl', report=remarks.append)) == 2
     assert [(remark.kind, remark.line) for remark in remarks] == [('predicted', 1)]

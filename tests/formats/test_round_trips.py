@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from ms_crf.cli import convert
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 
 import pytest
 

@@ -5,7 +5,7 @@ import json
 from ms_crf.formats.alignment import cut, scheme_of, spans_in, tagged
 from ms_crf.formats.dataset import load
 from ms_crf.formats.document import Document
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.text.sentence import Span
 from ms_crf.text.splitting import splitter_named
 

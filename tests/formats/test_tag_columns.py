@@ -4,8 +4,8 @@ import random
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import compare, train
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.tag_columns import check_tag_column
+from ms_crf.formats.dataset import check_tag_column
+from ms_crf.formats.registry import read_corpus
 
 import pytest
 

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 from types import SimpleNamespace
 
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.encoder.graph import SubwordGraphInput
 from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
 from ms_crf.models.encoder.network import SubwordTagger, pool_words

@@ -4,7 +4,7 @@ import itertools
 import re
 
 from ms_crf import HMM
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.hmm.symbols import Words, shape_of
 
 import numpy as np

@@ -3,7 +3,7 @@
 import math
 
 from ms_crf import Tagger
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.models.chains import ChainDecoder
 from ms_crf.models.temperature import TemperedDecoder, fit_temperature
 

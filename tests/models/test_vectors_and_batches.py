@@ -6,11 +6,11 @@ from functools import partial
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats.dataset import load
-from ms_crf.formats.scoring import score_in
 from ms_crf.models.bucketing import BUCKET_COST, TaggingShapes, bucket_lengths, buckets, plan
 from ms_crf.models.words.batches import EncodedWords, cut_by_forms, replaced, step_arrays, word_batch, word_shapes
 from ms_crf.models.words.vectors import read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
+from ms_crf.text.metrics import score_in
 from ms_crf.training.schedules import dropout, rate_at
 
 import numpy as np

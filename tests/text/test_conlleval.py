@@ -2,8 +2,7 @@
 
 import random
 
-from ms_crf.formats.scoring import Scores
-from ms_crf.text.metrics import score, table
+from ms_crf.text.metrics import Scores, score, table
 
 import pytest
 

@@ -5,12 +5,10 @@ import json
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats.dataset import load
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.scoring import Scores
-from ms_crf.text.metrics import score
+from ms_crf.formats.registry import read_corpus
+from ms_crf.text.metrics import Scores, score
 from ms_crf.text.partial import certain, converted, fits, marked, one_of, opened
-from ms_crf.text.recognition import recognise_scheme
-from ms_crf.text.schemes import completions, tags_in
+from ms_crf.text.schemes import completions, recognise_scheme, tags_in
 
 import pytest
 

@@ -3,12 +3,10 @@
 import json
 from itertools import product
 
-from ms_crf.formats.readers import read_corpus
-from ms_crf.formats.registry import CONLL, JSON
+from ms_crf.formats.registry import CONLL, JSON, read_corpus
 from ms_crf.render.tagged import Writer
 from ms_crf.text.metrics import score, total
-from ms_crf.text.recognition import recognise_scheme
-from ms_crf.text.schemes import TABLE, allowed_transitions, spans_of, strict_spans_of, tags_of
+from ms_crf.text.schemes import TABLE, allowed_transitions, recognise_scheme, spans_of, strict_spans_of, tags_of
 from ms_crf.text.sentence import Sentence
 
 import pytest

@@ -5,10 +5,9 @@ import random
 import re
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.formats.readers import read_corpus
+from ms_crf.formats.registry import read_corpus
 from ms_crf.text.metrics import score, table
-from ms_crf.text.recognition import SchemeError, recognise_scheme
-from ms_crf.text.schemes import spans_of, strict_spans_of, tags_of
+from ms_crf.text.schemes import SchemeError, recognise_scheme, spans_of, strict_spans_of, tags_of
 
 import pytest
 
