@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.base.errors import OptionError, brief
+from ms_crf.base.watchers import Watcher
 from ms_crf.crf.constraints import Constraints
 from ms_crf.formats.dataset import Corpora
-from ms_crf.models.base import Compiled, Kind, StepLearner, Watcher
+from ms_crf.models.base import Compiled, Kind, StepLearner, Tags, TagsRecord
 from ms_crf.models.bucketing import RowShape, TokenBatch, row_shapes, token_batch
 from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, check_head, constraints_of, load_weights
-from ms_crf.models.labels import Tags, TagsRecord
 from ms_crf.models.learning import NetworkLearner, digests_of, texts_of
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run

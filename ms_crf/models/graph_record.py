@@ -16,8 +16,7 @@ from ms_crf.base.errors import CorpusError, argument, brief
 from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
 from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
-from ms_crf.models.registry import kind_of_graph
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.text.partial import MARK

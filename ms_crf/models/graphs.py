@@ -9,10 +9,9 @@ from ms_crf.base.errors import OptionError
 from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Compiled, E
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Compiled, E, Tags
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.chains import NOTHING, SCORES, Chain
-from ms_crf.models.labels import Tags
 from ms_crf.native import custom
 from ms_crf.nn.head import Head
 from ms_crf.nn.softmax import Softmax

@@ -13,8 +13,7 @@ from ms_crf.base.arguments import DIR, FILE
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief, meant
 from ms_crf.base.fields import checked
 from ms_crf.base.files import PathLike
-from ms_crf.models.base import Kind
-from ms_crf.models.registry import kind_of, kind_of_run
+from ms_crf.models.base import Kind, kind_of, kind_of_run
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
 

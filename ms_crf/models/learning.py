@@ -1,14 +1,16 @@
-"""What learners have in common: the corpora as ids, batches of few shapes for training, and tags for scoring."""
+"""What learners have in common: the corpora as ids, batches of few shapes, tags for scoring, and checks of memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from ms_crf.base.errors import OptionError, argument
+from ms_crf.base.memory import check_memory
 from ms_crf.formats.dataset import Corpora, digest_of
-from ms_crf.models.base import Decoder, Encoded
+from ms_crf.models.base import Decoder, Encoded, Tags
 from ms_crf.models.bucketing import S, cut_rows, plan, teaching
-from ms_crf.models.labels import Tags
 from ms_crf.runs.options import Options
 
 import numpy as np
@@ -80,3 +82,43 @@ def tags_of(decoder: Decoder, encoded: Encoded) -> list[list[str]]:
         for row, index in enumerate(indices):
             tagged[index] = [names[tag] for tag in paths[row, :encoded.lengths[index]]]
     return tagged
+
+
+BYTES = 4                      # of a number
+_DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(Options)}
+_LARGE = ('word_dim', 'char_dim', 'char_width', 'char_length', 'hidden', 'encoder_lstm', 'layers', 'batch_size')
+
+
+def layer_weights(width: int, hidden: int, layers: int, tags: int, head: str) -> int:
+    """How many numbers the weights of `Layers` are."""
+    total = 0
+    for _ in range(layers):
+        total += 2 * 4 * (hidden // 2) * (width + hidden // 2 + 2)       # directions, gates, rows, columns with biases
+        width = hidden
+    return total + (width + 1) * tags + (tags * (tags + 2) if head == 'crf' else 0)
+
+
+def copies(options: Options) -> int:
+    """How often a weight is held: itself, its gradient, the optimizer's moments, the average."""
+    return 2 + (1 if options.optimizer == 'sgd' else 2) + (options.average > 0)
+
+
+def values_of_a_token(width: int, hidden: int, layers: int, tags: int) -> int:
+    """Of each token in a step: vectors and outputs of layers, each with and without dropout and what it is; scores."""
+    return 3 * (width + hidden * layers) + tags
+
+
+def check_fits(options: Options, count: Callable[[Options], int], otherwise: str) -> None:
+    """Raises OptionError if what `count` makes of the options doesn't fit; it names those that make it so large.
+
+    They are those that are above their defaults and without which it would be much smaller; `otherwise` stands for them
+    if there are none.
+    """
+    size = count(options)
+    saved = {name: size - count(replace(options, **{name: _DEFAULTS[name]})) for name in _LARGE
+             if getattr(options, name) > _DEFAULTS[name]}
+    named = [f'{argument(name)} {getattr(options, name)}' for name in saved if 2 * saved[name] >= max(saved.values())]
+    try:
+        check_memory(BYTES * size, f'a training with {" and ".join(named) or otherwise}')
+    except ValueError as error:
+        raise OptionError(str(error)) from None

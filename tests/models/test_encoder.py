@@ -6,13 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ms_crf.formats.readers import read_corpus
-from ms_crf.models.encoder.graph import SubwordGraphInput
-from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
+from ms_crf.models.base import Tags
+from ms_crf.models.encoder.learner import Reader
+from ms_crf.models.encoder.model import EncoderDecoder, SubwordGraphInput, build_encoder
 from ms_crf.models.encoder.network import SubwordTagger, pool_words
 from ms_crf.models.encoder.pretrained import EncoderFiles
-from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, pack, subword_batch, window_arrays, window_ranges, windows_at_most
-from ms_crf.models.labels import Tags
 from ms_crf.nn.transformer import exact_gelu, fast_gelu, gelu_tanh
 
 import mindspore as ms

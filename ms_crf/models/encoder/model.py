@@ -1,26 +1,107 @@
 """The tagger over a pretrained encoder as a model type: how its runs are resumed, loaded and exported."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
-from ms_crf.base.errors import CorpusError, OptionError, argument
-from ms_crf.base.fields import checked, load_record
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief
+from ms_crf.base.fields import checked, load_record, wrong
+from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
-from ms_crf.models.base import Compiled, Kind, Watcher
-from ms_crf.models.encoder.graph import ServedSubwords, SubwordGraphInput
-from ms_crf.models.encoder.learner import Base, EncoderDecoder, EncoderLearner
-from ms_crf.models.encoder.network import EncodedTagger, build_encoder, build_tagger
-from ms_crf.models.encoder.pretrained import EncoderFiles, paths_in
-from ms_crf.models.encoder.vectors import Reader
-from ms_crf.models.graphs import check_head, load_weights
+from ms_crf.models.base import Compiled, Kind, Tags
+from ms_crf.models.encoder.learner import Base, EncoderDecoder, EncoderLearner, Reader
+from ms_crf.models.encoder.network import EncodedTagger, ServedSubwords, build_encoder, build_tagger
+from ms_crf.models.encoder.pretrained import EncoderFiles, last_id, paths_in, tokenizer_of
+from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
+from ms_crf.models.graphs import GraphInput, Static, check_head, load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
-from ms_crf.models.labels import Tags
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
+
+import numpy as np
+
+
+@dataclass(kw_only=True)
+class EncoderGraphRecord:
+    """What the record of a graph over an encoder holds beside the tags and what that of every graph does."""
+
+    tokenizer: str
+    longest: int = checked(least=8, most=(1 << 31) - 1)
+
+
+class SubwordGraphInput(GraphInput[Subwords]):
+    """What makes the inputs of a graph over an encoder: windows of a batch, and which word each subword belongs to.
+
+    Args:
+        vocabulary: the tags.
+        tokenizer: of the encoder.
+        longest: subwords of a window at most, the special ones among them.
+    """
+
+    rows, tokens = 64, 2048
+    unit = 'tokens or subwords'
+
+    def __init__(self, vocabulary: Tags, tokenizer: Any, longest: int) -> None:
+        super().__init__(vocabulary)
+        self.tokenizer, self.longest = tokenizer, longest
+        self.specials = specials_of(tokenizer)
+
+    def inputs(self, static: Static = None) -> dict[str, tuple]:
+        """Names and shapes of the graph's inputs."""
+        batch, length = static or (None, None)
+        windows, window = self._windows(*static) if static else (None, None)
+        return {'pieces': (windows, window), 'window_lengths': (windows,), 'places': (batch, length),
+                'words': (batch, length), 'counts': (batch, length), 'lengths': (batch,)}
+
+    def _windows(self, batch: int, length: int) -> tuple[int, int]:
+        """How many windows a batch of this shape may need, and how long they are."""
+        room = self.longest - self.specials.size
+        return batch * windows_at_most(length, room), min(length, room) + self.specials.size
+
+    def tables(self) -> list[tuple[str, str, int, bool]]:
+        """The tables of ids and of positions."""
+        return [('.pieces', 'subwords', last_id(self.tokenizer) + 1, False),
+                ('.positions', 'positions', self.longest, False)]
+
+    def to_json(self) -> dict[str, Any]:
+        """What another program needs to make windows of sentences, and tags of what comes out."""
+        return {**self.vocabulary.to_json(), 'longest': self.longest, 'before_ids': self.specials.before.tolist(),
+                'behind_ids': self.specials.behind.tolist(), 'tokenizer': self.tokenizer.to_str()}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> 'SubwordGraphInput':
+        """From the record of a graph; raises ValueError if it is not what `to_json` gave."""
+        loaded = load_record(EncoderGraphRecord, record)
+        graph_input = cls(Tags.from_json(record, closed=False), tokenizer_of(loaded.tokenizer), loaded.longest)
+        for key, ids in zip(('before_ids', 'behind_ids'), graph_input.specials):
+            if record.get(key, ids.tolist()) != ids.tolist():
+                raise wrong(key, f'{ids.tolist()}, as the tokenizer has them', brief(record[key]))
+        return graph_input
+
+    def encode(self, sentences: Sequence[list[str]]) -> Subwords:
+        """Lists of tokens, none of them empty, as subwords in windows."""
+        return Subwords.of(sentences, self.tokenizer, self.longest, specials=self.specials)
+
+    def sizes(self, encoded: Subwords) -> np.ndarray:
+        """(sentences,): the length that each needs in a batch, of words and of subwords."""
+        return encoded.sizes
+
+    def arrays(self, encoded: Subwords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
+        """The inputs by name, of the sentences of these indices."""
+        batch = subword_batch(encoded, self.shape(encoded, indices, static), indices)
+        if static:
+            windows, window = self._windows(*static)
+        else:
+            lengths = np.concatenate([encoded.window_lengths[slice(*encoded.windows_of[index:index + 2])]
+                                      for index in indices])
+            windows, window = max(len(lengths), 1), lengths.max(initial=1)
+        ids, lengths, offsets = window_arrays(encoded, batch, indices, windows, window)
+        return {'pieces': ids, 'window_lengths': lengths, 'places': np.ascontiguousarray(offsets.T),
+                'words': np.ascontiguousarray(batch.words.T), 'counts': np.ascontiguousarray(batch.counts.T),
+                'lengths': batch.lengths}
 
 
 def read_encoder(run: Run) -> EncoderFiles:

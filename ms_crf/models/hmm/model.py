@@ -8,13 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.fields import checked, distinct_strings
+from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.lines import check_readable
-from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Watcher
+from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Tags, tag_names
 from ms_crf.models.chains import LOGARITHMS, Chain
+from ms_crf.models.hmm.estimation import Words
 from ms_crf.models.hmm.hmm import HMM
-from ms_crf.models.hmm.symbols import Words
-from ms_crf.models.labels import Tags, tag_names
 from ms_crf.models.learning import texts_of
 from ms_crf.runs import records
 from ms_crf.runs.options import Options

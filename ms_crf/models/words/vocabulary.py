@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ms_crf.base.errors import brief
 from ms_crf.base.fields import Fault, checked, distinct_strings
-from ms_crf.models.labels import Tags, tag_names
+from ms_crf.models.base import Tags, tag_names
 from ms_crf.models.words.ngrams import NgramIndex, composed
 from ms_crf.models.words.vectors import form_in, forms_of
 from ms_crf.text.splitting import mostly_characters
