@@ -6,6 +6,7 @@ training, tagging, confidences and export are here.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.base.errors import OptionError, brief
@@ -15,7 +16,7 @@ from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import Compiled, Kind, StepLearner, Tags, TagsRecord
 from ms_crf.models.bucketing import RowShape, TokenBatch, row_shapes, token_batch
 from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, check_head, constraints_of, load_weights
-from ms_crf.models.learning import NetworkLearner, digests_of, texts_of
+from ms_crf.models.learning import NetworkLearner, texts_of
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
 from ms_crf.text.splitting import mostly_characters
@@ -84,23 +85,15 @@ class _Encoded(NamedTuple):
 class _Learner(NetworkLearner[_Encoded, RowShape]):
     """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
 
-    kind: type['FeatureKind']
     vocabulary: FeatureTags
 
-    @classmethod
-    def from_corpora(cls, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> '_Learner':
-        """Makes the features of the sentences, and what they are made with."""
-        texts = texts_of(corpora)
-        of_characters = mostly_characters({token for tokens in texts['train'] for token in tokens})
-        vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(texts['train'], options))
-        encoded = {part: kind.encode(sentences, vocabulary.known) for part, sentences in texts.items()}
-        gold = vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
-        encoded['train'] = encoded['train']._replace(tags=gold)
-        lengths = encoded['train'].lengths
-        made = cls(options, corpora.scheme, vocabulary, encoded, digests_of(corpora),
-                   row_shapes(lengths, options.batch_size), lengths)
-        made.kind = kind
-        return made
+    def __init__(self, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> None:
+        train = texts_of(corpora)['train']
+        vocabulary = FeatureTags(corpora.tags, mostly_characters(set(chain.from_iterable(train))),
+                                 kind.known(train, options))
+        super().__init__(options, corpora, vocabulary,
+                         lambda sentences, tags: kind.encode(sentences, vocabulary.known)._replace(tags=tags))
+        self.kind, self.shapes = kind, row_shapes(self.sizes, options.batch_size)
 
     def network(self) -> FeatureNetwork:
         """A new network with its first weights."""
@@ -244,7 +237,7 @@ class FeatureKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> StepLearner:
         """What a training begins or resumes with."""
-        return _Learner.from_corpora(cls, options, corpora)
+        return _Learner(cls, options, corpora)
 
     @classmethod
     def load_network(cls, run: Run) -> tuple[FeatureTags, FeatureNetwork]:

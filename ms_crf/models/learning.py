@@ -32,23 +32,31 @@ class NetworkLearner(Generic[C, S]):
 
     Args:
         options: of the training.
-        scheme: of the tags.
+        corpora: its sentences, in one scheme.
         vocabulary: the tags, and the ids of what the network reads.
+        encode: makes ids of lists of tokens, and of what `Tags.gold` returned for them or None.
+
+    Attributes:
         encoded: 'train', 'dev' and perhaps 'test'; 'train' with tags.
-        record: what config.json says of the model.
-        shapes: of batches, shortest first, that all training sentences fit into.
         sizes: (sentences,), the length that each training sentence needs in a batch.
+        shapes: of batches, shortest first, that all training sentences fit into.
     """
 
     vocabulary: Tags
+    shapes: Sequence[S]
 
-    def __init__(self, options: Options, scheme: str, vocabulary: Tags, encoded: Mapping[str, C],
-                 record: dict[str, Any], shapes: Sequence[S], sizes: np.ndarray) -> None:
-        self.options, self.scheme, self.vocabulary, self.encoded = options, scheme, vocabulary, encoded
-        self.shapes, self.sizes, self._record = shapes, sizes, record
+    def __init__(self, options: Options, corpora: Corpora, vocabulary: Tags,
+                 encode: Callable[[list[list[str]], list[np.ndarray] | None], C]) -> None:
+        self.options, self.scheme, self.vocabulary = options, corpora.scheme, vocabulary
+        gold = vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
+        self.encoded: Mapping[str, C] = {part: encode(sentences, gold if part == 'train' else None)
+                                         for part, sentences in texts_of(corpora).items()}
+        self.sizes = self.encoded['train'].lengths
+        self._record: dict[str, Any] = {'text_sha256': digest_of(corpora.parts['train']),
+                                        'dev_sha256': digest_of(corpora.parts['dev'])}
 
     def record(self) -> dict[str, Any]:
-        """What config.json says of the model."""
+        """What config.json says of the model: digests of the sentences of train and dev, and more."""
         return self._record
 
     def fill(self, folder: Path) -> None:
@@ -67,11 +75,6 @@ class NetworkLearner(Generic[C, S]):
 def texts_of(corpora: Corpora) -> dict[str, list[list[str]]]:
     """For each part the tokens of its sentences."""
     return {part: [sentence.tokens for sentence in sentences] for part, sentences in corpora.parts.items()}
-
-
-def digests_of(corpora: Corpora) -> dict[str, str]:
-    """What config.json says of the sentences of train and dev."""
-    return {'text_sha256': digest_of(corpora.parts['train']), 'dev_sha256': digest_of(corpora.parts['dev'])}
 
 
 def tags_of(decoder: Decoder, encoded: Encoded) -> list[list[str]]:

@@ -172,7 +172,7 @@ def test_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8, bigrams)
     tokens[7] = tokens[7] * 100                                  # far longer than the others
     tags[7] = tags[7] * 100
-    encoded = EncodedWords.of(tokens, vocabulary, tags)
+    encoded = EncodedWords.of(tokens, vocabulary, vocabulary.gold(tags))
     unknown = None
     if shuffled:
         unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)

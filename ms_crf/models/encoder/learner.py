@@ -8,6 +8,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from ms_crf.base.environment import VERSION, graph_call
 from ms_crf.base.errors import CorpusError, argument
 from ms_crf.base.files import PathLike, faults_named, whole
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats.dataset import Corpora, digest_of
+from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import Compiled, Tags
 from ms_crf.models.bucketing import RowShape, row_shapes
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger, build_encoder, build_tagger
@@ -148,67 +149,49 @@ class Base(NamedTuple):
 
 
 class EncoderLearner(NetworkLearner[Subwords, RowShape]):
-    """The corpora of a run as subwords; `from_corpora` makes one.
+    """The corpora of a run as subwords, with their vectors if the encoder is frozen.
 
     Args:
-        given: the arguments of `NetworkLearner`.
+        options: of the training.
+        corpora: its sentences, in one scheme.
         files: of the encoder.
-        weights: of an encoder that is tuned; None of one that is frozen.
-        reader: computes the vectors of a frozen encoder; None of one that is tuned.
+        watcher: is told what is read, and how far the encoder is.
         base: what the training begins with; None for nothing, or where it is resumed.
-        watcher: is told how far the encoder is.
+        record: what config.json says of the base; None for nothing.
     """
 
-    def __init__(self, *given: Any, files: EncoderFiles, weights: dict[str, np.ndarray] | None, reader: Reader | None,
-                 base: Base | None, watcher: Watcher) -> None:
-        super().__init__(*given)
-        self.files, self._weights, self._reader, self._base, self._watcher = files, weights, reader, base, watcher
-
-    @classmethod
-    def from_corpora(cls, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher,
-                     base: Base | None = None, record: dict[str, Any] | None = None) -> 'EncoderLearner':
-        """Cuts sentences into subwords, and computes their vectors if the encoder is frozen.
-
-        Args:
-            options: of the training.
-            corpora: its sentences, in one scheme.
-            files: of the encoder.
-            watcher: is told what is read.
-            base: what the training begins with; None for nothing, or where it is resumed.
-            record: what config.json says of the base; None for nothing.
-        """
-        texts, tuned, sizes = texts_of(corpora), options.encoder_lr > 0, files.sizes
-        vocabulary = Tags(corpora.tags, mostly_characters({token for tokens in texts['train'] for token in tokens}))
-        gold = vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
-        encoded = {part: Subwords.of(sentences, files.tokenizer, sizes.longest, gold if part == 'train' else None)
-                   for part, sentences in texts.items()}
-        subwords = sum(int(each.counts.sum()) for each in encoded.values())
-        tokens = sum(int(each.lengths.sum()) for each in encoded.values())
+    def __init__(self, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher,
+                 base: Base | None = None, record: dict[str, Any] | None = None) -> None:
+        tuned, sizes = options.encoder_lr > 0, files.sizes
+        vocabulary = Tags(corpora.tags, mostly_characters(set(chain.from_iterable(texts_of(corpora)['train']))))
+        super().__init__(options, corpora, vocabulary,
+                         lambda sentences, tags: Subwords.of(sentences, files.tokenizer, sizes.longest, tags))
+        subwords = sum(int(each.counts.sum()) for each in self.encoded.values())
+        tokens = sum(int(each.lengths.sum()) for each in self.encoded.values())
         watcher.say(f'{subwords / tokens:.2f} subwords a word; {sizes.layers} layers, {sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if tuned else "frozen"}')
-        train = encoded['train']
-        shapes = row_shapes(train.sizes, options.batch_size)
-        check_subwords(options, sizes, len(corpora.tags), shapes, subwords)
+        train = self.encoded['train']
+        self.sizes, self.shapes = train.sizes, row_shapes(train.sizes, options.batch_size)
+        check_subwords(options, sizes, len(corpora.tags), self.shapes, subwords)
         digest = checksum(files.paths())
-        weights, reader = (base and base.encoder) or files.weights(), None
+        self.files, self._base, self._watcher = files, base, watcher
+        weights = (base and base.encoder) or files.weights()
+        self._weights, self._reader = weights if tuned else None, None
         if base is not None:
             watcher.say(taken_over(options, base.tags, vocabulary.tags, 'the encoder'))
         if not tuned:
-            reader = Reader(build_encoder(sizes, weights), digest, options.encoder_cache or None)
-            for part, each in encoded.items():
+            self._reader = reader = Reader(build_encoder(sizes, weights), digest, options.encoder_cache or None)
+            for part, each in self.encoded.items():
                 began = time.perf_counter()
                 with watcher.progress('encoding', len(each.windows), 'windows') as done:
                     each.vectors = reader.vectors(each, done)
                 watcher.say(f'encoded {part}: {len(each.windows):,} windows in {time.perf_counter() - began:.1f} s')
         text = hashlib.sha256()
-        for array in (train.ids, train.words, train.lengths, *gold):
+        for array in (train.ids, train.words, train.lengths, *(train.tags or ())):
             text.update(np.asarray(array, np.int32).tobytes())
         folder = str(files.path.absolute()) if options.encoder_link else records.ENCODER
-        return cls(options, corpora.scheme, vocabulary, encoded,
-                   {'encoder': {'folder': folder, 'sha256': digest}, 'text_sha256': text.hexdigest(),
-                    'dev_sha256': digest_of(corpora.parts['dev']), **({} if record is None else {'init': record})},
-                   shapes, train.sizes, files=files, weights=weights if tuned else None, reader=reader, base=base,
-                   watcher=watcher)
+        self._record = {'encoder': {'folder': folder, 'sha256': digest}, **self._record,
+                        'text_sha256': text.hexdigest(), **({} if record is None else {'init': record})}
 
     def fill(self, folder: Path) -> None:
         """Puts the encoder into a new run directory, unless it is linked to."""

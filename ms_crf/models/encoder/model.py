@@ -172,13 +172,13 @@ class EncoderKind(Kind):
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> EncoderLearner:
         """What a training begins or resumes with."""
         if run is not None:
-            return EncoderLearner.from_corpora(options, corpora, read_encoder(run), watcher, None,
+            return EncoderLearner(options, corpora, read_encoder(run), watcher, None,
                                                run.config.get('init'))
         base, record = None, None
         if options.init:                         # before the encoder, which may be one that only the base names
             before = read_base(cls, options.init)
             base, record = read_own_base(before), asdict(BaseRecord(before.digest))
-        return EncoderLearner.from_corpora(options, corpora, EncoderFiles.read(options.encoder), watcher, base, record)
+        return EncoderLearner(options, corpora, EncoderFiles.read(options.encoder), watcher, base, record)
 
     @classmethod
     def shape(cls, run: Run, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The hidden Markov model as a kind of model: counted from words and tags, saved as tables; without MindSpore."""
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -57,27 +57,23 @@ class HMMTags(Tags):
 
 
 class HMMLearner:
-    """A model that was counted from corpora; `from_corpora` makes one.
+    """A model that is counted from the words and tags of corpora; tags that are not known count as they are expected.
 
     Args:
-        model: the `HMM`.
-        texts: by part, lists of tokens.
+        options: of the training.
+        corpora: its sentences, in one scheme.
     """
 
-    def __init__(self, model: HMM, texts: Mapping[str, Sequence[list[str]]]) -> None:
-        self.model, self._decoder = model, HMMDecoder(model)
-        self.vocabulary = self._decoder.vocabulary
-        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in texts.items()}
-
-    @classmethod
-    def from_corpora(cls, options: Options, corpora: Corpora) -> 'HMMLearner':
-        """Counts words and tags; tags that are not known count as they are expected."""
-        texts = texts_of(corpora)
-        tags = [sentence.tags for sentence in corpora.parts['train']]
+    def __init__(self, options: Options, corpora: Corpora) -> None:
+        texts, tags = texts_of(corpora), [sentence.tags for sentence in corpora.parts['train']]
         if any(map(is_open, tags)):
             sets = Tags(corpora.tags, False).sets(tags)
-            return cls(HMM().fit_sets(texts['train'], sets, corpora.tags, options.add), texts)
-        return cls(HMM().fit(texts['train'], tags, options.add, corpora.tags), texts)
+            self.model = HMM().fit_sets(texts['train'], sets, corpora.tags, options.add)
+        else:
+            self.model = HMM().fit(texts['train'], tags, options.add, corpora.tags)
+        self._decoder = HMMDecoder(self.model)
+        self.vocabulary = self._decoder.vocabulary
+        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in texts.items()}
 
     def record(self) -> dict[str, Any]:
         """Nothing of the model stands in config.json."""
@@ -172,7 +168,7 @@ class HMMKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> HMMLearner:
         """Counts the words and tags of corpora."""
-        return HMMLearner.from_corpora(options, corpora)
+        return HMMLearner(options, corpora)
 
     @classmethod
     def load(cls, run: Run, compiled: Compiled | None = None) -> HMMDecoder:

@@ -54,13 +54,13 @@ class EncodedWords:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
-           tags: Sequence[list[str]] | None = None) -> 'EncodedWords':
+           tags: list[np.ndarray] | None = None) -> 'EncodedWords':
         """Encodes sentences.
 
         Args:
             sentences: lists of tokens.
             vocabulary: gives words and characters their ids.
-            tags: for each sentence a list of tags; None where there are none.
+            tags: for each sentence what `Tags.gold` returned; None where there are no tags.
         """
         together: list[Any] = list(chain.from_iterable(sentences))
         if vocabulary.bigrams:
@@ -84,7 +84,7 @@ class EncodedWords:
         half = (vocabulary.char_length + 1) // 2
         return cls(np.split(codes, np.cumsum(lengths[:-1])), lengths, word_of, vocabulary.spellings(words), bigram_ids,
                    composed, ngrams, np.array([len(word) > half for word in words] * 2, bool), half,
-                   None if tags is None else vocabulary.gold(tags))
+                   tags)
 
     def word_counts(self) -> np.ndarray:
         """How often the word of each form occurs in the corpus: (forms,)."""

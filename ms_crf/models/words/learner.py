@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError, argument
 from ms_crf.base.watchers import Watcher
@@ -23,7 +23,6 @@ from ms_crf.models.learning import (
     NetworkLearner,
     check_fits,
     copies,
-    digests_of,
     layer_weights,
     texts_of,
     values_of_a_token,
@@ -69,12 +68,6 @@ class Base:
         before = Vocabulary(vocabulary.words[:record.words], vocabulary.characters[:record.characters], (),
                             vocabulary.char_length, vocabulary.bigrams[:record.bigrams], vocabulary.ngrams)
         return cls(before, record, None)
-
-    def check_width(self, options: Options, width: int) -> None:
-        """Raises CorpusError unless the vectors of `embeddings` are as wide as those of the words of the base."""
-        if width != options.word_dim:
-            raise CorpusError(options.embeddings, None, f'expected vectors of {options.word_dim} numbers, as words '
-                              f'in {options.init} have them, got {width}')
 
     def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray],
              ngram_table: np.ndarray | None = None) -> np.ndarray:
@@ -155,8 +148,9 @@ class Pretrained(NamedTuple):
             watcher.say(f'reading {options.embeddings}')
             learns = options.ngrams and base is None and ngrams is None
             vectors, width, ways, common = read_vectors(options.embeddings, distinct, FITTED if learns else 0)
-            if base is not None:
-                base.check_width(options, width)
+            if base is not None and width != options.word_dim:
+                raise CorpusError(options.embeddings, None, f'expected vectors of {options.word_dim} numbers, as words '
+                                                            f'in {options.init} have them, got {width}')
             counts = ', '.join(f'{list(ways.values()).count(way):,} {way}' for way in WAYS)
             which = 'distinct words' if base is None else 'new words'
             watcher.say(f'{width} numbers a word; {len(ways):,} of {len(distinct):,} {which} are known '
@@ -169,58 +163,45 @@ class Pretrained(NamedTuple):
 
 
 class WordLearner(NetworkLearner[EncodedWords, Shape]):
-    """The corpora of a run as ids, and the vocabulary and vectors that follow from them; `from_corpora` makes one.
+    """The corpora of a run as ids, and the vocabulary and vectors that follow from them.
 
     Args:
-        given: the arguments of `NetworkLearner`.
+        options: of the training.
+        corpora: its sentences, in one scheme.
+        watcher: is told what is read.
+        base: what the training begins with, or began with; None for nothing.
+        ngrams: n-grams of characters and the table of their vectors, if they are known.
+
+    Attributes:
         word_dim: width of a word's vector.
         rows: (ids of words and bigrams, word_dim), the first vectors of a training.
-        ngram_table: the vectors of n-grams; None without them.
-        base: what the training begins with, or began with; None for nothing.
     """
 
     vocabulary: Vocabulary
 
-    def __init__(self, *given: Any, word_dim: int, rows: np.ndarray, ngram_table: np.ndarray | None,
-                 base: Base | None) -> None:
-        super().__init__(*given)
-        self.word_dim, self.rows, self.base, self._ngram_table = word_dim, rows, base, ngram_table
-
-    @classmethod
-    def from_corpora(cls, options: Options, corpora: Corpora, watcher: Watcher, base: Base | None = None,
-                     ngrams: tuple[list[str], np.ndarray] | None = None) -> 'WordLearner':
-        """Reads word vectors, and learns n-grams and the vocabulary.
-
-        Args:
-            options: of the training.
-            corpora: its sentences, in one scheme.
-            watcher: is told what is read.
-            base: what the training begins with, or began with; None for nothing.
-            ngrams: n-grams of characters and the table of their vectors, if they are known.
-        """
+    def __init__(self, options: Options, corpora: Corpora, watcher: Watcher, base: Base | None = None,
+                 ngrams: tuple[list[str], np.ndarray] | None = None) -> None:
         texts = texts_of(corpora)
         found = Pretrained.read(options, texts.values(), watcher, base, ngrams)
         others = [tokens for part in ('dev', 'test') for tokens in texts.get(part, [])] if found.vectors else []
         vocabulary = Vocabulary.of(texts['train'], others, corpora.tags, found.vectors, options.char_length,
                                    bool(options.bigrams), None if base is None else base.vocabulary, found.ngrams)
-        tags = [sentence.tags for sentence in corpora.parts['train']]
-        encoded = {part: EncodedWords.of(sentences, vocabulary, tags if part == 'train' else None)
-                   for part, sentences in texts.items()}
-        shapes = batches.word_shapes(encoded['train'], options.batch_size)
-        check_words(options, vocabulary, found.width, shapes)
+        super().__init__(options, corpora, vocabulary,
+                         lambda sentences, tags: EncodedWords.of(sentences, vocabulary, tags))
+        self.shapes = batches.word_shapes(self.encoded['train'], options.batch_size)
+        check_words(options, vocabulary, found.width, self.shapes)
         if base is not None and base.weights is not None:
-            rows = base.rows(vocabulary, found.vectors, found.table)
+            self.rows = base.rows(vocabulary, found.vectors, found.table)
             watcher.say(base.described(options, vocabulary))
         else:
-            rows = vocabulary.initial_rows(found.vectors, found.width, np.random.default_rng([options.seed, 0]),
-                                           found.table)
-        record = {'word_dim': found.width, **digests_of(corpora)}
+            self.rows = vocabulary.initial_rows(found.vectors, found.width, np.random.default_rng([options.seed, 0]),
+                                                found.table)
+        self.word_dim, self.base, self._ngram_table = found.width, base, found.table
+        self._record = {'word_dim': found.width, **self._record}
         if options.embeddings:
-            record['vectors_sha256'] = _digest_of_vectors(found.vectors)
+            self._record['vectors_sha256'] = _digest_of_vectors(found.vectors)
         if base is not None:
-            record['init'] = asdict(base.record)
-        return cls(options, corpora.scheme, vocabulary, encoded, record, shapes, encoded['train'].lengths,
-                   word_dim=found.width, rows=rows, ngram_table=found.table, base=base)
+            self._record['init'] = asdict(base.record)
 
     def fill(self, folder: Path) -> None:
         """Puts the vectors of n-grams into a new run directory."""

@@ -152,7 +152,7 @@ class WordKind(Kind):
             base = Base.of(before, vocabulary, network)
             if network.with_ngrams:
                 ngrams = vocabulary.ngrams, network.ngram_table.asnumpy()
-        return WordLearner.from_corpora(options, corpora, watcher, base, ngrams)
+        return WordLearner(options, corpora, watcher, base, ngrams)
 
     @classmethod
     def shape(cls, run: Run, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,24 +14,13 @@ import numpy as np
 WAYS = ('exact', 'lower case', 'digits as 0')
 
 
-class _Digits(dict):
-    """What `str.translate` makes of characters: '0' of digits, the rest as they are."""
-
-    def __missing__(self, code: int) -> int:
-        self[code] = ord('0') if chr(code).isdigit() else code
-        return self[code]
-
-
-_DIGITS = _Digits()
-
-
 def forms_of(word: str) -> Iterator[str]:
     """The forms under which a word is looked up, in this order: as it is, in lower case, its digits as 0."""
     yield word
     lower = word.lower()
     yield lower
     if not lower.isalpha():                                      # which has no digits
-        yield lower.translate(_DIGITS)
+        yield ''.join(['0' if character.isdigit() else character for character in lower])
 
 
 def _header(text: str) -> int | None:
