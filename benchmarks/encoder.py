@@ -62,9 +62,9 @@ CONTESTANTS = {'ms_crf': ours, 'transformers': peer}
 
 def serve(name, arguments):
     """Reads 'check FILE' and 'time' lines, answers with a number each."""
-    files = EncoderFiles.read(arguments.encoder)
+    files = EncoderFiles(arguments.encoder)
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
-    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     read = CONTESTANTS[name](files, encoded)
     for line in sys.stdin:
         order, *words = line.split()

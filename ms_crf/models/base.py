@@ -74,10 +74,6 @@ class Tags:
         self.tags, self.of_characters = list(tags), of_characters
         self._tag_ids = {tag: index for index, tag in enumerate(self.tags)}
 
-    def tag_ids(self, tags: Iterable[str]) -> list[int]:
-        """The id of each tag, all of which are known."""
-        return [self._tag_ids[tag] for tag in tags]
-
     def gold(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
         """What a model learns of the tags of sentences, as its head takes them.
 

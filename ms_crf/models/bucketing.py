@@ -91,17 +91,6 @@ def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterabl
     return chosen[::-1]
 
 
-def teaching(lengths: np.ndarray, tags: Sequence[np.ndarray]) -> np.ndarray:
-    """Lengths of sentences as `plan` takes them for training, 0 for those of which nobody has judged a token.
-
-    Args:
-        lengths: of all sentences.
-        tags: for each what `Tags.gold` gave.
-    """
-    judged = [not own.all() if own.dtype == bool else bool((own >= 0).any()) for own in tags]
-    return np.where(judged, lengths, 0)
-
-
 def plan(shapes: Sequence[S], lengths: np.ndarray, cut: Callable[[S, np.ndarray], list[tuple[S, np.ndarray]]],
          generator: np.random.Generator | None = None) -> list[tuple[S, np.ndarray]]:
     """(shape, indices of sentences) of every batch: in random order, or the shortest sentences first.

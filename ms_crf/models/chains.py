@@ -95,12 +95,17 @@ class _Batch(NamedTuple):
 
 
 def host_batches(decoder: ChainDecoder, encoded: Encoded) -> Iterator[_Batch]:
-    found: list[np.ndarray] = [np.zeros(0)] * len(encoded.lengths)
-    for indices, arrays in decoder.emissions(encoded):
-        for index, array in zip(indices.tolist(), arrays):
-            found[index] = array.astype(np.float64)
-    for indices in batches(np.asarray(encoded.lengths)):
-        yield _Batch(np.concatenate([found[index] for index in indices]), np.asarray(encoded.lengths)[indices], indices)
+    found = {index: array.astype(np.float64) for indices, arrays in decoder.emissions(encoded)
+             for index, array in zip(indices.tolist(), arrays)}
+    lengths = np.asarray(encoded.lengths)
+    for indices in batches(lengths):
+        yield _Batch(np.concatenate([found[index] for index in indices.tolist()]), lengths[indices], indices)
+
+
+def decoded(batch: SequenceBatch, task: str) -> list[np.ndarray]:
+    """The arrays that `Decoder.run` yields of a batch, for 'paths' or 'confidences'."""
+    states, scores = batch.viterbi()
+    return [states.T, scores, *(() if task == PATHS else batch.path_posteriors(states.T))]
 
 
 def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
@@ -141,11 +146,9 @@ def fit_temperature(decoder: ChainDecoder, sentences: Sequence[list[str]],
 
 def _can_be(chain: Chain, ids: dict[str, int], tags: Sequence[str]) -> bool:
     """Whether constraints allow a path."""
-    if chain.allowed is None:
-        return True
-    path = [ids[tag] for tag in tags]
-    return bool(chain.allowed.start[path[0]] and chain.allowed.end[path[-1]]
-                and chain.allowed.transitions[path[:-1], path[1:]].all())
+    allowed, path = chain.allowed, [ids[tag] for tag in tags]
+    return allowed is None or bool(allowed.start[path[0]] and allowed.end[path[-1]]
+                                   and allowed.transitions[path[:-1], path[1:]].all())
 
 
 def _score(chain: Chain, part: _Batch, gold: Sequence[np.ndarray]) -> float:
@@ -192,22 +195,23 @@ class TemperedDecoder:
     tasks = frozenset((PATHS, CONFIDENCES))
 
     def __init__(self, decoder: ChainDecoder, temperature: float) -> None:
-        chain = decoder.chain()
-        if chain is None:
-            raise ValueError('decoder must be of a chain, got one of none')
         if not 0 < temperature < math.inf:
             raise ValueError(f'temperature must be above 0, got {temperature}')
-        self.decoder, self.temperature, self._chain = decoder, temperature, chain
+        self.decoder, self.temperature, self._chain = decoder, temperature, _chain_of(decoder)
         self.vocabulary, self.encode, self.runs_graphs = decoder.vocabulary, decoder.encode, decoder.runs_graphs
 
     def run(self, encoded: Encoded, task: str = PATHS,
             count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """As `Decoder.run`, of 'paths' and 'confidences'."""
         for part in host_batches(self.decoder, encoded):
-            batch = part.at(self._chain, self.temperature)
-            states, scores = batch.viterbi()
-            arrays = [states.T, scores]
-            yield part.indices, arrays if task == PATHS else [*arrays, *batch.path_posteriors(states.T)]
+            yield part.indices, decoded(part.at(self._chain, self.temperature), task)
+
+
+def _chain_of(decoder: ChainDecoder) -> Chain:
+    chain = decoder.chain()
+    if chain is None:
+        raise ValueError('decoder must be of a chain, got one of none')
+    return chain
 
 
 LEAST_CONFIDENCE, MNLP, TOKEN_ENTROPY = MEASURES = ('least-confidence', 'mnlp', 'token-entropy')
@@ -239,11 +243,8 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
         decoder: of a model that `gives_entropy`.
         sentences: lists of tokens, none of them empty.
     """
-    chain = decoder.chain()
-    if chain is None:
-        raise ValueError('decoder must be of a chain, got one of none')
-    names = decoder.vocabulary.tags
-    found: list[Unsure | None] = [None] * len(sentences)
+    chain, names = _chain_of(decoder), decoder.vocabulary.tags
+    found: dict[int, Unsure] = {}
     for part in host_batches(decoder, decoder.encode(list(sentences))):
         batch = part.at(chain, 1.0)
         states, scores = batch.viterbi()                                            # (L, B), (B,)
@@ -253,4 +254,4 @@ def token_entropies(decoder: ChainDecoder, sentences: Sequence[list[str]]) -> li
         for row, (index, length) in enumerate(zip(part.indices.tolist(), part.lengths.tolist())):
             found[index] = Unsure([names[state] for state in states[:length, row]], float(confidences[row]),
                                   float(entropies[:length, row].mean()))
-    return [one for one in found if one is not None]
+    return [found[index] for index in range(len(sentences))]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ms_crf.base import files
-from ms_crf.base.errors import CorpusError, argument, brief
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
 from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
@@ -262,7 +262,7 @@ def _check(name: Path, record: dict) -> 'GraphInput':
 
 
 def check_room(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
-    """Raises ValueError if a batch has no place in memory.
+    """Raises OptionError if a batch has no place in memory.
 
     Args:
         graph_input: what makes the inputs.
@@ -270,7 +270,7 @@ def check_room(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
         what: the subject of the message.
     """
     shapes = [*graph_input.inputs(static).values(), (*(static or (1, 1)), len(graph_input.vocabulary.tags))]
-    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what)
+    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what, error=OptionError)
 
 
 def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple], scheme: str) -> None:

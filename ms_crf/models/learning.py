@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.memory import check_memory
 from ms_crf.formats.dataset import Corpora, digest_of
 from ms_crf.models.base import Decoder, Encoded, Tags
-from ms_crf.models.bucketing import S, cut_rows, plan, teaching
+from ms_crf.models.bucketing import S, Shape, cut_rows, plan
 from ms_crf.runs.options import Options
 
 import numpy as np
@@ -65,7 +65,9 @@ class NetworkLearner(Generic[C, S]):
     @cached_property
     def taught(self) -> np.ndarray:
         """The sizes of the training sentences, 0 for those of which nobody has judged a token."""
-        return teaching(self.sizes, self.encoded['train'].tags or ())
+        tags = self.encoded['train'].tags or ()
+        judged = [not own.all() if own.dtype == bool else bool((own >= 0).any()) for own in tags]
+        return np.where(judged, self.sizes, 0)
 
     def plan(self, generator: np.random.Generator) -> list[tuple]:
         """(shape, indices of sentences) of the batches of an epoch."""
@@ -87,7 +89,6 @@ def tags_of(decoder: Decoder, encoded: Encoded) -> list[list[str]]:
     return tagged
 
 
-BYTES = 4                      # of a number
 _DEFAULTS: dict[str, Any] = {entry.name: entry.default for entry in fields(Options)}
 _LARGE = ('word_dim', 'char_dim', 'char_width', 'char_length', 'hidden', 'encoder_lstm', 'layers', 'batch_size')
 
@@ -101,27 +102,44 @@ def layer_weights(width: int, hidden: int, layers: int, tags: int, head: str) ->
     return total + (width + 1) * tags + (tags * (tags + 2) if head == 'crf' else 0)
 
 
-def copies(options: Options) -> int:
-    """How often a weight is held: itself, its gradient, the optimizer's moments, the average."""
-    return 2 + (1 if options.optimizer == 'sgd' else 2) + (options.average > 0)
+class Needs(NamedTuple):
+    """What a network holds, in numbers of 4 bytes: the sizes of its layers, and what is below them."""
+
+    width: int                 # of the input of the layers
+    hidden: int
+    layers: int
+    weights: int = 0           # below the layers
+    step: int = 0              # computed below the layers in a step
+    fixed: int = 0             # held once, without gradients
 
 
-def values_of_a_token(width: int, hidden: int, layers: int, tags: int) -> int:
-    """Of each token in a step: vectors and outputs of layers, each with and without dropout and what it is; scores."""
-    return 3 * (width + hidden * layers) + tags
+def check_fits(options: Options, needs: Callable[[Options], Needs], tags: int, shapes: Sequence[Shape],
+               otherwise: str) -> None:
+    """Raises OptionError if a training does not fit into memory; it names the options that make the training so large.
 
+    They are those that are above their defaults and without which it would be much smaller. Weights are counted
+    exactly; of what a step computes only what is certainly there at once, so that nothing that would work is refused.
 
-def check_fits(options: Options, count: Callable[[Options], int], otherwise: str) -> None:
-    """Raises OptionError if what `count` makes of the options doesn't fit; it names those that make it so large.
-
-    They are those that are above their defaults and without which it would be much smaller; `otherwise` stands for them
-    if there are none.
+    Args:
+        options: of the training.
+        needs: what a network of other options needs, with batches of these shapes.
+        tags: how many there are.
+        shapes: of the batches.
+        otherwise: stands for options if there are none.
     """
+    tokens = max(shape.length * shape.rows for shape in shapes)
+    # A weight, its gradient, the optimizer's moments, the average.
+    copies = 2 + (1 if options.optimizer == 'sgd' else 2) + (options.average > 0)
+
+    def count(changed: Options) -> int:
+        width, hidden, layers, weights, step, fixed = needs(changed)
+        weights += layer_weights(width, hidden, layers, tags, changed.head)
+        # Vectors and outputs of layers, each with and without dropout and what it is; scores.
+        step += tokens * (3 * (width + hidden * layers) + tags)
+        return fixed + weights * copies + int(step * changed.batch_size / options.batch_size)
+
     size = count(options)
     saved = {name: size - count(replace(options, **{name: _DEFAULTS[name]})) for name in _LARGE
              if getattr(options, name) > _DEFAULTS[name]}
     named = [f'{argument(name)} {getattr(options, name)}' for name in saved if 2 * saved[name] >= max(saved.values())]
-    try:
-        check_memory(BYTES * size, f'a training with {" and ".join(named) or otherwise}')
-    except ValueError as error:
-        raise OptionError(str(error)) from None
+    check_memory(4 * size, f'a training with {" and ".join(named) or otherwise}', error=OptionError)

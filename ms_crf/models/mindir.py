@@ -98,10 +98,14 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
         static: (batch, length) for a graph of these alone, or None for any.
 
     Raises:
+        OptionError: the run has no such output, or a batch does not fit into memory.
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
     check_target(path)
     run = run if isinstance(run, Run) else Run.open(run)
+    if output == EMISSIONS and run.options.head != 'crf':
+        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
+                          'trace back')
     graph_input, cell = kind_of_run(run).exported(run, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
@@ -109,10 +113,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
                                           f'MindSpore writes into one graph, got one of {size:,}; tag with the run '
                                           'itself')
     if static:
-        try:
-            graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
-        except ValueError as error:
-            raise OptionError(str(error)) from None
+        graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
     record = {
         'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
         'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
@@ -137,35 +138,29 @@ class MindIRDecoder(Generic[E]):
     """Tags encoded sentences with an exported graph.
 
     Args:
-        graph: takes tensors, in the order of the inputs.
-        graph_input: makes them.
-        output: 'paths', 'confidences' or 'emissions'.
-        static: (batch, length) that the graph takes, or None for any.
+        graph: the graph and its record.
     """
 
     runs_graphs = True
 
-    def __init__(self, graph: nn.Cell, graph_input: GraphInput[E], output: str, static: Static) -> None:
-        self.graph, self.graph_input, self.output, self.static = graph, graph_input, output, static
-        self.vocabulary, self.encode = graph_input.vocabulary, graph_input.encode
-        self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
-
-    @classmethod
-    def load(cls, graph: Graph) -> 'MindIRDecoder':
-        """From an exported graph and its record."""
+    def __init__(self, graph: Graph) -> None:
         path, record, graph_input = graph.path, graph.record, graph.graph_input
+        self.graph_input: GraphInput[E] = graph_input
+        self.output: str = record['output']      # 'paths', 'confidences' or 'emissions'
+        self.static: Static = record['static']
+        self.vocabulary, self.encode = graph_input.vocabulary, graph_input.encode
+        self.tasks = frozenset((PATHS, CONFIDENCES) if self.output == CONFIDENCES else (PATHS,))
         check_operators(path)
         try:
             with quiet():
-                cell = nn.GraphCell(ms.load(str(path)))
+                self.graph = cell = nn.GraphCell(ms.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '
                                           f'{_first_line(error)}') from None
         shapes = {name: parameter.shape for name, parameter in cell.parameters_dict().items()}
         graph_record.check_against(record_of(path), graph_input, shapes, record['scheme'])
-        if record['static'] is None:
+        if self.static is None:
             cell.set_inputs(*_placeholders(graph_input.inputs()))
-        return cls(cell, graph_input, record['output'], record['static'])
 
     def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Tags sentences, batch by batch; see `Decoder.run`."""

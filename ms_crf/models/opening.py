@@ -65,7 +65,7 @@ def decoder_of(model: Run | Graph, compiled: Compiled | None = None) -> Decoder:
     if isinstance(model, Run):
         return kind_of_run(model).load(model, compiled)
     from ms_crf.models.mindir import MindIRDecoder  # here, because it starts MindSpore
-    return MindIRDecoder.load(model)
+    return MindIRDecoder(model)
 
 
 def device_for(name: str, *models: Run | Graph, watcher: Watcher = SILENT) -> str | None:

@@ -7,7 +7,8 @@ subwords are computed in compiled graphs of fixed shapes, and kept in a folder, 
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,11 +21,11 @@ from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import Compiled, Tags
 from ms_crf.models.bucketing import RowShape, row_shapes
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger, build_encoder, build_tagger
-from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
-from ms_crf.models.encoder.windows import Subwords, pack, specials_of, subword_batch, window_arrays, windows_at_most
+from ms_crf.models.encoder.pretrained import EncoderFiles, paths_in
+from ms_crf.models.encoder.windows import Subwords, pack, specials_of, subword_batch, window_arrays, window_shape
 from ms_crf.models.graphs import GraphDecoder
 from ms_crf.models.inheritance import put_weights, taken_over
-from ms_crf.models.learning import NetworkLearner, check_fits, copies, layer_weights, texts_of, values_of_a_token
+from ms_crf.models.learning import Needs, NetworkLearner, check_fits, texts_of
 from ms_crf.nn.transformer import Encoder
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
@@ -104,13 +105,11 @@ class Reader:
 
     def _plan(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         """(length of rows, indices of the windows that go into such), the shortest first."""
-        if not len(lengths):
-            return
         sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
         indices = np.zeros(0, np.int64)
         for size in np.unique(sizes):
             indices = np.concatenate((indices, np.flatnonzero(sizes == size)))
-            if size in self._lengths or size == sizes.max() or lengths[indices].sum() >= WORTH:
+            if size in self._lengths or size == sizes.max(initial=0) or lengths[indices].sum() >= WORTH:
                 self._lengths.add(size)
                 yield int(size), indices
                 indices = indices[:0]
@@ -165,15 +164,18 @@ class EncoderLearner(NetworkLearner[Subwords, RowShape]):
         tuned, sizes = options.encoder_lr > 0, files.sizes
         vocabulary = Tags(corpora.tags, mostly_characters(set(chain.from_iterable(texts_of(corpora)['train']))))
         super().__init__(options, corpora, vocabulary,
-                         lambda sentences, tags: Subwords.of(sentences, files.tokenizer, sizes.longest, tags))
+                         lambda sentences, tags: Subwords(sentences, files.tokenizer, sizes.longest, tags))
         subwords = sum(int(each.counts.sum()) for each in self.encoded.values())
         tokens = sum(int(each.lengths.sum()) for each in self.encoded.values())
         watcher.say(f'{subwords / tokens:.2f} subwords a word; {sizes.layers} layers, {sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if tuned else "frozen"}')
         train = self.encoded['train']
         self.sizes, self.shapes = train.sizes, row_shapes(train.sizes, options.batch_size)
-        check_subwords(options, sizes, len(corpora.tags), self.shapes, subwords)
-        digest = checksum(files.paths())
+        check_fits(options, lambda changed: Needs(
+            sizes.width, changed.encoder_lstm, changed.layers if changed.encoder_lstm else 0,
+            fixed=0 if changed.encoder_lr > 0 or changed.encoder_cache else subwords * sizes.width),
+            len(corpora.tags), self.shapes, f'these files and no {argument("encoder_cache")}')
+        digest = checksum(paths_in(files.path))
         self.files, self._base, self._watcher = files, base, watcher
         weights = (base and base.encoder) or files.weights()
         self._weights, self._reader = weights if tuned else None, None
@@ -216,10 +218,9 @@ class EncoderLearner(NetworkLearner[Subwords, RowShape]):
         encoded = self.encoded['train']
         batch = subword_batch(encoded, shape, indices)
         if encoded.vectors is not None:
-            return batch.vectors(encoded.vectors), *batch.words_and_tags
-        windows = shape.rows * windows_at_most(shape.length, encoded.room)
-        length = min(shape.length, encoded.room) + encoded.specials.size
-        return *window_arrays(encoded, batch, indices, windows, length), *batch.words_and_tags
+            return batch.vectors(encoded.vectors), *batch[1:]
+        windows = window_shape(shape, encoded.room, encoded.specials)
+        return *window_arrays(encoded, batch, indices, *windows), *batch[1:]
 
 
 class EncoderDecoder(GraphDecoder[Subwords]):
@@ -236,13 +237,9 @@ class EncoderDecoder(GraphDecoder[Subwords]):
 
     def __init__(self, network: SubwordTagger, vocabulary: Tags, reader: Reader, files: EncoderFiles,
                  compiled: Compiled | None = None, watcher: Watcher = SILENT) -> None:
-        super().__init__(network, vocabulary, compiled)
-        self.reader, self.files, self.watcher = reader, files, watcher
-        self._specials = specials_of(files.tokenizer)
-
-    def encode(self, sentences: Sequence[list[str]]) -> Subwords:
-        """Lists of tokens, none of them empty, as `run` takes them."""
-        return Subwords.of(sentences, self.files.tokenizer, self.files.sizes.longest, specials=self._specials)
+        super().__init__(network, vocabulary, partial(Subwords, tokenizer=files.tokenizer, longest=files.sizes.longest,
+                                                      specials=specials_of(files.tokenizer)), compiled)
+        self.reader, self.watcher = reader, watcher
 
     def inputs(self, encoded: Subwords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
@@ -253,24 +250,3 @@ class EncoderDecoder(GraphDecoder[Subwords]):
         for shape, indices in self.plan(encoded.sizes, at_most):
             batch = subword_batch(encoded, shape, indices)
             yield shape, indices, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)
-
-
-def check_subwords(options: Options, sizes: Sizes, tags: int, shapes: Sequence[RowShape], subwords: int) -> None:
-    """Raises OptionError if a training over an encoder can't fit into the memory that is there.
-
-    Args:
-        options: of the training.
-        sizes: of the encoder.
-        tags: how many there are.
-        shapes: of the batches.
-        subwords: how many there are in all files.
-    """
-    def count(changed: Options) -> int:
-        layers = changed.layers if changed.encoder_lstm else 0
-        weights = layer_weights(sizes.width, changed.encoder_lstm, layers, tags, changed.head)
-        step = max(shape.length * shape.rows for shape in shapes) * values_of_a_token(
-            sizes.width, changed.encoder_lstm, layers, tags)
-        kept = 0 if changed.encoder_lr > 0 or changed.encoder_cache else subwords * sizes.width
-        return weights * copies(changed) + int(step * changed.batch_size / options.batch_size) + kept
-
-    check_fits(options, count, f'these files and no {argument("encoder_cache")}')

@@ -9,18 +9,8 @@ from typing import Any
 
 from ms_crf.base.memory import check_memory
 from ms_crf.crf.host import SequenceBatch, batches, top
-from ms_crf.models.hmm import validation
-from ms_crf.models.hmm.estimation import (
-    Fit,
-    Tables,
-    WordCounts,
-    Words,
-    best_of,
-    counts_of,
-    learn,
-    random_tables,
-    tables_of,
-)
+from ms_crf.models.hmm import estimation, validation
+from ms_crf.models.hmm.estimation import Fit, Tables, WordCounts, Words
 
 import numpy as np
 
@@ -55,17 +45,11 @@ class HMM:
         log: whether these are logarithms. Otherwise start and rows have to add up to 1.
     """
 
-    states: list | None                # names of the states, of a model that was learned from tags
-    words: Words | None                # what the columns of the emissions stand for there
-    log_start: Any                     # (S,), None as long as the model is empty
-    log_transition: np.ndarray         # (S, S)
-    log_emission: np.ndarray           # (S, V)
-    log_end: np.ndarray                # (S,)
-
     def __init__(self, start: Any = None, transition: Any = None, emission: Any = None, end: Any = None,
                  log: bool = False) -> None:
-        self.states, self.words = None, None
-        self.log_start = None
+        self.states: list | None = None          # names of the states, of a model that was learned from tags
+        self.words: Words | None = None          # what the columns of the emissions stand for there
+        self.log_start: Any = None               # None as long as the model is empty
         if any(array is not None for array in (start, transition, emission, end)):
             self.set_tables(Tables(*validation.check_arrays(start, transition, emission, end, log)))
 
@@ -180,8 +164,8 @@ class HMM:
         words = WordCounts(sentences)
         if value == 0:
             validation.check_states_occur(states, np.bincount(np.concatenate(every), minlength=len(states)))
-        return self._take(tables_of(counts_of([path for path in every if len(path)], words, len(states)), words, value),
-                          states, words)
+        counts = estimation.counts_of([path for path in every if len(path)], words, len(states))
+        return self._take(estimation.tables_of(counts, words, value), states, words)
 
     def fit_sets(self, sentences: Any, sets: Any, states: Any, add: float = 0.1) -> 'HMM':
         """Counts a model of words as `fit` does, from sentences of which only some tags are known.
@@ -200,7 +184,7 @@ class HMM:
         words = WordCounts(sentences)
         learned = HMM()
         learned.states, learned.words = list(states), words.words
-        learn(learned, sentences, sets, words, value)
+        estimation.learn(learned, sentences, sets, words, value)
         return self._take(learned.tables(), list(states), words)
 
     def _take(self, tables: Tables, states: list, words: WordCounts) -> 'HMM':
@@ -249,8 +233,8 @@ class HMM:
                 raise ValueError('states must be a number from 1 where there are no arrays, got None')
             symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
             validation.check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
-            models = (HMM(*random_tables(generator, states, symbols), log=True) for _ in range(starts))
-        tables, fit = best_of(models, sequences, steps, tolerance)
+            models = (HMM(*estimation.random_tables(generator, states, symbols), log=True) for _ in range(starts))
+        tables, fit = estimation.best_of(models, sequences, steps, tolerance)
         self.set_tables(tables)
         return fit
 

@@ -12,7 +12,7 @@ from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.lines import check_readable
 from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Tags, tag_names
-from ms_crf.models.chains import LOGARITHMS, Chain
+from ms_crf.models.chains import LOGARITHMS, Chain, decoded
 from ms_crf.models.hmm.estimation import Words
 from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.learning import texts_of
@@ -120,9 +120,7 @@ class HMMDecoder:
             count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Tags sentences, batch by batch; see `Decoder.run`. Scores are log probabilities of tags and words."""
         for indices, batch, _ in self.model.batches(encoded.sentences):
-            states, scores = batch.viterbi()
-            arrays = [states.T, scores]
-            yield indices, arrays if task == PATHS else [*arrays, *batch.path_posteriors(states.T)]
+            yield indices, decoded(batch, task)
 
     def chain(self) -> Chain:
         """Logarithms of its probabilities."""

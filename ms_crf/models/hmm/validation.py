@@ -220,15 +220,13 @@ def check_sets(sentences: Any, sets: Any, states: int) -> tuple[list, list[np.nd
 
 def check_states(states: Any, tags: Sequence[list]) -> tuple[list, dict]:
     """The states of a model in their order, and the index of each; those of the tags, sorted, if `states` is None."""
+    ordered = None if states is None else as_list(states, 'states', 'a list of tags')
     try:
-        present = {tag for row in tags for tag in row}
-        ordered = sorted(present) if states is None else as_list(states, 'states', 'a list of tags')
+        ordered = sorted({tag for row in tags for tag in row}) if ordered is None else ordered
         indices = {tag: index for index, tag in enumerate(ordered)}
         # nan is no key to be found again
         missing = next((tag for row in tags for tag in row if tag not in indices or tag != tag), None)
-    except TypeError as error:
-        if 'states must' in str(error):
-            raise
+    except TypeError:
         kinds = ', '.join(sorted({type(tag).__name__ for row in tags for tag in row}))
         raise TypeError(f'tags must be strings, or others of one kind that have an order, got {kinds}') from None
     if missing is not None:

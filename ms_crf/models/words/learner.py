@@ -9,9 +9,8 @@ first the network behaves like the network of the base.
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from ms_crf.base.errors import CorpusError, argument
 from ms_crf.base.watchers import Watcher
@@ -19,14 +18,7 @@ from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import Compiled
 from ms_crf.models.bucketing import plan
 from ms_crf.models.inheritance import BaseRecord, put_weights, taken_over
-from ms_crf.models.learning import (
-    NetworkLearner,
-    check_fits,
-    copies,
-    layer_weights,
-    texts_of,
-    values_of_a_token,
-)
+from ms_crf.models.learning import Needs, NetworkLearner, check_fits, texts_of
 from ms_crf.models.words import batches
 from ms_crf.models.words.batches import EncodedWords, Shape
 from ms_crf.models.words.network import TaggerNetwork, WordDecoder, build_network
@@ -50,10 +42,10 @@ class Base:
     Args:
         vocabulary: words and characters of the base, and its tags unless it is read from the run that has begun.
         record: what config.json of the new run says of it.
-        weights: its weights by name; None where the training goes on, whose state has all of them.
+        weights: its weights by name; none where the training is resumed, whose state has all of them.
     """
 
-    def __init__(self, vocabulary: Vocabulary, record: BaseRecord, weights: dict[str, np.ndarray] | None) -> None:
+    def __init__(self, vocabulary: Vocabulary, record: BaseRecord, weights: dict[str, np.ndarray]) -> None:
         self.vocabulary, self.record, self.weights = vocabulary, record, weights
 
     @classmethod
@@ -67,7 +59,7 @@ class Base:
         """From the vocabulary of a run that began with it, and what config.json says there."""
         before = Vocabulary(vocabulary.words[:record.words], vocabulary.characters[:record.characters], (),
                             vocabulary.char_length, vocabulary.bigrams[:record.bigrams], vocabulary.ngrams)
-        return cls(before, record, None)
+        return cls(before, record, {})
 
     def rows(self, vocabulary: Vocabulary, vectors: Mapping[str, np.ndarray],
              ngram_table: np.ndarray | None = None) -> np.ndarray:
@@ -78,18 +70,13 @@ class Base:
             vectors: of new words, those that there are.
             ngram_table: of the base, of which others get vectors; None if it has none.
         """
-        assert self.weights is not None
         before = self.weights.pop(WORDS)         # which may be most of the memory
         first = FIRST + self.record.words        # behind it are the rows of bigrams, that of unknown ones first
         rows = _grown(before[:first], vocabulary.num_words, UNKNOWN)
         if self.record.bigrams:
             bigrams = _grown(before[first:], vocabulary.num_rows - vocabulary.num_words, 0)
             rows = np.concatenate((rows, bigrams))
-        new = vocabulary.words[self.record.words:]
-        for word_id, word in enumerate(new, FIRST + self.record.words):
-            if word in vectors:
-                rows[word_id] = vectors[word]
-        vocabulary.compose(rows, new, vectors, ngram_table)
+        vocabulary.put_vectors(rows, vocabulary.words[self.record.words:], vectors, ngram_table)
         return rows
 
     def put_into(self, network: TaggerNetwork, vocabulary: Vocabulary, rows: np.ndarray) -> None:
@@ -100,7 +87,6 @@ class Base:
             vocabulary: of the training.
             rows: what `rows` gave.
         """
-        assert self.weights is not None
         weights = {**self.weights, WORDS: rows}
         if CHARACTERS in weights:
             weights[CHARACTERS] = _grown(weights[CHARACTERS], vocabulary.num_characters, UNKNOWN)
@@ -120,26 +106,25 @@ def _grown(table: np.ndarray, rows: int, unknown: int) -> np.ndarray:
     return np.concatenate((table, np.repeat(table[unknown:unknown + 1], rows - len(table), 0)))
 
 
-class Pretrained(NamedTuple):
-    """What a training has of a file of word vectors, and of n-grams."""
+class Pretrained:
+    """The vectors that options name, if any, and n-grams, which are learned from the vectors unless they are known.
 
-    vectors: dict[str, np.ndarray]           # by form
-    width: int
-    ngrams: list[str]
-    table: np.ndarray | None                 # (1 + n-grams, width); None without n-grams
+    Args:
+        options: of the training.
+        texts: of each part of the corpora its sentences, as lists of tokens.
+        watcher: is told what is read.
+        base: of the training; None for nothing.
+        ngrams: n-grams of characters and the table of their vectors, if they are known.
 
-    @classmethod
-    def read(cls, options: Options, texts: Iterable[Sequence[list[str]]], watcher: Watcher, base: Base | None,
-             ngrams: tuple[list[str], np.ndarray] | None) -> 'Pretrained':
-        """Reads the vectors that options name, if any, and learns n-grams from them, unless these are known.
+    Attributes:
+        vectors: by form.
+        width: of each.
+        ngrams: n-grams of characters.
+        table: (1 + n-grams, width); None without n-grams.
+    """
 
-        Args:
-            options: of the training.
-            texts: of each part of the corpora its sentences, as lists of tokens.
-            watcher: is told what is read.
-            base: of the training; None for nothing.
-            ngrams: n-grams of characters and the table of their vectors, if they are known.
-        """
+    def __init__(self, options: Options, texts: Iterable[Sequence[list[str]]], watcher: Watcher, base: Base | None,
+                 ngrams: tuple[list[str], np.ndarray] | None) -> None:
         vectors: dict[str, np.ndarray] = {}
         width = options.word_dim
         if options.embeddings:
@@ -159,7 +144,8 @@ class Pretrained(NamedTuple):
                 with watcher.progress('learning n-grams', width, 'columns') as done:
                     ngrams = learn({**common, **vectors}, done)
                 watcher.say(f'{len(ngrams[0]):,} n-grams of characters make vectors for the others')
-        return cls(vectors, width, *(ngrams or ([], None)))
+        self.vectors, self.width, self.ngrams = vectors, width, ngrams[0] if ngrams else []
+        self.table = ngrams[1] if ngrams else None
 
 
 class WordLearner(NetworkLearner[EncodedWords, Shape]):
@@ -182,21 +168,22 @@ class WordLearner(NetworkLearner[EncodedWords, Shape]):
     def __init__(self, options: Options, corpora: Corpora, watcher: Watcher, base: Base | None = None,
                  ngrams: tuple[list[str], np.ndarray] | None = None) -> None:
         texts = texts_of(corpora)
-        found = Pretrained.read(options, texts.values(), watcher, base, ngrams)
+        found = Pretrained(options, texts.values(), watcher, base, ngrams)
         others = [tokens for part in ('dev', 'test') for tokens in texts.get(part, [])] if found.vectors else []
         vocabulary = Vocabulary.of(texts['train'], others, corpora.tags, found.vectors, options.char_length,
                                    bool(options.bigrams), None if base is None else base.vocabulary, found.ngrams)
         super().__init__(options, corpora, vocabulary,
-                         lambda sentences, tags: EncodedWords.of(sentences, vocabulary, tags))
+                         lambda sentences, tags: EncodedWords(sentences, vocabulary, tags))
         self.shapes = batches.word_shapes(self.encoded['train'], options.batch_size)
         check_words(options, vocabulary, found.width, self.shapes)
-        if base is not None and base.weights is not None:
+        if base is not None and base.weights:
             self.rows = base.rows(vocabulary, found.vectors, found.table)
             watcher.say(base.described(options, vocabulary))
         else:
             self.rows = vocabulary.initial_rows(found.vectors, found.width, np.random.default_rng([options.seed, 0]),
                                                 found.table)
         self.word_dim, self.base, self._ngram_table = found.width, base, found.table
+        self._counts = self.encoded['train'].word_counts()
         self._record = {'word_dim': found.width, **self._record}
         if options.embeddings:
             self._record['vectors_sha256'] = _digest_of_vectors(found.vectors)
@@ -212,7 +199,7 @@ class WordLearner(NetworkLearner[EncodedWords, Shape]):
     def network(self) -> TaggerNetwork:
         """A new network with its first weights."""
         network = build_network(self.options, self.vocabulary, self.word_dim, self.scheme)
-        if self.base is not None and self.base.weights is not None:
+        if self.base is not None and self.base.weights:
             self.base.put_into(network, self.vocabulary, self.rows)
         else:
             network.word_table.set_data(ms.Tensor(self.rows))
@@ -223,10 +210,6 @@ class WordLearner(NetworkLearner[EncodedWords, Shape]):
     def decoder(self, network: TaggerNetwork, compiled: Compiled | None) -> WordDecoder:
         """What tags with a network; `compiled` is called after a graph was compiled."""
         return WordDecoder(network, self.vocabulary, compiled)
-
-    @cached_property
-    def _counts(self) -> np.ndarray:
-        return self.encoded['train'].word_counts()
 
     def plan(self, generator: np.random.Generator) -> list[tuple]:
         """The batches of an epoch: shape, indices of sentences, and the codes of the forms of all sentences, of which
@@ -267,12 +250,9 @@ def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes:
         word_dim: width of a word's vector.
         shapes: of the batches.
     """
-    tags = len(vocabulary.tags)
-
-    def count(changed: Options) -> int:
-        dim, share = word_dim if options.embeddings else changed.word_dim, changed.batch_size / options.batch_size
+    def needs(changed: Options) -> Needs:
+        dim = word_dim if options.embeddings else changed.word_dim
         weights, step, width = vocabulary.num_rows * dim, 0, vocabulary.columns * dim
-        fixed = (1 + len(vocabulary.ngrams)) * dim if vocabulary.ngrams else 0
         if changed.char != 'none':
             weights += character_weights(changed, vocabulary.num_characters)
             half, width = (changed.char_length + 1) // 2, width + changed.char_width
@@ -280,13 +260,11 @@ def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes:
             values = (3 if changed.char == 'cnn' else 1) * changed.char_dim + changed.char_width
             step = values * max(shape.long_forms * (changed.char_length + 2) + shape.short_forms * (half + 2)
                                 for shape in shapes)
-        weights += layer_weights(width, changed.hidden, changed.layers, tags, changed.head)
-        step += max(shape.length * shape.rows for shape in shapes) * values_of_a_token(
-            width, changed.hidden, changed.layers, tags)
-        return fixed + weights * copies(changed) + int(step * share)
+        fixed = (1 + len(vocabulary.ngrams)) * dim if vocabulary.ngrams else 0
+        return Needs(width, changed.hidden, changed.layers, weights, step, fixed)
 
     otherwise = f'{argument("embeddings")} {options.embeddings}' if options.embeddings else 'these files'
-    check_fits(options, count, otherwise)
+    check_fits(options, needs, len(vocabulary.tags), shapes, otherwise)
 
 
 def character_weights(options: Options, num_characters: int) -> int:

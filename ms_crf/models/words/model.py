@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from ms_crf.base.fields import checked, load_record
 from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import Compiled, Kind
-from ms_crf.models.graphs import GraphInput, Static, check_head, load_weights
+from ms_crf.models.graphs import GraphInput, Static, load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
 from ms_crf.models.words.learner import Base, WordLearner
@@ -43,7 +44,7 @@ class WordGraphInput(GraphInput[EncodedWords]):
     vocabulary: Vocabulary
 
     def __init__(self, vocabulary: Vocabulary, with_characters: bool) -> None:
-        super().__init__(vocabulary)
+        super().__init__(vocabulary, partial(EncodedWords, vocabulary=vocabulary))
         self.with_characters = with_characters
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
@@ -71,17 +72,6 @@ class WordGraphInput(GraphInput[EncodedWords]):
     def to_json(self) -> dict[str, Any]:
         """What another program needs to make ids of words, and tags of what comes out."""
         return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
-
-    @classmethod
-    def from_json(cls, record: dict[str, Any]) -> 'WordGraphInput':
-        """From what a `GraphRecord` was read from; raises ValueError if `to_json` gave something else."""
-        load_record(WordGraphIds, record)
-        names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
-        return cls(Vocabulary.from_json(record, closed=False), 'spellings' in names)
-
-    def encode(self, sentences: Sequence[list[str]]) -> EncodedWords:
-        """Lists of tokens, none of them empty, as ids of words and characters."""
-        return EncodedWords.of(sentences, self.vocabulary)
 
     def arrays(self, encoded: EncodedWords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name, of the sentences of these indices."""
@@ -180,7 +170,6 @@ class WordKind(Kind):
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple[WordGraphInput, ServedWords]:
         """What makes the inputs of the graph of a run, and the cell to export."""
-        check_head(run, output)
         vocabulary, network = load_network(run)
         kind = ServedWords if network.with_characters else ServedWithoutCharacters
         return WordGraphInput(vocabulary, network.with_characters), kind(network, output)
@@ -188,4 +177,6 @@ class WordKind(Kind):
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> WordGraphInput:
         """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
-        return WordGraphInput.from_json(record)
+        load_record(WordGraphIds, record)
+        names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
+        return WordGraphInput(Vocabulary.from_json(record, closed=False), 'spellings' in names)

@@ -5,7 +5,8 @@ and only the vectors of words in the batch are touched. In much text each form i
 LSTM once.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from ms_crf.base.environment import graph_call
 from ms_crf.crf.constraints import Constraints
@@ -222,10 +223,8 @@ class WordDecoder(GraphDecoder[EncodedWords]):
         compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
-    vocabulary: Vocabulary
-
     def __init__(self, network: TaggerNetwork, vocabulary: Vocabulary, compiled: Compiled | None = None) -> None:
-        super().__init__(network, vocabulary, compiled)
+        super().__init__(network, vocabulary, partial(EncodedWords, vocabulary=vocabulary), compiled)
 
         @ms.jit
         def read(words, spellings):
@@ -237,10 +236,6 @@ class WordDecoder(GraphDecoder[EncodedWords]):
 
         self._read, self._gates = read, gates
         self._ngram_table: np.ndarray | None = network.ngram_table.asnumpy() if network.with_ngrams else None
-
-    def encode(self, sentences: Sequence[list[str]]) -> EncodedWords:
-        """Lists of tokens, none of them empty, as `run` takes them."""
-        return EncodedWords.of(sentences, self.vocabulary)
 
     def method(self, encoded: EncodedWords) -> Callable:
         """What makes scores of tags, from gates of forms where the operators in C++ can be taken, or from vectors."""
@@ -262,29 +257,23 @@ class WordDecoder(GraphDecoder[EncodedWords]):
             encoded: what `encode` gave.
             at_most: sentences of a batch.
         """
-        if self._room(encoded):
-            yield from self._inputs_of_gates(encoded, at_most)
-            return
-        vectors = np.zeros((encoded.num_forms + 1, self.network.widths[0]), np.float32)    # NO_FORM finds the last
+        room, gates = self._room(encoded), None
+        vectors = np.zeros((room or encoded.num_forms + 1, self.network.widths[0]), np.float32)
         self._read_forms(encoded, vectors)
+        if room:                                 # each form is multiplied with the layer's weights once
+            with graph_call():
+                count = np.array([encoded.num_forms], np.int32)
+                gates = self._gates(ms.from_numpy(vectors), ms.from_numpy(count)).asnumpy()
         rooms: dict[tuple[int, int], np.ndarray] = {}            # written again and again: new memory takes longer
         for shape, indices in self.plan(encoded.lengths, at_most):
             batch = word_batch(encoded, shape, indices)
+            if gates is not None:
+                yield shape, indices, (batch.lengths, gates, batch.values, batch.lengths)
+                continue
             if shape not in rooms:
                 rooms[shape] = np.empty((*shape, vectors.shape[1]), np.float32)
-            np.take(vectors, batch.values, 0, rooms[shape], 'wrap')
+            np.take(vectors, batch.values, 0, rooms[shape], 'wrap')        # NO_FORM finds the last row, of zeros
             yield shape, indices, (batch.lengths, rooms[shape], batch.lengths)
-
-    def _inputs_of_gates(self, encoded: EncodedWords, at_most: int) -> Iterator:
-        """As `inputs`, for `emissions_of_gates`: each form is multiplied with the layer's weights once."""
-        vectors = np.empty((self._room(encoded), self.network.widths[0]), np.float32)
-        self._read_forms(encoded, vectors)
-        with graph_call():
-            count = np.array([encoded.num_forms], np.int32)
-            gates = self._gates(ms.from_numpy(vectors), ms.from_numpy(count)).asnumpy()
-        for shape, indices in self.plan(encoded.lengths, at_most):
-            batch = word_batch(encoded, shape, indices)
-            yield shape, indices, (batch.lengths, gates, batch.values, batch.lengths)
 
     def _read_forms(self, encoded: EncodedWords, table: np.ndarray) -> None:
         """Puts the vectors of all forms into the first rows of a table (at least so many, widths[0])."""

@@ -99,13 +99,10 @@ def read_vectors(path: PathLike, wanted: Collection[str], common: int = 0) -> Ve
                 first[word] = vectors[word] if word in vectors else _vector(path, line, word, fields[-width:], width)
     if width is None:
         raise CorpusError(path, None, 'expected word vectors, got an empty file')
-    ways = {}
-    for word in wanted:
-        way = next((way for form, way in zip(forms_of(word), WAYS) if form in vectors), None)
-        if way is not None:
-            ways[word] = way
-    used = {form_in(vectors, word) for word in ways}
-    return Vectors({form: vector for form, vector in vectors.items() if form in used}, width, ways, first)
+    used = {word: form for word in wanted if (form := form_in(vectors, word)) is not None}
+    ways = {word: WAYS[list(forms_of(word)).index(form)] for word, form in used.items()}
+    forms = set(used.values())
+    return Vectors({form: vector for form, vector in vectors.items() if form in forms}, width, ways, first)
 
 
 def form_in(known: Container[str], word: str) -> str | None:
