@@ -41,8 +41,7 @@ class RowShape(NamedTuple):
 
 def row_shapes(sizes: np.ndarray, batch_size: int) -> list[RowShape]:
     """Shapes for sentences of these sizes, shortest first."""
-    return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length)))
-            for length in bucket_lengths(sizes)]
+    return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length))) for length in bucket_lengths(sizes)]
 
 
 def cut_rows(shape: S, indices: np.ndarray) -> list[tuple[S, np.ndarray]]:

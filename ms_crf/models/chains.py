@@ -157,8 +157,7 @@ def _score(chain: Chain, part: _Batch, gold: Sequence[np.ndarray]) -> float:
     paths = [gold[index] for index in part.indices]
     places = np.concatenate(paths)
     score = float(part.emissions[np.arange(len(places)), places].sum())
-    return score + float(sum(start[path[0]] + transitions[path[:-1], path[1:]].sum() + end[path[-1]]
-                             for path in paths))
+    return score + float(sum(start[path[0]] + transitions[path[:-1], path[1:]].sum() + end[path[-1]] for path in paths))
 
 
 def tempered(decoder: Decoder, temperature: float) -> Decoder:
@@ -200,8 +199,7 @@ class TemperedDecoder:
         self.decoder, self.temperature, self._chain = decoder, temperature, _chain_of(decoder)
         self.vocabulary, self.encode, self.runs_graphs = decoder.vocabulary, decoder.encode, decoder.runs_graphs
 
-    def run(self, encoded: Encoded, task: str = PATHS,
-            count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    def run(self, encoded: Encoded, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """As `Decoder.run`, of 'paths' and 'confidences'."""
         for part in host_batches(self.decoder, encoded):
             yield part.indices, decoded(part.at(self._chain, self.temperature), task)

@@ -144,25 +144,12 @@ class Graph:
         """What makes its inputs of sentences."""
         return self._opened[1]
 
-    @property
-    def scheme(self) -> str:
-        """The scheme of the training."""
-        return self.record['scheme']
-
-    @property
-    def found_scheme(self) -> str:
-        """The scheme of the files of the training."""
-        return self.record['found_scheme']
-
-    @property
-    def written_scheme(self) -> str | None:
-        """The scheme of the tags that come out; None in earlier records, for the scheme of the training."""
-        return self.record.get('written_scheme')
-
-    @property
-    def splitter(self) -> str | None:
-        """The name of the splitter of raw text; None in earlier records."""
-        return self.record.get('splitter')
+    #: of the training, of its files, and of the tags that are returned: None in earlier records, for that of training
+    scheme = property(lambda self: self.record['scheme'])
+    found_scheme = property(lambda self: self.record['found_scheme'])
+    written_scheme = property(lambda self: self.record.get('written_scheme'))
+    #: the name of the splitter of raw text; None in earlier records
+    splitter = property(lambda self: self.record.get('splitter'))
 
     @property
     def unknown_tag(self) -> str:

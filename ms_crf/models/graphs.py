@@ -157,8 +157,7 @@ class GraphDecoder(Generic[E]):
         for _, indices, inputs in self.inputs(encoded, PLAIN_ROWS):
             with graph_call():
                 scores = method(*map(ms.from_numpy, inputs[1:])).asnumpy() / self.temperature    # (L, B, K)
-            yield indices, [scores[:length, row].copy()
-                            for row, length in enumerate(encoded.lengths[indices].tolist())]
+            yield indices, [scores[:length, row].copy() for row, length in enumerate(encoded.lengths[indices].tolist())]
 
     def plan(self, lengths: np.ndarray, rows: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """((length, rows), indices of sentences) of batches of at most so many rows, the shortest sentences first."""

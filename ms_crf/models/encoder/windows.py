@@ -271,6 +271,5 @@ def window_arrays(encoded: Subwords, batch: SubwordBatch, indices: np.ndarray, w
     # Windows supply their subwords in the order of the batch: sentence by sentence, from first to last.
     row, position = spread(lasts - firsts)
     offsets = np.zeros(batch.subwords.shape, np.int32)
-    offsets.T[batch.subwords.T >= 0] = (row * length + len(encoded.specials.before) + (firsts - begins)[row]
-                                        + position)
+    offsets.T[batch.subwords.T >= 0] = (row * length + len(encoded.specials.before) + (firsts - begins)[row] + position)
     return ids, lengths, offsets

@@ -170,19 +170,18 @@ def climb(model: Learnable, sequences: list, steps: int, tolerance: float) -> tu
     """Steps of expectation maximisation on a model, which changes: (history, whether it has converged)."""
     history: list[float] = []
     symbols = model.tables().log_emission.shape[1]
-    for _ in range(steps):
+    while True:
         value, counts = _expected(model, sequences, symbols)
         history.append(value)
-        if len(history) > 1 and history[-1] - history[-2] < tolerance:
-            return history, True
+        converged = len(history) > 1 and history[-1] - history[-2] < tolerance
+        if converged or len(history) > steps:
+            return history, converged
         with np.errstate(divide='ignore', invalid='ignore'):
             learned = [np.log(array / array.sum(-1, keepdims=True)) for array in counts[:3]]
         # A state that is never there, or never before another, keeps what it had.
         before = model.tables()
         start, transition, emission = (np.where(np.isnan(new), old, new) for new, old in zip(learned, before))
         model.set_tables(Tables(start, transition, emission, before.log_end))
-    history.append(_expected(model, sequences, symbols)[0])
-    return history, len(history) > 1 and history[-1] - history[-2] < tolerance
 
 
 @np.errstate(over='ignore', invalid='ignore')

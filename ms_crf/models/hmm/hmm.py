@@ -162,9 +162,9 @@ class HMM:
         every = [np.array([indices[tag] for tag in row], np.int64) for row in tags]
         validation.check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
         words = WordCounts(sentences)
-        if value == 0:
-            validation.check_states_occur(states, np.bincount(np.concatenate(every), minlength=len(states)))
         counts = estimation.counts_of([path for path in every if len(path)], words, len(states))
+        if value == 0:
+            validation.check_states_occur(states, counts.emission.sum(1))
         return self._take(estimation.tables_of(counts, words, value), states, words)
 
     def fit_sets(self, sentences: Any, sets: Any, states: Any, add: float = 0.1) -> 'HMM':

@@ -106,8 +106,6 @@ class HMMDecoder:
     tasks = frozenset((PATHS, CONFIDENCES))
     runs_graphs = False
 
-    vocabulary: Tags
-
     def __init__(self, model: HMM) -> None:
         assert model.states is not None and model.words is not None      # a model of words has both
         self.model, self.vocabulary = model, HMMTags(model.states, model.words.words, model.words.shapes)

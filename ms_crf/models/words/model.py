@@ -51,14 +51,10 @@ class WordGraphInput(GraphInput[EncodedWords]):
         """Names and shapes of the graph's inputs."""
         batch, length = static or (None, None)
         words = static[0] * static[1] if static else None
-        inputs: dict[str, tuple] = {
-            'words': (words, 3) if self.vocabulary.bigrams else (words,),
-            'spellings': (words, self.vocabulary.char_length), 'places': (batch, length), 'lengths': (batch,)}
-        if not self.with_characters:
-            del inputs['spellings']
-        if self.vocabulary.ngrams:
-            inputs.update({'composed': (words,), 'ngrams': (words, MOST)})
-        return inputs
+        return {'words': (words, 3) if self.vocabulary.bigrams else (words,),
+                **({'spellings': (words, self.vocabulary.char_length)} if self.with_characters else {}),
+                'places': (batch, length), 'lengths': (batch,),
+                **({'composed': (words,), 'ngrams': (words, MOST)} if self.vocabulary.ngrams else {})}
 
     def tables(self) -> list[tuple[str, str, int, bool]]:
         """The tables of ids of words, characters and n-grams."""

@@ -38,8 +38,7 @@ def _vector(path: PathLike, line: int, word: str, fields: list[str], width: int)
                           f'expected {width} numbers after {word!r}, got {" ".join(fields)[:40]!r}') from None
     if not np.isfinite(vector).all():
         index = int(np.argmin(np.isfinite(vector)))
-        raise CorpusError(path, line,
-                          f'expected finite numbers, got {fields[index]} as number {index + 1} of {word!r}')
+        raise CorpusError(path, line, f'expected finite numbers, got {fields[index]} as number {index + 1} of {word!r}')
     return vector
 
 
