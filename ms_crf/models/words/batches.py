@@ -16,7 +16,7 @@ STEP = 32                  # the number of forms is a multiple of it
 NO_FORM = -1               # where there is no token
 
 
-class Shape(NamedTuple):
+class FormShape(NamedTuple):
     """Of a bucket's batches."""
 
     length: int
@@ -126,14 +126,14 @@ def _filled(array: np.ndarray, rows: int) -> np.ndarray:
     return filled
 
 
-def word_shapes(encoded: EncodedWords, batch_size: int) -> list[Shape]:
+def word_shapes(encoded: EncodedWords, batch_size: int) -> list[FormShape]:
     """Shapes of the batches of a training, shortest first.
 
     Args:
         encoded: the corpus.
         batch_size: rows of a batch.
     """
-    shapes: list[Shape] = []
+    shapes: list[FormShape] = []
     shorter = 0
     for length, rows in row_shapes(encoded.lengths, batch_size):
         inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
@@ -144,13 +144,13 @@ def word_shapes(encoded: EncodedWords, batch_size: int) -> list[Shape]:
             sizes.append((encoded.is_long[forms].sum(), len(forms)))
         room = -(-np.quantile(sizes, 0.9, axis=0).astype(int) // STEP) * STEP   # most batches fit
         long_forms, forms = np.clip(room, length, length * rows).tolist()
-        shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
+        shapes.append(FormShape(length, rows, long_forms, max(forms - long_forms, 1)))
         shorter = length
     return shapes
 
 
-def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: Shape,
-                 indices: Iterable[int]) -> list[tuple[Shape, np.ndarray]]:
+def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: FormShape,
+                 indices: Iterable[int]) -> list[tuple[FormShape, np.ndarray]]:
     """Batches (shape, indices of sentences) of as many sentences as rows and room for forms allow.
 
     Args:
@@ -200,7 +200,7 @@ def distinct_forms(encoded: EncodedWords, codes: np.ndarray) -> tuple[np.ndarray
     return forms[order], places
 
 
-def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch,
+def step_arrays(encoded: EncodedWords, shape: FormShape, batch: TokenBatch,
                 part: slice = slice(None)) -> tuple[np.ndarray, ...]:
     """What a step of training takes: the arguments of `TaggerNetwork.construct`, but ids of words for their rows.
 

@@ -20,7 +20,7 @@ from ms_crf.models.bucketing import plan
 from ms_crf.models.inheritance import BaseRecord, put_weights, taken_over
 from ms_crf.models.learning import Needs, NetworkLearner, check_fits, texts_of
 from ms_crf.models.words import batches
-from ms_crf.models.words.batches import EncodedWords, Shape
+from ms_crf.models.words.batches import EncodedWords, FormShape
 from ms_crf.models.words.network import TaggerNetwork, WordDecoder, build_network
 from ms_crf.models.words.ngrams import FITTED, learn
 from ms_crf.models.words.vectors import WAYS, read_vectors
@@ -148,7 +148,7 @@ class Pretrained:
         self.table = ngrams[1] if ngrams else None
 
 
-class WordLearner(NetworkLearner[EncodedWords, Shape]):
+class WordLearner(NetworkLearner[EncodedWords, FormShape]):
     """The corpora of a run as ids, and the vocabulary and vectors that follow from them.
 
     Args:
@@ -221,11 +221,11 @@ class WordLearner(NetworkLearner[EncodedWords, Shape]):
         planned = plan(self.shapes, self.taught, partial(batches.cut_by_forms, encoded, codes), generator)
         return [(shape, indices, codes) for shape, indices in planned]
 
-    def batch(self, shape: Shape, indices: np.ndarray, codes: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    def batch(self, shape: FormShape, indices: np.ndarray, codes: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The arrays of a step, from what `plan` returned of it."""
         return self.share(slice(None), shape, indices, codes)
 
-    def share(self, rows: slice, shape: Shape, indices: np.ndarray,
+    def share(self, rows: slice, shape: FormShape, indices: np.ndarray,
               codes: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
         """The arrays of some rows of a batch, with the words of all its rows."""
         encoded = self.encoded['train']
@@ -241,7 +241,7 @@ def _digest_of_vectors(vectors: dict[str, np.ndarray]) -> str:
     return digest.hexdigest()
 
 
-def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes: Sequence[Shape]) -> None:
+def check_words(options: Options, vocabulary: Vocabulary, word_dim: int, shapes: Sequence[FormShape]) -> None:
     """Raises OptionError if a training over words can't fit into the memory that is there.
 
     Args:
