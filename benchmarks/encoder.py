@@ -26,8 +26,8 @@ ROWS = 32
 
 def ours(files, encoded):
     """A function that gives the vectors of all pieces."""
+    from ms_crf.models.encoder.learner import Reader
     from ms_crf.models.encoder.model import build_encoder
-    from ms_crf.models.encoder.vectors import Reader
 
     reader = Reader(build_encoder(files.sizes, files.weights()))
     return lambda: reader.vectors(encoded)
@@ -62,9 +62,9 @@ CONTESTANTS = {'ms_crf': ours, 'transformers': peer}
 
 def serve(name, arguments):
     """Reads 'check FILE' and 'time' lines, answers with a number each."""
-    files = EncoderFiles.read(arguments.encoder)
+    files = EncoderFiles(arguments.encoder)
     sentences = [sentence.tokens for sentence in read_corpus(arguments.input)]
-    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     read = CONTESTANTS[name](files, encoded)
     for line in sys.stdin:
         order, *words = line.split()

@@ -88,4 +88,4 @@ class Readers:
             if name == damaged:
                 data = record_of(rng, json.loads(data)) if name == 'config.json' else bytes_of(rng, data)
             (folder / name).write_bytes(data)
-        pretrained.EncoderFiles.read(folder).weights()
+        pretrained.EncoderFiles(folder).weights()

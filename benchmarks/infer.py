@@ -47,9 +47,9 @@ def peer(run, sentences, plain):
     vocabulary = Run.open(run).vocabulary(Vocabulary)
     model = peer_tagger.from_run(run, 'packed' if plain else 'padded')
     if plain:
-        return lambda: peer_tagger.tag(model, EncodedWords.of(sentences, vocabulary), vocabulary.tags, 32,
+        return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags, 32,
                                        by_length=False)
-    return lambda: peer_tagger.tag(model, EncodedWords.of(sentences, vocabulary), vocabulary.tags)
+    return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags)
 
 
 def contestant(name, arguments):

@@ -36,7 +36,7 @@ def ours(options):
 
 def peer(options, form):
     from ms_crf.formats.dataset import load
-    from ms_crf.models.registry import kind_of
+    from ms_crf.models.base import kind_of
 
     import peer_tagger
     import torch

@@ -13,7 +13,7 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.experiments.compare import compare
     from ms_crf.experiments.train import train
     from ms_crf.formats.convert import convert
-    from ms_crf.models.export import export
+    from ms_crf.models.opening import export
     from ms_crf.reports.evaluation import evaluate
     from ms_crf.reports.report import report
     from ms_crf.server.serve import serve
@@ -24,7 +24,7 @@ _HOMES = {
     'compare': 'experiments.compare',
     'convert': 'formats.convert',
     'evaluate': 'reports.evaluation',
-    'export': 'models.export',
+    'export': 'models.opening',
     'report': 'reports.report',
     'serve': 'server.serve',
     'suggest': 'tagging.suggest',

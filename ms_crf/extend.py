@@ -21,23 +21,22 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
         Learner,
         SentenceError,
         StepLearner,
+        Tags,
         register,
     )
     from ms_crf.models.chains import Chain, ChainDecoder
     from ms_crf.models.features import FeatureKind, FeatureNetwork
     from ms_crf.models.inheritance import put_weights, read_base
-    from ms_crf.models.labels import Tags
     from ms_crf.nn.head import Head
     from ms_crf.runs.run import Run
 
 _HOMES = {
     **dict.fromkeys(['CONFIDENCES', 'Decoder', 'EMISSIONS', 'Encoded', 'Kind', 'Learner', 'NBEST', 'PATHS',
-                     'SentenceError', 'StepLearner', 'register'], 'models.base'),
+                     'SentenceError', 'StepLearner', 'Tags', 'register'], 'models.base'),
     **dict.fromkeys(['Chain', 'ChainDecoder'], 'models.chains'),
     **dict.fromkeys(['FeatureKind', 'FeatureNetwork'], 'models.features'),
     'Head': 'nn.head',
     'Run': 'runs.run',
-    'Tags': 'models.labels',
     'clear_padding': 'crf.tensors',
     'prepare': 'base.environment',
     **dict.fromkeys(['put_weights', 'read_base'], 'models.inheritance'),

@@ -11,19 +11,22 @@ _CGROUP, _CGROUPS = '/proc/self/cgroup', '/sys/fs/cgroup'
 _V1, _V2 = 'memory.limit_in_bytes', 'memory.max'
 
 
-def check_memory(size: int, what: str) -> None:
+def check_memory(size: int, what: str, advice: str = '', error: type[ValueError] = ValueError) -> None:
     """Refuses what needs more memory than this process can get.
 
     Args:
         size: the number of bytes that it needs at the very least, however large.
         what: the subject of the message, such as 'a table of vectors'.
+        advice: what the message advises.
+        error: the type of what is raised.
 
     Raises:
         ValueError: '<what> needs at least 72 GB of memory, and 23 GB are there'.
     """
     there = memory_there()
     if there is not None and size > there:
-        raise ValueError(f'{what} needs at least {gigabytes(size)} of memory, and {gigabytes(there)} are there')
+        raise error(f'{what} needs at least {gigabytes(size)} of memory, and {gigabytes(there)} are there'
+                    + (f'; {advice}' if advice else ''))
 
 
 def memory_there() -> int | None:

@@ -13,9 +13,8 @@ from ms_crf.bulk import records, rows
 from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
 from ms_crf.formats.registry import JSON
-from ms_crf.models import plugins
 from ms_crf.models.base import SentenceError
-from ms_crf.models.opening import device_for
+from ms_crf.models.opening import device_for, run_plugin
 from ms_crf.render.tagged import Writer
 from ms_crf.runs.run import Run
 from ms_crf.tagging.streams import chunks
@@ -81,7 +80,7 @@ class Worker:
         order = self.order
         try:
             if order.plugin:
-                plugins.load(order.plugin)
+                run_plugin(order.plugin)
             run = Run.open(order.run)
             device_for(order.device, run)
             self.tagger = Tagger.load(run)

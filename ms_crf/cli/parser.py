@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar, get_args
 from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
 from ms_crf.base.errors import OptionError, brief, meant, with_names
 from ms_crf.cli import console
-from ms_crf.models import plugins
+from ms_crf.models.opening import run_plugin
 
 TEXT = 'TEXT'
 T = TypeVar('T')
@@ -203,4 +203,4 @@ def load_plugin(arguments: Sequence[str]) -> None:
     pairs = [(argument.partition('='), after) for argument, after in zip(arguments, [*arguments[1:], ''])]
     for (name, equals, value), after in pairs:
         if name == PLUGIN:
-            plugins.load(value if equals else after)
+            run_plugin(value if equals else after)

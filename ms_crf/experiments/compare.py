@@ -18,9 +18,8 @@ from ms_crf.experiments.folds import Fold, read_folds
 from ms_crf.experiments.runner import CHILDREN, Children, PlannedRun, Value, nearest_folder, run_all
 from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
 from ms_crf.formats.registry import read_corpus
-from ms_crf.models import plugins
-from ms_crf.models.base import Kind
-from ms_crf.models.registry import kind_of
+from ms_crf.models.base import Kind, kind_of
+from ms_crf.models.opening import run_plugin
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.arguments_of_experiments import CompareArguments, selected_by
@@ -105,7 +104,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
         >>> print(found.table())                                                                # doctest: +SKIP
     """
     if plugin is not None:
-        plugins.load(str(plugin))
+        run_plugin(str(plugin))
     given = CompareArguments.given({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
     paths = {part: str(path) for part, path in zip(PARTS, (train, dev, test)) if path is not None}
     named = _named(given, {**paths, **options})

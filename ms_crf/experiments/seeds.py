@@ -12,7 +12,7 @@ from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.runner import CHILDREN, Children, PlannedRun, Value, nearest_folder, run_all
 from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
-from ms_crf.models.registry import kind_of
+from ms_crf.models.base import kind_of
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.arguments import TrainArguments

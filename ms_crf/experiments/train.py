@@ -6,7 +6,7 @@ from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.runner import CHILDREN, Children
 from ms_crf.experiments.seeds import SeedRuns, check_seeds, train_seeds
-from ms_crf.models import plugins
+from ms_crf.models.opening import run_plugin
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.training.settings import named_options, new_options, takes_options
 from ms_crf.training.train import Trained
@@ -66,6 +66,6 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
                           workers=workers, watcher=watcher, **options)
     check_seeds(given)
     if given.plugin:
-        plugins.load(given.plugin)
+        run_plugin(given.plugin)
     named = named_options(given.config, options)
     return train_seeds(new_options(named), named, seeds, jobs or 1, given.plugin, given.device, watcher, children)

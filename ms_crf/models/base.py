@@ -1,19 +1,23 @@
-"""The protocols of models: what a model type offers to training, tagging, export and comparison.
+"""What every model type offers to training, tagging, export and comparison: protocols, tags, and their registration.
 
-These never ask which type a model has. The table of model types is `ms_crf.runs.model_types`.
+The protocols never ask which type a model has. The table of model types is `ms_crf.runs.model_types`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 from ms_crf.base.errors import CorpusError, OptionError, argument
+from ms_crf.base.fields import Fault, checked, distinct_strings, load_record
 from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
-from ms_crf.models.labels import Tags
-from ms_crf.models.registry import register
-from ms_crf.runs.options import Options
+from ms_crf.formats.lines import half_of_pair
+from ms_crf.runs import model_types
+from ms_crf.runs.model_types import ModelType
+from ms_crf.runs.options import STEP_OPTIONS, Options
 from ms_crf.runs.run import Run
+from ms_crf.text.schemes import OPEN, completions
 
 import numpy as np
 
@@ -21,9 +25,6 @@ if TYPE_CHECKING:                # at run time they would start MindSpore
     from ms_crf.models.graphs import GraphInput, Served
 
     from mindspore import nn
-
-__all__ = ['CONFIDENCES', 'EMISSIONS', 'MOST_NBEST', 'NBEST', 'PATHS', 'Compiled', 'Decoder', 'Encoded', 'Kind',
-           'Learner', 'SentenceError', 'StepLearner', 'Watcher', 'register']
 
 # What can be asked of a model that tags.
 PATHS = 'paths'                # the best tags
@@ -37,6 +38,74 @@ MOST_NBEST = 1000              # taggings of a sentence that can be asked for; m
 Compiled = Callable[[int, int, float], object]
 #: of the sentences that one `Decoder` encodes
 E = TypeVar('E', bound='Encoded')
+T = TypeVar('T', bound='Tags')
+K = TypeVar('K', bound='type[Kind]')
+
+
+def tag_names(tags: list[str]) -> Fault | None:
+    """What is wrong with the tags of a record, or None."""
+    if (odd := half_of_pair(tags)) is not None:
+        return 'Unicode', f'half of a pair of surrogates in {odd!a}'
+    return distinct_strings(tags) if tags else ('a list of at least one', 'none')
+
+
+@dataclass(kw_only=True)
+class TagsRecord:
+    """What vocab.json holds of `Tags`."""
+
+    tags: list[str] = checked(must=tag_names)
+    of_characters: bool
+
+
+class Tags:
+    """The tags of a model, their ids counted from 0.
+
+    Args:
+        tags: strings.
+        of_characters: whether it was trained on single characters.
+
+    Attributes:
+        record: of the class, a dataclass of what vocab.json holds, by the names of its arguments and attributes.
+    """
+
+    record: ClassVar[type] = TagsRecord
+
+    def __init__(self, tags: Iterable[str], of_characters: bool) -> None:
+        self.tags, self.of_characters = list(tags), of_characters
+        self._tag_ids = {tag: index for index, tag in enumerate(self.tags)}
+
+    def gold(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """What a model learns of the tags of sentences, as its head takes them.
+
+        Args:
+            sentences: lists of tags, of which some may be open, see `ms_crf.text.partial`.
+
+        Returns:
+            For each sentence the ids of its tags (tokens,) int32, -1 where any tag may stand. If there are tokens of
+            which some tags are in question, and others not, then (tokens, tags) bool of all sentences: which may stand.
+        """
+        ids = {**self._tag_ids, OPEN: -1}
+        distinct = dict.fromkeys(tag for tags in sentences for tag in tags)
+        if all(tag in ids for tag in distinct):
+            return [np.array([ids[tag] for tag in tags], np.int32) for tags in sentences]
+        return self.sets(sentences)
+
+    def sets(self, sentences: Sequence[Sequence[str]]) -> list[np.ndarray]:
+        """Which tags the tokens of sentences may have: for each sentence (tokens, tags) bool."""
+        rows = {}
+        for tag in dict.fromkeys(tag for tags in sentences for tag in tags):
+            rows[tag] = np.zeros(len(self.tags), bool)
+            rows[tag][[self._tag_ids[other] for other in completions(tag, self.tags)]] = True
+        return [np.array([rows[tag] for tag in tags]).reshape(len(tags), len(self.tags)) for tags in sentences]
+
+    def to_json(self) -> dict:
+        """What vocab.json is to hold."""
+        return {entry.name: getattr(self, entry.name) for entry in fields(self.record)}
+
+    @classmethod
+    def from_json(cls: type[T], record: object, closed: bool = True) -> T:
+        """Raises ValueError if the record is not what `to_json` gave, or is not closed and lacks some of that."""
+        return cls(**vars(load_record(cls.record, record, closed)))
 
 
 class SentenceError(OptionError):
@@ -208,3 +277,35 @@ class Kind:
     def graph_input(cls, record: dict[str, Any]) -> 'GraphInput':
         """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
         raise NotImplementedError
+
+
+def register(kind: K) -> K:
+    """Makes a model type known by its name, for options and run directories; a decorator of its class.
+
+    Raises:
+        ValueError: the name is taken, or the options of the type are no options of a training.
+    """
+    if kind.name in model_types.TYPES:
+        raise ValueError(f'{kind.__name__}.name must be a new one, got {kind.name!r}, which is there already')
+    strange = sorted({*kind.options} - {entry.name for entry in fields(Options)})
+    if strange:
+        raise ValueError(f'options of the model {kind.name} must be those of training, got {strange[0]!r}')
+    model_types.add(ModelType(kind.name, kind.name, kind, effects=frozenset([*STEP_OPTIONS, *kind.options]),
+                              custom=True))
+    return kind
+
+
+def kind_of(options: Options) -> 'type[Kind]':
+    """The model type that options ask for."""
+    return cast('type[Kind]', model_types.chosen(options.model, options).load())
+
+
+def kind_of_run(run: Run) -> 'type[Kind]':
+    """The model type of a run."""
+    return cast('type[Kind]', run.kind)
+
+
+def kind_of_graph(record: dict[str, Any]) -> 'type[Kind] | None':
+    """The model type of an exported graph by the record next to it; None if it is unknown."""
+    row = model_types.of_graph(record)
+    return None if row is None else cast('type[Kind]', row.load())

@@ -41,8 +41,7 @@ class RowShape(NamedTuple):
 
 def row_shapes(sizes: np.ndarray, batch_size: int) -> list[RowShape]:
     """Shapes for sentences of these sizes, shortest first."""
-    return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length)))
-            for length in bucket_lengths(sizes)]
+    return [RowShape(length, max(1, min(batch_size, batch_size * ROOM // length))) for length in bucket_lengths(sizes)]
 
 
 def cut_rows(shape: S, indices: np.ndarray) -> list[tuple[S, np.ndarray]]:
@@ -89,17 +88,6 @@ def buckets(lengths: list[int], counts: np.ndarray, cost: int, compiled: Iterabl
             chosen.append(lengths[end - 1])
         end = last[end]
     return chosen[::-1]
-
-
-def teaching(lengths: np.ndarray, tags: Sequence[np.ndarray]) -> np.ndarray:
-    """Lengths of sentences as `plan` takes them for training, 0 for those of which nobody has judged a token.
-
-    Args:
-        lengths: of all sentences.
-        tags: for each what `Tags.gold` gave.
-    """
-    judged = [not own.all() if own.dtype == bool else bool((own >= 0).any()) for own in tags]
-    return np.where(judged, lengths, 0)
 
 
 def plan(shapes: Sequence[S], lengths: np.ndarray, cut: Callable[[S, np.ndarray], list[tuple[S, np.ndarray]]],

@@ -4,18 +4,20 @@
 training, tagging, confidences and export are here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.base.errors import OptionError, brief
+from ms_crf.base.watchers import Watcher
 from ms_crf.crf.constraints import Constraints
 from ms_crf.formats.dataset import Corpora
-from ms_crf.models.base import Compiled, Kind, StepLearner, Watcher
+from ms_crf.models.base import Compiled, Kind, StepLearner, Tags, TagsRecord
 from ms_crf.models.bucketing import RowShape, TokenBatch, row_shapes, token_batch
-from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, check_head, constraints_of, load_weights
-from ms_crf.models.labels import Tags, TagsRecord
-from ms_crf.models.learning import NetworkLearner, digests_of, texts_of
+from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, constraints_of, load_weights
+from ms_crf.models.learning import NetworkLearner, texts_of
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
 from ms_crf.text.splitting import mostly_characters
@@ -84,23 +86,15 @@ class _Encoded(NamedTuple):
 class _Learner(NetworkLearner[_Encoded, RowShape]):
     """The corpora of a run as features: the `StepLearner` of a `FeatureKind`."""
 
-    kind: type['FeatureKind']
     vocabulary: FeatureTags
 
-    @classmethod
-    def from_corpora(cls, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> '_Learner':
-        """Makes the features of the sentences, and what they are made with."""
-        texts = texts_of(corpora)
-        of_characters = mostly_characters({token for tokens in texts['train'] for token in tokens})
-        vocabulary = FeatureTags(corpora.tags, of_characters, kind.known(texts['train'], options))
-        encoded = {part: kind.encode(sentences, vocabulary.known) for part, sentences in texts.items()}
-        gold = vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
-        encoded['train'] = encoded['train']._replace(tags=gold)
-        lengths = encoded['train'].lengths
-        made = cls(options, corpora.scheme, vocabulary, encoded, digests_of(corpora),
-                   row_shapes(lengths, options.batch_size), lengths)
-        made.kind = kind
-        return made
+    def __init__(self, kind: type['FeatureKind'], options: Options, corpora: Corpora) -> None:
+        train = texts_of(corpora)['train']
+        vocabulary = FeatureTags(corpora.tags, mostly_characters(set(chain.from_iterable(train))),
+                                 kind.known(train, options))
+        super().__init__(options, corpora, vocabulary,
+                         lambda sentences, tags: kind.encode(sentences, vocabulary.known)._replace(tags=tags))
+        self.kind, self.shapes = kind, row_shapes(self.sizes, options.batch_size)
 
     def network(self) -> FeatureNetwork:
         """A new network with its first weights."""
@@ -108,7 +102,7 @@ class _Learner(NetworkLearner[_Encoded, RowShape]):
 
     def decoder(self, network: FeatureNetwork, compiled: Compiled | None) -> '_Decoder':
         """What tags with the network."""
-        return _Decoder(self.kind, network, self.vocabulary, compiled)
+        return _Decoder(network, self.vocabulary, self.kind.encoding(self.vocabulary), compiled)
 
     def batch(self, shape: RowShape, indices: np.ndarray) -> TokenBatch:
         """The arrays of a step: features (length, rows, count), lengths (rows,) and tags (length, rows)."""
@@ -117,17 +111,6 @@ class _Learner(NetworkLearner[_Encoded, RowShape]):
 
 class _Decoder(GraphDecoder[_Encoded]):
     """Tags with the network of a `FeatureKind`."""
-
-    vocabulary: FeatureTags
-
-    def __init__(self, kind: type['FeatureKind'], network: FeatureNetwork, vocabulary: FeatureTags,
-                 compiled: Compiled | None = None) -> None:
-        super().__init__(network, vocabulary, compiled)
-        self.kind = kind
-
-    def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
-        """The features of lists of tokens."""
-        return self.kind.encode(sentences, self.vocabulary.known)
 
     def inputs(self, encoded: _Encoded, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """(length, rows), indices of the sentences, and arrays of each batch: lengths, features, lengths."""
@@ -147,20 +130,14 @@ class _Served(Served):
 class _GraphInput(GraphInput[_Encoded]):
     """What makes the inputs of an exported graph: the features of a batch, and the lengths of its sentences."""
 
-    vocabulary: FeatureTags
-
     def __init__(self, kind: type['FeatureKind'], vocabulary: FeatureTags) -> None:
-        super().__init__(vocabulary)
+        super().__init__(vocabulary, kind.encoding(vocabulary))
         self.kind = kind
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
         """Names and shapes of the graph's inputs, of (batch, length) or, where that is None, of any size."""
         batch, length = static or (None, None)
         return {'features': (batch, length, self.kind.count), 'lengths': (batch,)}
-
-    def encode(self, sentences: Sequence[list[str]]) -> _Encoded:
-        """The features of lists of tokens."""
-        return self.kind.encode(sentences, self.vocabulary.known)
 
     def arrays(self, encoded: _Encoded, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
         """The inputs by name, of the sentences of these indices."""
@@ -219,6 +196,11 @@ class FeatureKind(Kind):
         return _Encoded(np.array([len(tokens) for tokens in sentences], np.int32), features, None)
 
     @classmethod
+    def encoding(cls, vocabulary: FeatureTags) -> Callable[[Sequence[list[str]]], _Encoded]:
+        """What makes features of lists of tokens."""
+        return partial(cls.encode, known=vocabulary.known)
+
+    @classmethod
     def _rows(cls, tokens: list, features: Any) -> np.ndarray:
         """What `features` gave for a sentence, as (tokens, count) int32."""
         rows = _as_rows(features, len(tokens), cls.count)
@@ -244,7 +226,7 @@ class FeatureKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> StepLearner:
         """What a training begins or resumes with."""
-        return _Learner.from_corpora(cls, options, corpora)
+        return _Learner(cls, options, corpora)
 
     @classmethod
     def load_network(cls, run: Run) -> tuple[FeatureTags, FeatureNetwork]:
@@ -258,12 +240,11 @@ class FeatureKind(Kind):
     def load(cls, run: Run, compiled: Compiled | None = None) -> _Decoder:
         """What tags with the model of a run."""
         vocabulary, network = cls.load_network(run)
-        return _Decoder(cls, network, vocabulary, compiled)
+        return _Decoder(network, vocabulary, cls.encoding(vocabulary), compiled)
 
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple[_GraphInput, _Served]:
         """What makes the inputs of the graph of a run, and the cell to export."""
-        check_head(run, output)
         vocabulary, network = cls.load_network(run)
         return _GraphInput(cls, vocabulary), _Served(network, output)
 

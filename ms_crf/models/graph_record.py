@@ -1,6 +1,5 @@
 """The record beside an exported graph: the pair is found to belong together, and replaced together."""
 
-import hashlib
 import json
 import math
 import os
@@ -12,13 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ms_crf.base import files
-from ms_crf.base.errors import CorpusError, argument, brief
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
 from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS
-from ms_crf.models.registry import kind_of_graph
-from ms_crf.runs.checksums import checksum
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
+from ms_crf.runs.checksums import checksum, digest
 from ms_crf.runs.records import CHECKSUMS, CONFIG, SCORES, VOCABULARY
 from ms_crf.text.partial import MARK
 from ms_crf.text.schemes import PLAIN, SCHEMES, allowed_transitions
@@ -36,32 +34,24 @@ def record_of(path: PathLike) -> Path:
     return Path(path).with_suffix('.json')
 
 
-def outputs_of(output: str, num_tags: int, static: 'Static' = None) -> dict[str, tuple[str, tuple]]:
-    """Names, types and shapes of the graph's outputs."""
-    batch, length = static or (None, None)
-    before = None if length is None else length - 1
-    paths: dict[str, tuple[str, tuple]] = {
-        'paths': ('int32', (batch, length)), 'scores': ('float32', (batch,))}
-    return {
-        PATHS: paths,
-        CONFIDENCES: {**paths, 'posteriors': ('float32', (batch, length)),
-                      'given_before': ('float32', (batch, length, num_tags))},
-        EMISSIONS: {'score': ('float32', (batch, num_tags)), 'history': ('int64', (before, batch, num_tags))},
-    }[output]
-
-
 def tensors_of(graph_input: 'GraphInput', output: str, static: 'Static') -> dict[str, list[dict]]:
-    """The "inputs" and "outputs" of a record."""
-    inputs = {name: ('int32', shape) for name, shape in graph_input.inputs(static).items()}
-    outputs = outputs_of(output, len(graph_input.vocabulary.tags), static)
-    return {key: [{'name': name, 'type': kind, 'shape': list(shape)} for name, (kind, shape) in tensors.items()]
-            for key, tensors in (('inputs', inputs), ('outputs', outputs))}
+    """The "inputs" and "outputs" of a record: names, types and shapes."""
+    batch, length = static or (None, None)
+    before, tags = length and length - 1, len(graph_input.vocabulary.tags)
+    paths = [('paths', 'int32', (batch, length)), ('scores', 'float32', (batch,))]
+    outputs: dict[str, list[tuple[str, str, tuple]]] = {
+        PATHS: paths,
+        CONFIDENCES: [*paths, ('posteriors', 'float32', (batch, length)),
+                      ('given_before', 'float32', (batch, length, tags))],
+        EMISSIONS: [('score', 'float32', (batch, tags)), ('history', 'int64', (before, batch, tags))]}
+    inputs = [(name, 'int32', shape) for name, shape in graph_input.inputs(static).items()]
+    return {key: [{'name': name, 'type': kind, 'shape': list(shape)} for name, kind, shape in tensors]
+            for key, tensors in (('inputs', inputs), ('outputs', outputs[output]))}
 
 
 def digest_of(record: dict) -> str:
     """SHA-256 of a record's contents, however they are laid out in the file."""
-    contents = {key: value for key, value in record.items() if key not in (_OWN, _NEXT)}
-    return hashlib.sha256(json.dumps(contents, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
+    return digest({key: value for key, value in record.items() if key not in (_OWN, _NEXT)})
 
 
 # Writing
@@ -107,15 +97,15 @@ def replace_pair(path: PathLike, draft: PathLike, record: dict) -> None:
     name = record_of(path)
     record = json.loads(json.dumps({**record, 'sha256': checksum([draft])}))     # tuples become lists
     record[_OWN] = digest_of(record)
-    former = _any_record(name) if name.exists() and Path(path).exists() else None
+    former = _any_record(name) if Path(path).exists() else None
     if former is not None:
         former = _belonging(former, checksum([path]))
-    _write(name, record if former is None else {**former, _NEXT: record})
+    files.write_json(name, record if former is None else {**former, _NEXT: record})
     # The name by itself might be that of the draft: of graph.mindir it is.
     with files.whole(path, f'{os.fspath(draft)}.whole') as place, files.faults_named(path):
         os.replace(draft, place)
     if former is not None:
-        _write(name, record)
+        files.write_json(name, record)
 
 
 def _belonging(record: dict, digest: str) -> dict | None:
@@ -124,10 +114,6 @@ def _belonging(record: dict, digest: str) -> dict | None:
         if isinstance(part, dict) and part.get('sha256') == digest:
             return {key: value for key, value in part.items() if key != _NEXT}
     return None
-
-
-def _write(path: PathLike, record: dict) -> None:
-    files.write_json(path, record)
 
 
 # Reading
@@ -158,25 +144,12 @@ class Graph:
         """What makes its inputs of sentences."""
         return self._opened[1]
 
-    @property
-    def scheme(self) -> str:
-        """The scheme of the training."""
-        return self.record['scheme']
-
-    @property
-    def found_scheme(self) -> str:
-        """The scheme of the files of the training."""
-        return self.record['found_scheme']
-
-    @property
-    def written_scheme(self) -> str | None:
-        """The scheme of the tags that come out; None in earlier records, for the scheme of the training."""
-        return self.record.get('written_scheme')
-
-    @property
-    def splitter(self) -> str | None:
-        """The name of the splitter of raw text; None in earlier records."""
-        return self.record.get('splitter')
+    #: of the training, of its files, and of the tags that are returned: None in earlier records, for that of training
+    scheme = property(lambda self: self.record['scheme'])
+    found_scheme = property(lambda self: self.record['found_scheme'])
+    written_scheme = property(lambda self: self.record.get('written_scheme'))
+    #: the name of the splitter of raw text; None in earlier records
+    splitter = property(lambda self: self.record.get('splitter'))
 
     @property
     def unknown_tag(self) -> str:
@@ -276,7 +249,7 @@ def _check(name: Path, record: dict) -> 'GraphInput':
 
 
 def check_room(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
-    """Raises ValueError if a batch has no place in memory.
+    """Raises OptionError if a batch has no place in memory.
 
     Args:
         graph_input: what makes the inputs.
@@ -284,7 +257,7 @@ def check_room(graph_input: 'GraphInput', static: 'Static', what: str) -> None:
         what: the subject of the message.
     """
     shapes = [*graph_input.inputs(static).values(), (*(static or (1, 1)), len(graph_input.vocabulary.tags))]
-    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what)
+    check_memory(4 * sum(math.prod(size or 1 for size in shape) for shape in shapes), what, error=OptionError)
 
 
 def check_against(name: Path, graph_input: 'GraphInput', shapes: dict[str, tuple], scheme: str) -> None:

@@ -9,10 +9,9 @@ from ms_crf.base.errors import OptionError
 from ms_crf.crf.constraints import Constraints
 from ms_crf.crf.layer import CRF
 from ms_crf.crf.mindspore_fixes import CompilableMethods
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Compiled, E
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, NBEST, PATHS, Compiled, E, Tags
 from ms_crf.models.bucketing import TaggingShapes
 from ms_crf.models.chains import NOTHING, SCORES, Chain
-from ms_crf.models.labels import Tags
 from ms_crf.native import custom
 from ms_crf.nn.head import Head
 from ms_crf.nn.softmax import Softmax
@@ -77,28 +76,24 @@ def _tagging(head: Head, scores_of: Callable, task: str, count: int, temperature
 
 
 class GraphDecoder(Generic[E]):
-    """Tags with a network in compiled graphs; to be inherited by what writes `encode` and `inputs`.
+    """Tags with a network in compiled graphs; to be inherited by what writes `inputs`.
 
     Args:
         network: a cell with a `head`, and `emissions_of`, which gives scores of tags (L, B, K), length first.
         vocabulary: its tags.
+        encode: makes what `inputs` and `run` take of lists of tokens, none of them empty.
         compiled: is called with length, rows and seconds after a graph was compiled.
     """
 
     tasks = frozenset((PATHS, CONFIDENCES, NBEST))
     runs_graphs = True
-    vocabulary: Tags
-
-    def __init__(self, network: nn.Cell, vocabulary: Tags, compiled: Compiled | None = None) -> None:
-        self.network, self.vocabulary, self.compiled = network, vocabulary, compiled
+    def __init__(self, network: nn.Cell, vocabulary: Tags, encode: Callable[[Sequence[list[str]]], E],
+                 compiled: Compiled | None = None) -> None:
+        self.network, self.vocabulary, self.encode, self.compiled = network, vocabulary, encode, compiled
         self._functions: dict[tuple[Callable, str, int], Callable] = {}
         self._seen: set[tuple[Callable, str, int, int]] = set()
         self._shapes: dict[int, TaggingShapes] = {}
         self.temperature = 1.0
-
-    def encode(self, sentences: Sequence[list[str]]) -> E:
-        """Lists of tokens, none of them empty, as `inputs` and `run` take them."""
-        raise NotImplementedError
 
     def method(self, encoded: E) -> Callable:
         """What makes scores of tags (L, B, K) of these sentences, from what `inputs` gives."""
@@ -122,13 +117,12 @@ class GraphDecoder(Generic[E]):
             with graph_call():
                 began = time.perf_counter()
                 most = min(count, len(self.vocabulary.tags) ** length)
-                function = self._functions.get((method, task, most))
-                if function is None:
-                    function = _tagging(self.network.head, method, task, most, self.temperature)
-                    self._functions[method, task, most] = function
-                arrays = [tensor.asnumpy() for tensor in function(*map(ms.from_numpy, inputs))]   # without copying
-                new, seconds = (method, task, most, length) not in self._seen, time.perf_counter() - began
-                self._seen.add((method, task, most, length))
+                key = method, task, most
+                if key not in self._functions:
+                    self._functions[key] = _tagging(self.network.head, *key, self.temperature)
+                arrays = [tensor.asnumpy() for tensor in self._functions[key](*map(ms.from_numpy, inputs))]  # no copies
+                new, seconds = (*key, length) not in self._seen, time.perf_counter() - began
+                self._seen.add((*key, length))
             if new and self.compiled is not None:
                 self.compiled(length, rows, seconds)
             yield indices, arrays
@@ -163,19 +157,11 @@ class GraphDecoder(Generic[E]):
         for _, indices, inputs in self.inputs(encoded, PLAIN_ROWS):
             with graph_call():
                 scores = method(*map(ms.from_numpy, inputs[1:])).asnumpy() / self.temperature    # (L, B, K)
-            yield indices, [scores[:length, row].copy()
-                            for row, length in enumerate(encoded.lengths[indices].tolist())]
+            yield indices, [scores[:length, row].copy() for row, length in enumerate(encoded.lengths[indices].tolist())]
 
     def plan(self, lengths: np.ndarray, rows: int) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
         """((length, rows), indices of sentences) of batches of at most so many rows, the shortest sentences first."""
         return self._shapes.setdefault(rows, TaggingShapes(rows)).plan(lengths)
-
-
-def check_head(run: Run, output: str) -> None:
-    """Raises OptionError if a run does not have what an export is to give."""
-    if output == EMISSIONS and run.options.head != 'crf':
-        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
-                          'trace back')
 
 
 def constraints_of(options: Options, scheme: str, tags: Sequence[str]) -> Constraints | None:
@@ -207,19 +193,22 @@ def load_weights(run: Run, network: nn.Cell) -> None:
 class GraphInput(Generic[E]):
     """What makes the inputs of an exported graph from sentences; to be inherited.
 
+    Args:
+        vocabulary: the tags.
+        encode: makes what `sizes` and `arrays` take of lists of tokens, none of them empty.
+
     Attributes:
         rows: sentences of a batch at most, where the graph takes any number.
         tokens: what `sizes` may add up to in a batch, filled up to the longest, where the graph takes any length.
         unit: what `sizes` counts, for messages.
-        vocabulary: the tags.
     """
 
     rows: ClassVar[int] = 512
     tokens: ClassVar[int] = 16384
     unit: ClassVar[str] = 'tokens'
 
-    def __init__(self, vocabulary: Tags) -> None:
-        self.vocabulary = vocabulary
+    def __init__(self, vocabulary: Tags, encode: Callable[[Sequence[list[str]]], E]) -> None:
+        self.vocabulary, self.encode = vocabulary, encode
 
     def inputs(self, static: Static = None) -> dict[str, tuple]:
         """Names and shapes of the graph's inputs, all int32; None is an axis of any size.
@@ -239,10 +228,6 @@ class GraphInput(Generic[E]):
     def to_json(self) -> dict[str, Any]:
         """What another program needs to make inputs of sentences, and tags of outputs."""
         return self.vocabulary.to_json()
-
-    def encode(self, sentences: Sequence[list[str]]) -> E:
-        """Lists of tokens, none of them empty, as `sizes` and `arrays` take them."""
-        raise NotImplementedError
 
     def sizes(self, encoded: E) -> np.ndarray:
         """(sentences,): the length that each needs in a batch."""

@@ -13,8 +13,7 @@ from ms_crf.base.arguments import DIR, FILE
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief, meant
 from ms_crf.base.fields import checked
 from ms_crf.base.files import PathLike
-from ms_crf.models.base import Kind
-from ms_crf.models.registry import kind_of, kind_of_run
+from ms_crf.models.base import Kind, kind_of, kind_of_run
 from ms_crf.runs.options import Options
 from ms_crf.runs.run import Run
 
@@ -98,20 +97,6 @@ def read_base(kind: type[Kind], folder: PathLike) -> Run:
     return run
 
 
-def moved(before: np.ndarray, fresh: np.ndarray, *sources: np.ndarray) -> np.ndarray:
-    """Values of the base at their new places, and fresh ones where it has none.
-
-    Args:
-        before: of the base.
-        fresh: as many values as there are to be.
-        sources: for each of the first axes of `fresh`, which index each of its entries has in `before`; -1 for none.
-    """
-    known = [np.flatnonzero(source >= 0) for source in sources]
-    mixed = fresh.copy()
-    mixed[np.ix_(*known)] = before[np.ix_(*(source[index] for source, index in zip(sources, known)))]
-    return mixed
-
-
 def put_weights(network: 'nn.Cell', weights: Mapping[str, np.ndarray], before: Sequence[str],
                 now: Sequence[str]) -> None:
     """Gives a network the weights of its base; what belongs to tags that the base lacks stays as it is.
@@ -124,13 +109,16 @@ def put_weights(network: 'nn.Cell', weights: Mapping[str, np.ndarray], before: S
     """
     import mindspore as ms  # here, because options are read without it
     index = {tag: number for number, tag in enumerate(before)}
-    source = np.array([index.get(tag, -1) for tag in now])
+    known = [(number, index[tag]) for number, tag in enumerate(now) if tag in index]
+    to, source = np.array(known, np.int64).reshape(-1, 2).T
     axes = {parameter.name: 1 for parameter in network.projection.trainable_params()}
     axes |= {parameter.name: parameter.ndim for parameter in network.head.trainable_params()}
     for parameter in network.trainable_params():
         array = weights[parameter.name]
         if parameter.name in axes:
-            array = moved(array, parameter.asnumpy(), *[source] * axes[parameter.name])
+            mixed, count = parameter.asnumpy().copy(), axes[parameter.name]
+            mixed[np.ix_(*[to] * count)] = array[np.ix_(*[source] * count)]
+            array = mixed
         if array.shape != parameter.shape:
             raise ValueError(f'expected {parameter.name} of shape {parameter.shape} in the base, got {array.shape}')
         parameter.set_data(ms.Tensor(array))

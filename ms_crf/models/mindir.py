@@ -1,25 +1,86 @@
-"""A trained network as a MindIR graph: written with what a program needs to run it, and run from these two files."""
+"""A trained network as a MindIR graph: written with what a program needs to run it, checked, and run.
+
+MindSpore runs whatever a graph names: an operator can load a library of machine code, run Python, write files or talk
+to other processes. Only operators that compute tensors from tensors pass here, those of all graphs that `ms_crf.export`
+writes among them. The list does not depend on the version of MindSpore.
+"""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Generic
+from typing import Any, Generic
 
 from ms_crf.base.environment import graph_call, quiet
-from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.errors import CorpusError, OptionError, brief
 from ms_crf.base.files import PathLike, draft_of, faults_named, temporary
 from ms_crf.crf.post_decode import post_decode
 from ms_crf.models import graph_record
-from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, E, SentenceError
-from ms_crf.models.graph_operators import LARGEST, check_operators
-from ms_crf.models.graph_record import Graph
+from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, E, SentenceError, kind_of_run
+from ms_crf.models.graph_record import Graph, check_target, record_of
 from ms_crf.models.graphs import GraphInput, Static
-from ms_crf.models.registry import kind_of_run
 from ms_crf.runs.run import Run
 
 import mindspore as ms
 import numpy as np
 from mindspore import nn
+
+LARGEST = 1 << 30              # bytes of weights that MindSpore puts into one file
+_MOST = LARGEST + (64 << 20)   # bytes of a graph, operators included
+_REFERENCE = 'REF::'            # before the name of an entry of the table of primitives, or of a function
+_FIELDS = {'ModelProto': ('graph', 'functions', 'primitives'), 'PrimitiveProto': ('attribute',),
+           'GraphProto': ('node', 'parameter', 'attribute'), 'NodeProto': ('attribute', 'node_attr', 'primal_attr'),
+           'AttributeProto': ('t', 'tensors', 'g', 'graphs', 'values', 'seq_info'),
+           'SeqInfoProto': ('tuple_elem_item',)}
+LIST = Path(__file__).with_name('allowed_operators.txt')
+ALLOWED = frozenset(name for line in LIST.read_text(encoding='utf-8').splitlines() if not line.startswith('#')
+                    for name in line.split())
+
+
+def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
+    """Raises CorpusError unless a file is a MindIR graph, all of it in this file, of operators that only compute.
+
+    Args:
+        path: of the graph, for messages.
+        draft: the file to read if it does not have its name yet.
+    """
+    from mindspore.train.mind_ir_pb2 import ModelProto
+
+    advice = 'get the graph from people you trust, or export it again'
+    try:
+        size = os.path.getsize(draft or path)
+        if size > _MOST:
+            raise CorpusError(path, None, f'expected a MindIR graph of at most {_MOST:,} bytes, got {size:,}; {advice}')
+        with open(draft or path, 'rb') as file:
+            model: Any = ModelProto.FromString(file.read())
+    except OSError as error:
+        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+    except CorpusError:
+        raise
+    except Exception:                            # its type depends on the version of protobuf
+        raise CorpusError(path, None, 'expected a MindIR graph, got a damaged or encrypted file; copy it again, or '
+                                      'export again') from None
+    for part in _parts(model):
+        kind = part.DESCRIPTOR.name
+        if kind in ('PrimitiveProto', 'NodeProto') and not part.op_type.startswith(_REFERENCE) \
+                and part.op_type not in ALLOWED:
+            raise CorpusError(path, None, f'expected operators that only compute, got {brief(part.op_type)}, which is '
+                                          f'not in the list {LIST.name}; {advice}')
+        if kind == 'TensorProto' and part.HasField('external_data'):
+            raise CorpusError(path, None, f'expected a graph with its weights in the same file, got the name of '
+                                          f'another file; {advice}')
+        if kind == 'GraphProto' and part.bprop_filepath or kind == 'ModelProto' and part.HasField('preprocessor'):
+            raise CorpusError(path, None, f'expected a graph alone, got one that reads other files or data; {advice}')
+
+
+def _parts(model: Any) -> Iterator[Any]:
+    """A model and all parts of it that can name an operator or a file, wherever they are nested."""
+    waiting = [model]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        for field in _FIELDS.get(part.DESCRIPTOR.name, ()):
+            inner = getattr(part, field)
+            waiting += inner if hasattr(inner, '__len__') else [inner] if part.HasField(field) else []
 
 
 def _placeholders(inputs: dict[str, tuple]) -> list[ms.Tensor]:
@@ -37,10 +98,14 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
         static: (batch, length) for a graph of these alone, or None for any.
 
     Raises:
+        OptionError: the run has no such output, or a batch does not fit into memory.
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
-    graph_record.check_target(path)
+    check_target(path)
     run = run if isinstance(run, Run) else Run.open(run)
+    if output == EMISSIONS and run.options.head != 'crf':
+        raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
+                          'trace back')
     graph_input, cell = kind_of_run(run).exported(run, output)
     size = sum(4 * parameter.size for parameter in cell.get_parameters())
     if size > LARGEST:
@@ -48,10 +113,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
                                           f'MindSpore writes into one graph, got one of {size:,}; tag with the run '
                                           'itself')
     if static:
-        try:
-            graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
-        except ValueError as error:
-            raise OptionError(str(error)) from None
+        graph_record.check_room(graph_input, static, f'a graph for batches of {static[0]} x {static[1]} tokens')
     record = {
         'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
         'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
@@ -76,35 +138,29 @@ class MindIRDecoder(Generic[E]):
     """Tags encoded sentences with an exported graph.
 
     Args:
-        graph: takes tensors, in the order of the inputs.
-        graph_input: makes them.
-        output: 'paths', 'confidences' or 'emissions'.
-        static: (batch, length) that the graph takes, or None for any.
+        graph: the graph and its record.
     """
 
     runs_graphs = True
 
-    def __init__(self, graph: nn.Cell, graph_input: GraphInput[E], output: str, static: Static) -> None:
-        self.graph, self.graph_input, self.output, self.static = graph, graph_input, output, static
-        self.vocabulary, self.encode = graph_input.vocabulary, graph_input.encode
-        self.tasks = frozenset((PATHS, CONFIDENCES) if output == CONFIDENCES else (PATHS,))
-
-    @classmethod
-    def load(cls, graph: Graph) -> 'MindIRDecoder':
-        """From an exported graph and its record."""
+    def __init__(self, graph: Graph) -> None:
         path, record, graph_input = graph.path, graph.record, graph.graph_input
+        self.graph_input: GraphInput[E] = graph_input
+        self.output: str = record['output']      # 'paths', 'confidences' or 'emissions'
+        self.static: Static = record['static']
+        self.vocabulary, self.encode = graph_input.vocabulary, graph_input.encode
+        self.tasks = frozenset((PATHS, CONFIDENCES) if self.output == CONFIDENCES else (PATHS,))
         check_operators(path)
         try:
             with quiet():
-                cell = nn.GraphCell(ms.load(str(path)))
+                self.graph = cell = nn.GraphCell(ms.load(str(path)))
         except (RuntimeError, ValueError, TypeError) as error:
             raise CorpusError(path, None, 'expected a MindIR graph that MindSpore can load: '
                                           f'{_first_line(error)}') from None
         shapes = {name: parameter.shape for name, parameter in cell.parameters_dict().items()}
-        graph_record.check_against(graph_record.record_of(path), graph_input, shapes, record['scheme'])
-        if record['static'] is None:
+        graph_record.check_against(record_of(path), graph_input, shapes, record['scheme'])
+        if self.static is None:
             cell.set_inputs(*_placeholders(graph_input.inputs()))
-        return cls(cell, graph_input, record['output'], record['static'])
 
     def run(self, encoded: E, task: str = PATHS, count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Tags sentences, batch by batch; see `Decoder.run`."""

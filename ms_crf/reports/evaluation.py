@@ -11,9 +11,8 @@ from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats.dataset import check_judged
 from ms_crf.formats.registry import read_corpus
-from ms_crf.models import plugins
 from ms_crf.models.base import SentenceError
-from ms_crf.models.opening import device_for, open_model
+from ms_crf.models.opening import device_for, open_model, run_plugin
 from ms_crf.runs import records
 from ms_crf.runs.arguments import EvaluateArguments
 from ms_crf.tagging.tagger import Tagger
@@ -184,7 +183,7 @@ def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike |
     """
     given = EvaluateArguments.given(locals())
     if given.plugin:
-        plugins.load(given.plugin)
+        run_plugin(given.plugin)
     if given.json:
         records.check_output(given.json, given.input)
     path = given.mindir or given.run or records.newest('runs')

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
 from ms_crf.formats.dataset import check_judged
 from ms_crf.formats.registry import read_corpus
-from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
-from ms_crf.models.registry import kind_of_run
-from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature
+from ms_crf.models.base import kind_of_run
+from ms_crf.models.chains import NOTHING, Chain, ChainDecoder, FittedTemperature, TemperedDecoder, fit_temperature
 from ms_crf.reports import calibration, slices
 from ms_crf.reports.calibration import Reliability
 from ms_crf.reports.confusion import Confusion, confusion

@@ -6,8 +6,7 @@ from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike, check_writable, write_text
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats.registry import without_columns
-from ms_crf.models import plugins
-from ms_crf.models.opening import device_for
+from ms_crf.models.opening import device_for, run_plugin
 from ms_crf.reports.figures import RunFigures, check_alike, figures_of, input_of
 from ms_crf.reports.libraries import NAMES, library
 from ms_crf.runs.arguments import ReportArguments
@@ -47,7 +46,7 @@ def report(runs: Sequence[PathLike] | None = None, *, input: PathLike | None = N
     """
     given = ReportArguments.given(locals())
     if given.plugin:
-        plugins.load(given.plugin)
+        run_plugin(given.plugin)
     check_output(given.output)
     for name in NAMES:
         library(name)

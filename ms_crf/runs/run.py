@@ -24,7 +24,7 @@ T = TypeVar('T', bound='HasTags')
 
 
 class HasTags(Protocol):
-    """What a class of vocabularies has; `ms_crf.models.labels.Tags` is one."""
+    """What a class of vocabularies has; `ms_crf.models.base.Tags` is one."""
 
     tags: list[str]
 

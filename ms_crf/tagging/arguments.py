@@ -31,7 +31,7 @@ from ms_crf.formats.registry import (
     of_target,
 )
 from ms_crf.models.base import MOST_NBEST
-from ms_crf.models.uncertainty import LEAST_CONFIDENCE, MEASURES
+from ms_crf.models.chains import LEAST_CONFIDENCE, MEASURES
 from ms_crf.runs.arguments import OfModel
 from ms_crf.text.splitting import CHOICES, splitter_fault
 

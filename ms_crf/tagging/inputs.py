@@ -11,8 +11,7 @@ from ms_crf.formats.document import Reading, Report, nowhere
 from ms_crf.formats.lines import numbered, open_lines
 from ms_crf.formats.raw import raw_sentences, sentence_of_text
 from ms_crf.formats.registry import columns_of, of_stream
-from ms_crf.models import plugins
-from ms_crf.models.opening import device_for, open_model
+from ms_crf.models.opening import device_for, open_model, run_plugin
 from ms_crf.runs.records import newest
 from ms_crf.tagging.arguments import LINES, OfText
 from ms_crf.tagging.tagger import Tagger
@@ -46,7 +45,7 @@ class Inputs:
 
     def __init__(self, given: OfText, watcher: Watcher, temperature: float = 1.0) -> None:
         if given.plugin:
-            plugins.load(given.plugin)
+            run_plugin(given.plugin)
         self.given, self.watcher = given, watcher
         self.path = given.mindir or given.run or newest('runs')
         self.model = open_model(self.path)

@@ -13,10 +13,9 @@ from ms_crf.formats.document import Document, Prediction, Remarks, Target
 from ms_crf.formats.json_lines import text_of
 from ms_crf.formats.lines import check_readable
 from ms_crf.formats.registry import BRAT, FORMATS, JSON, of_corpus, read_corpus
-from ms_crf.models import uncertainty
+from ms_crf.models import chains
 from ms_crf.models.base import SentenceError
-from ms_crf.models.chains import ChainDecoder
-from ms_crf.models.uncertainty import LEAST_CONFIDENCE, TOKEN_ENTROPY, Unsure
+from ms_crf.models.chains import LEAST_CONFIDENCE, TOKEN_ENTROPY, ChainDecoder, Unsure
 from ms_crf.tagging.arguments import AUTO, LINES, SuggestArguments
 from ms_crf.tagging.inputs import Inputs, source_of
 from ms_crf.tagging.streams import chunks
@@ -62,7 +61,7 @@ def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None
         output: path of a file to write, of brat a folder; or a text stream.
         run, mindir, input_format, columns, chars, raw, splitter, strict, plugin, device: as for `tag`.
         count: how many sentences to choose.
-        by: the measure: 'least-confidence', 'mnlp' or 'token-entropy', see `ms_crf.models.uncertainty`.
+        by: the measure: 'least-confidence', 'mnlp' or 'token-entropy', see `ms_crf.models.chains`.
         near: of two sentences whose word n-grams have a larger Jaccard index only one is chosen.
         ngram: words of an n-gram.
         format: of the output, such as 'tokens' or 'label-studio'; by default by its name, otherwise 'tokens'.
@@ -106,7 +105,7 @@ class _Chooser:
         if not self.tagger.gives_confidences:
             raise OptionError(f'{self.inputs.path}: this graph gives no confidences; export one with '
                               f'{argument("confidence")}, or use the run itself')
-        if given.by == TOKEN_ENTROPY and not uncertainty.gives_entropy(self.tagger.decoder):
+        if given.by == TOKEN_ENTROPY and not chains.gives_entropy(self.tagger.decoder):
             raise OptionError(f'{argument("by")} {TOKEN_ENTROPY} needs the posterior of every tag, which exported '
                               'graphs and custom heads do not give; use the run itself, or '
                               f'{argument("by")} {LEAST_CONFIDENCE}')
@@ -149,13 +148,13 @@ class _Chooser:
         sentences = [item.tokens for _, item in chunk]
         try:
             if self.given.by == TOKEN_ENTROPY:
-                found = uncertainty.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
+                found = chains.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
                 return found, [one.entropy for one in found]
             found = [Unsure(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
         except SentenceError as error:
             name, item = chunk[error.index]
             raise CorpusError(name, item.line, error.reason) from None
-        return found, [uncertainty.of_confidence(one.confidence, len(one.tags), self.given.by) for one in found]
+        return found, [chains.of_confidence(one.confidence, len(one.tags), self.given.by) for one in found]
 
     def _write(self, documents: list[Document]) -> list[str]:
         """Writes the chosen sentences; returns what is said of what the format has no place for."""

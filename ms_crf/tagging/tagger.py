@@ -98,7 +98,7 @@ class Tagger:
         with graph_load() if model.uses_mindspore else contextlib.nullcontext():
             decoder = decoder_of(model, compiled)
         if temperature != 1:
-            from ms_crf.models.temperature import tempered
+            from ms_crf.models.chains import tempered
             decoder = tempered(decoder, temperature)
         made = cls(decoder, model.scheme, model.found_scheme, model.splitter, model.written_scheme)
         made._path, made._temperature, made._kind = os.path.abspath(model.path), temperature, model.kind_name

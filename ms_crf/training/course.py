@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, temporary
 from ms_crf.formats.dataset import Corpora, load
-from ms_crf.models.base import Kind, Learner, StepLearner
-from ms_crf.models.registry import kind_of, kind_of_run
+from ms_crf.models.base import Kind, Learner, StepLearner, kind_of, kind_of_run
 from ms_crf.runs import records, sources
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options

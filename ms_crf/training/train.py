@@ -13,9 +13,8 @@ from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.models import plugins
-from ms_crf.models.base import Kind
-from ms_crf.models.registry import kind_of
+from ms_crf.models.base import Kind, kind_of
+from ms_crf.models.opening import run_plugin
 from ms_crf.native import library
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options
@@ -85,7 +84,7 @@ def train(*, resume: PathLike | None = None, overwrite: bool = False, config: Pa
     """
     given = TrainArguments.given(locals())
     if given.plugin:
-        plugins.load(given.plugin)
+        run_plugin(given.plugin)
     events = watcher if isinstance(watcher, TrainingWatcher) else TrainingLines(watcher)
     events.asked_to_stop = False                 # of an earlier training with the same watcher
     with closing(events):

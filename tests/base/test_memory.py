@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ms_crf.base import memory
 from ms_crf.cli import train
-from ms_crf.models import sizes
+from ms_crf.models import learning
 from ms_crf.models.words.learner import character_weights
 from ms_crf.models.words.model import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
@@ -75,7 +75,7 @@ def test_weights_are_counted_as_they_are(changes):
     network = build_network(options, vocabulary, 5, 'BIO')
     read = options.char != 'none'
     width = (15 if bigrams else 5) + options.char_width * read
-    layers = sizes.layer_weights(width, options.hidden, options.layers, 3, options.head)
+    layers = learning.layer_weights(width, options.hidden, options.layers, 3, options.head)
     found = sum(parameter.size for parameter in network.trainable_params())
     words = 2 + 2 + 3 * bool(bigrams)                            # padding, unknown; those of bigrams, and unknown
     assert found == words * 5 + layers + (
@@ -102,8 +102,8 @@ def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
     if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak
         pytest.skip('needs the peak memory of a process, which only Linux tells')
-    program = ('import sys\nfrom ms_crf.cli import train\nfrom ms_crf.models import sizes\n'
-               'asked = []\nsizes.check_memory = lambda size, what: asked.append(size)\n'
+    program = ('import sys\nfrom ms_crf.cli import train\nfrom ms_crf.models import learning\n'
+               'asked = []\nlearning.check_memory = lambda size, what: asked.append(size)\n'
                'status = train.main(sys.argv[1:])\n'
                'peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))\n'
                'sys.exit(status or print("peak", asked[0], peak))')

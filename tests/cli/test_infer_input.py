@@ -355,7 +355,7 @@ def test_tensors_that_may_not_be_read(nobody, capfd):
         write(folder, '', name)
         os.chmod(folder / name, 0)
     for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: Run.open(folder).metrics,
-                 lambda: EncoderFiles.read(folder)):
+                 lambda: EncoderFiles(folder)):
         with pytest.raises(CorpusError, match='can not be read: Permission denied'):
             as_nobody(call)
     assert capfd.readouterr() == ('', '')

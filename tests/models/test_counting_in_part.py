@@ -2,8 +2,7 @@
 
 from ms_crf import HMM
 from ms_crf.cli import train
-from ms_crf.models.hmm.counting import learn
-from ms_crf.models.hmm.symbols import WordCounts
+from ms_crf.models.hmm.estimation import WordCounts, learn
 
 import numpy as np
 import pytest
@@ -32,7 +31,7 @@ def test_what_is_known_whole_is_counted_as_ever():
 
 def test_what_is_not_known_is_counted_as_it_is_expected():
     sets, add = sets_of(['D ? V', 'D N', '? N NV ?', 'N']), 0.5
-    words = WordCounts.of(SENTENCES)
+    words = WordCounts(SENTENCES)
     models = []
     for steps in (0, 1):
         model = HMM()

@@ -6,13 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ms_crf.formats.registry import read_corpus
-from ms_crf.models.encoder.graph import SubwordGraphInput
-from ms_crf.models.encoder.model import EncoderDecoder, build_encoder
+from ms_crf.models.base import Tags
+from ms_crf.models.encoder.learner import Reader
+from ms_crf.models.encoder.model import EncoderDecoder, SubwordGraphInput, build_encoder
 from ms_crf.models.encoder.network import SubwordTagger, pool_words
 from ms_crf.models.encoder.pretrained import EncoderFiles
-from ms_crf.models.encoder.vectors import Reader
 from ms_crf.models.encoder.windows import Subwords, pack, subword_batch, window_arrays, window_ranges, windows_at_most
-from ms_crf.models.labels import Tags
 from ms_crf.nn.transformer import exact_gelu, fast_gelu, gelu_tanh
 
 import mindspore as ms
@@ -46,9 +45,9 @@ def real_sentences():
 
 def check_beside_peer(path, sentences, modes, tolerance=2e-5):
     """All vectors of all sentences, which have to fit into one window each."""
-    files = EncoderFiles.read(path)
+    files = EncoderFiles(path)
     encoder = build_encoder(files.sizes, files.weights())
-    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     assert (np.diff(encoded.windows_of) == 1).all()
     expected = peer_of(path)(sentences)
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
@@ -67,9 +66,9 @@ def test_minilm_is_that_of_transformers(minilm):
     """200 sentences in padded batches, one piece to the 510 that fit with the special ones."""
     sentences = real_sentences()
     long = [token for sentence in sentences for token in sentence]
-    files = EncoderFiles.read(minilm)
+    files = EncoderFiles(minilm)
     for room in (510, 300):
-        counts = np.bincount(Subwords.of([long], files.tokenizer, 10 ** 6).words)
+        counts = np.bincount(Subwords([long], files.tokenizer, 10 ** 6).words)
         sentences[room % 7] = long[:int(np.searchsorted(np.cumsum(counts), room, 'right'))]
     sentences[0] = ['word'] * 510
     encoded = check_beside_peer(minilm, sentences, ('graph', 'pynative'))
@@ -130,8 +129,8 @@ def test_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, opti
     safetensors.numpy.save_file({**older, f'{prefix}pooler.dense.weight': np.ones(3, np.float32)},
                                 path / 'model.safetensors')
     (path / 'tokenizer_config.json').unlink()                    # capitals in the list tell as much
-    files = EncoderFiles.read(path)
-    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    files = EncoderFiles(path)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     assert encoded.words.tolist() == [word for _, words in expected for word in words]
     encoder = build_encoder(files.sizes, files.weights())
     reader = Reader(encoder)
@@ -157,8 +156,8 @@ def test_a_roberta_is_that_of_numpy(tmp_path):
     safetensors.save_file(arrays, path / 'model.safetensors')
     words = words_of(LETTERS + 'ïﬁ中', 20)
     sentences = [words[:1], words[1:4], words[4:10], ['the', 'cat']]
-    files = EncoderFiles.read(path)
-    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    files = EncoderFiles(path)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     arrays = {name: array.astype(float) for name, array in arrays.items()}
     expected = []
     for sentence in sentences:
@@ -175,7 +174,7 @@ def test_a_roberta_is_that_of_numpy(tmp_path):
 def gradients(tmp_path_factory):
     """Of a weighted sum of the vectors of three sequences: the folder, (ids, lengths, weights) and the gradients."""
     path = make_folder(tmp_path_factory.mktemp('gradients') / 'bert')
-    files = EncoderFiles.read(path)
+    files = EncoderFiles(path)
     encoder = build_encoder(files.sizes, files.weights())
     generator = np.random.default_rng(0)
     ids, lengths = generator.integers(5, 60, (3, 8)), np.array([8, 3, 5])
@@ -325,9 +324,9 @@ def test_windows_give_each_word_its_widest_context(room, longest_word):
 def test_a_sentence_longer_than_the_model_takes(tmp_path):
     """60 pieces where 18 fit: each word's vector is that of its window alone."""
     path = make_folder(tmp_path / 'bert')
-    files = EncoderFiles.read(path)
+    files = EncoderFiles(path)
     sentences = [['to', 'in'], words_of(LETTERS, 12), ['of', '\u200d', 'at']]
-    encoded = Subwords.of(sentences, files.tokenizer, files.sizes.longest)
+    encoded = Subwords(sentences, files.tokenizer, files.sizes.longest)
     first, count = encoded.firsts[1], encoded.counts[1]
     assert count > 3 * encoded.room and encoded.counts.tolist()[::2] == [2, 2]
     encoder = build_encoder(files.sizes, files.weights())
@@ -352,7 +351,7 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
 @pytest.mark.parametrize('known', [True, False])
 def test_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
     """At most once for a tokenizer, and not at all where the usual letters have pieces."""
-    files, calls = EncoderFiles.read(make_folder(tmp_path / 'model')), []
+    files, calls = EncoderFiles(make_folder(tmp_path / 'model')), []
 
     class Watched:
         def get_vocab(self):

@@ -121,7 +121,7 @@ def test_infer_scores_as_training_did(frozen, corpora, capsys):
                                '--device', 'CPU']) == 0
     assert capsys.readouterr().out.splitlines() == Run.open(folder).scores['test']['table']
     words = max((block.split() for block in (corpora / 'test.tsv').read_text().split('\n\n')), key=len)[::2] * 2
-    encoded = Subwords.of([words], EncoderFiles.read(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
+    encoded = Subwords([words], EncoderFiles(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
     assert len(encoded.windows) > 1
     assert infer.main(['--run', str(folder), '--text', ' '.join(words), '--format', 'conll',
                                '--device', 'CPU']) == 0
@@ -199,7 +199,7 @@ def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_pat
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
     course.start(options, train.Watcher())             # and then nothing for once
     run = course.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
-    before = EncoderFiles.read(encoder).weights()
+    before = EncoderFiles(encoder).weights()
     for name, array in before.items():
         found, = (parameter for parameter in run.network.get_parameters() if parameter.name == f'encoder.{name}')
         assert (found.asnumpy() == array).all()
@@ -236,13 +236,13 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
 
 def test_weights_of_16_bits(tmp_path):
     arrays = {name: array.astype(np.float16) for name, array in tensors(prefix='bert.').items()}
-    weights = EncoderFiles.read(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
+    weights = EncoderFiles(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
     assert weights['pieces'].dtype == np.float32
     assert (weights['layers.1.outer.weight'] == arrays['bert.encoder.layer.1.output.dense.weight']).all()
 
 
 def test_half_a_surrogate_pair_is_tagged(frozen, corpora):
-    encoded = Subwords.of([['to', '\ud800'], ['in']], EncoderFiles.read(frozen[0] / 'encoder').tokenizer, 20)
+    encoded = Subwords([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
     assert encoded.lengths.tolist() == [2, 1] and encoded.words.tolist() == [0, 1, 0]
 
 

@@ -5,9 +5,9 @@ import subprocess
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
-from ms_crf.models import graph_operators, mindir
-from ms_crf.models.graph_operators import check_operators
+from ms_crf.models import mindir
 from ms_crf.models.graph_record import read_record, record_of, replace_pair
+from ms_crf.models.mindir import check_operators
 
 import mindspore as ms
 import numpy as np
@@ -125,6 +125,6 @@ def test_no_graph_and_too_large_a_file(tmp_path, monkeypatch):
     path.write_bytes(b'\xff' * 100)
     with pytest.raises(CorpusError, match='expected a MindIR graph, got a damaged or encrypted file'):
         check_operators(path)
-    monkeypatch.setattr(graph_operators, '_MOST', 99)
+    monkeypatch.setattr(mindir, '_MOST', 99)
     with pytest.raises(CorpusError, match='expected a MindIR graph of at most 99 bytes, got 100'):
         check_operators(path)

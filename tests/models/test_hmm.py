@@ -5,7 +5,7 @@ import re
 
 from ms_crf import HMM
 from ms_crf.formats.registry import read_corpus
-from ms_crf.models.hmm.symbols import Words, shape_of
+from ms_crf.models.hmm.estimation import Words, shape_of
 
 import numpy as np
 import pytest

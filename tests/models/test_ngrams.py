@@ -145,7 +145,7 @@ def test_forms_in_the_graph(compiled, bigrams):
 
 def test_forms_that_are_composed():
     names = Vocabulary(['known'], list('known'), ['O'], 8, ngrams=['<ab', 'abc'])
-    encoded = EncodedWords.of([['known', 'abc', 'xyz'], ['ABD', 'abc']], names)
+    encoded = EncodedWords([['known', 'abc', 'xyz'], ['ABD', 'abc']], names)
     assert encoded.composed.tolist() == [1, 3]                   # of known, abc, xyz, ABD
     assert encoded.ngrams_of[:, :3].tolist() == [[1, 2, 0], [1, 0, 0]]
     places, ids = encoded.ngrams(np.array([2, 3, 0]))

@@ -4,8 +4,7 @@ import math
 
 from ms_crf import Tagger
 from ms_crf.formats.registry import read_corpus
-from ms_crf.models.chains import ChainDecoder
-from ms_crf.models.temperature import TemperedDecoder, fit_temperature
+from ms_crf.models.chains import ChainDecoder, TemperedDecoder, fit_temperature
 
 import numpy as np
 import pytest

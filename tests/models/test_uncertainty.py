@@ -2,7 +2,7 @@
 
 import math
 
-from ms_crf.models.uncertainty import gives_entropy, of_confidence, token_entropies
+from ms_crf.models.chains import gives_entropy, of_confidence, token_entropies
 
 import numpy as np
 import pytest

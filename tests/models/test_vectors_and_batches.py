@@ -98,7 +98,7 @@ def test_bigrams_of_a_vocabulary():
     vocabulary = Vocabulary.of(training, [['b', 'c', 'b', 'c']], ['O'], {}, 4, bigrams=True)
     assert vocabulary.words == ['a', 'b', 'c'] and vocabulary.bigrams == [' a', 'a b', 'b ']
     assert (vocabulary.num_words, vocabulary.num_rows) == (5, 9)
-    encoded = EncodedWords.of([['a', 'b'], ['b', 'z']], vocabulary)
+    encoded = EncodedWords([['a', 'b'], ['b', 'z']], vocabulary)
     words, _ = encoded.arrays(np.concatenate(encoded.tokens), 5)
     others = 5
     assert words.tolist() == [[2, 6, 7], [3, 7, 8], [3, others, others], [UNKNOWN, others, others], [0, 0, 0]]
@@ -172,7 +172,7 @@ def test_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8, bigrams)
     tokens[7] = tokens[7] * 100                                  # far longer than the others
     tags[7] = tags[7] * 100
-    encoded = EncodedWords.of(tokens, vocabulary, tags)
+    encoded = EncodedWords(tokens, vocabulary, vocabulary.gold(tags))
     unknown = None
     if shuffled:
         unknown = replaced(generator, encoded.tokens, encoded.word_counts(), 5.0)

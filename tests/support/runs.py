@@ -69,7 +69,7 @@ def rows_of(run, scheme, temperature=1.0):
         if not tokens:
             yield None
             continue
-        encoded = EncodedWords.of([tokens], vocabulary)
+        encoded = EncodedWords([tokens], vocabulary)
         forms, places = np.unique(encoded.tokens[0], return_inverse=True)
         of_forms, _ = encoded.arrays(forms, len(forms))
         indices = np.arange(of_forms.size).reshape(of_forms.shape)

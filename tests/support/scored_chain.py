@@ -2,8 +2,8 @@
 
 from types import SimpleNamespace
 
+from ms_crf.models.base import Tags
 from ms_crf.models.chains import SCORES, Chain
-from ms_crf.models.labels import Tags
 from ms_crf.text.schemes import allowed_transitions
 
 import numpy as np

@@ -10,7 +10,7 @@ import shutil
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.models import mindir
-from ms_crf.models.words.decoder import GATES_BYTES
+from ms_crf.models.words.network import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
@@ -113,8 +113,8 @@ def test_no_more_taggings_than_there_are(run_of):
 def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     """As in much text; without room for them, as in little."""
     run = run_of()
-    monkeypatch.setattr('ms_crf.models.words.decoder.GATES_FORMS', (1, 8))
-    monkeypatch.setattr('ms_crf.models.words.decoder.GATES_BYTES', most)
+    monkeypatch.setattr('ms_crf.models.words.network.GATES_FORMS', (1, 8))
+    monkeypatch.setattr('ms_crf.models.words.network.GATES_BYTES', most)
     tagger = Tagger.load(run)
     for tagged, row in zip(tagger.tag(SENTENCES), rows_of(run, 'BIO')):
         if row is not None:

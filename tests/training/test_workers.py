@@ -168,7 +168,7 @@ def test_faults_of_the_option(corpora, tmp_path, arguments, message, capfd):
 @pytest.mark.parametrize('count', [2, 3, 40])
 def test_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
     """Each sentence is in one of them; the words are the same in all, so that their gradients can be added up."""
-    from ms_crf.models.registry import kind_of
+    from ms_crf.models.base import kind_of
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     corpus = load({part: getattr(options, part) for part in ('train', 'dev')})
 

@@ -1,34 +1,140 @@
 """What the tagger over an encoder learns from, and how it tags.
 
-A frozen encoder reads each sentence once, before the first epoch; a tuned one is part of the step.
+A frozen encoder reads each sentence once, before the first epoch; a tuned one is part of the step. The vectors of
+subwords are computed in compiled graphs of fixed shapes, and kept in a folder, if one is named.
 """
 
 import hashlib
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ms_crf.base.errors import argument
+from ms_crf.base.environment import VERSION, graph_call
+from ms_crf.base.errors import CorpusError, argument
+from ms_crf.base.files import PathLike, faults_named, whole
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.formats.dataset import Corpora, digest_of
-from ms_crf.models.base import Compiled
+from ms_crf.formats.dataset import Corpora
+from ms_crf.models.base import Compiled, Tags
 from ms_crf.models.bucketing import RowShape, row_shapes
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger, build_encoder, build_tagger
-from ms_crf.models.encoder.pretrained import EncoderFiles, Sizes
-from ms_crf.models.encoder.vectors import Reader
-from ms_crf.models.encoder.windows import Subwords, specials_of, subword_batch, window_arrays, windows_at_most
+from ms_crf.models.encoder.pretrained import EncoderFiles, paths_in
+from ms_crf.models.encoder.windows import Subwords, pack, specials_of, subword_batch, window_arrays, window_shape
 from ms_crf.models.graphs import GraphDecoder
 from ms_crf.models.inheritance import put_weights, taken_over
-from ms_crf.models.labels import Tags
-from ms_crf.models.learning import NetworkLearner, texts_of
-from ms_crf.models.sizes import check_fits, copies, layer_weights, values_of_a_token
+from ms_crf.models.learning import Needs, NetworkLearner, check_fits, texts_of
+from ms_crf.nn.transformer import Encoder
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.options import Options
 from ms_crf.text.splitting import mostly_characters
 
+import mindspore as ms
 import numpy as np
+
+SHORTEST = 64              # row; the next lengths are twice as long, four times, ...
+SUBWORDS = 512             # of a batch; 1,024 would be some 4 % faster and take twice the memory
+WORTH = 20_000             # subwords: so many are worth a graph of shorter rows, 1 s against 20 to 50 µs a subword
+
+
+class Reader:
+    """Computes vectors: windows are packed into rows of few lengths, which are all that is compiled.
+
+    Args:
+        encoder: an `Encoder`.
+        checksum: of the encoder's files; vectors in a folder go under it.
+        folder: where vectors are kept; None for nowhere.
+    """
+
+    def __init__(self, encoder: Encoder, checksum: str = '', folder: PathLike | None = None) -> None:
+        self.encoder, self.checksum = encoder, checksum
+        self.folder = None if folder is None else Path(folder)
+        self._lengths: set[int] = set()
+        if self.folder is not None:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise CorpusError(folder, None, f'expected a folder to keep vectors in: {error.strerror}') from None
+
+        @ms.jit
+        def read(ids, windows, positions):
+            return encoder.packed(ids, windows, positions)
+
+        self._read = read
+
+    def vectors(self, encoded: Subwords, done: Callable[[int], object] | None = None) -> np.ndarray:
+        """(subwords, width) of all subwords of a corpus.
+
+        Args:
+            encoded: the corpus.
+            done: is called with the number of windows that were read, after each batch.
+        """
+        shape = len(encoded.ids), self.encoder.width
+        if self.folder is None:
+            table = np.zeros(shape, np.float32)
+            for first, vectors in self._read_windows(encoded, done):
+                table[first:first + len(vectors)] = vectors
+            return table
+        key = hashlib.sha256(f'{self.checksum} {VERSION} {ms.get_context("device_target")}'.encode())
+        for array in (encoded.ids, encoded.windows):
+            key.update(array.tobytes())
+        path = self.folder / f'{key.hexdigest()[:32]}.npy'
+        if not os.path.exists(path):
+            _save(path, shape, self._read_windows(encoded, done))
+        return _load(path, shape)
+
+    def _read_windows(self, encoded: Subwords,
+                      done: Callable[[int], object] | None) -> Iterator[tuple[int, np.ndarray]]:
+        """(index of the first of them, vectors) of the subwords that each window supplies."""
+        for length, indices in self._plan(encoded.window_lengths):
+            packed = pack(encoded.window_lengths[indices], length)
+            rows = 1 if len(packed) == 1 else max(SUBWORDS // length, 1)         # a sentence alone should not wait
+            for start in range(0, len(packed), rows):
+                batch = [indices[row].tolist() for row in packed[start:start + rows]]
+                *arrays, begins = encoded.packed_batch(batch, (rows, length))
+                with graph_call():
+                    vectors = self._read(*map(ms.Tensor, arrays)).asnumpy()
+                for index, row, offset in begins:
+                    begin, _, first, last = encoded.windows[index].tolist()
+                    yield first, vectors[row, offset + first - begin:offset + last - begin]
+                if done is not None:
+                    done(len(begins))
+
+    def _plan(self, lengths: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+        """(length of rows, indices of the windows that go into such), the shortest first."""
+        sizes = SHORTEST * 2 ** np.ceil(np.log2(np.maximum(lengths / SHORTEST, 1))).astype(np.int64)
+        indices = np.zeros(0, np.int64)
+        for size in np.unique(sizes):
+            indices = np.concatenate((indices, np.flatnonzero(sizes == size)))
+            if size in self._lengths or size == sizes.max(initial=0) or lengths[indices].sum() >= WORTH:
+                self._lengths.add(size)
+                yield int(size), indices
+                indices = indices[:0]
+
+
+def _save(path: Path, shape: tuple[int, int], parts: Iterable[tuple[int, np.ndarray]]) -> None:
+    """Writes vectors of this shape as a whole file, from (index of the first, vectors) of its parts."""
+    with whole(path) as draft, faults_named(path, ''), open(draft, 'wb') as file:
+        np.lib.format.write_array_header_1_0(file, {'descr': '<f4', 'fortran_order': False, 'shape': shape})
+        begin = file.tell()
+        for first, vectors in parts:
+            file.seek(begin + 4 * first * shape[1])
+            file.write(np.ascontiguousarray(vectors, '<f4').data)
+
+
+def _load(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    """The vectors in a file; raises CorpusError unless they have this shape."""
+    try:
+        vectors = np.load(path, mmap_mode='r' if shape[0] else None, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise CorpusError(path, None, f'expected vectors as training keeps them: {error}; delete the file') from None
+    if vectors.shape != shape or vectors.dtype != np.float32:
+        raise CorpusError(path, None, f'expected vectors {shape} of float32, got {vectors.shape} of {vectors.dtype}; '
+                                      'delete the file')
+    return vectors
 
 
 class Base(NamedTuple):
@@ -42,67 +148,52 @@ class Base(NamedTuple):
 
 
 class EncoderLearner(NetworkLearner[Subwords, RowShape]):
-    """The corpora of a run as subwords; `from_corpora` makes one.
+    """The corpora of a run as subwords, with their vectors if the encoder is frozen.
 
     Args:
-        given: the arguments of `NetworkLearner`.
+        options: of the training.
+        corpora: its sentences, in one scheme.
         files: of the encoder.
-        weights: of an encoder that is tuned; None of one that is frozen.
-        reader: computes the vectors of a frozen encoder; None of one that is tuned.
+        watcher: is told what is read, and how far the encoder is.
         base: what the training begins with; None for nothing, or where it is resumed.
-        watcher: is told how far the encoder is.
+        record: what config.json says of the base; None for nothing.
     """
 
-    def __init__(self, *given: Any, files: EncoderFiles, weights: dict[str, np.ndarray] | None, reader: Reader | None,
-                 base: Base | None, watcher: Watcher) -> None:
-        super().__init__(*given)
-        self.files, self._weights, self._reader, self._base, self._watcher = files, weights, reader, base, watcher
-
-    @classmethod
-    def from_corpora(cls, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher,
-                     base: Base | None = None, record: dict[str, Any] | None = None) -> 'EncoderLearner':
-        """Cuts sentences into subwords, and computes their vectors if the encoder is frozen.
-
-        Args:
-            options: of the training.
-            corpora: its sentences, in one scheme.
-            files: of the encoder.
-            watcher: is told what is read.
-            base: what the training begins with; None for nothing, or where it is resumed.
-            record: what config.json says of the base; None for nothing.
-        """
-        texts, tuned, sizes = texts_of(corpora), options.encoder_lr > 0, files.sizes
-        vocabulary = Tags(corpora.tags, mostly_characters({token for tokens in texts['train'] for token in tokens}))
-        gold = vocabulary.gold([sentence.tags for sentence in corpora.parts['train']])
-        encoded = {part: Subwords.of(sentences, files.tokenizer, sizes.longest, gold if part == 'train' else None)
-                   for part, sentences in texts.items()}
-        subwords = sum(int(each.counts.sum()) for each in encoded.values())
-        tokens = sum(int(each.lengths.sum()) for each in encoded.values())
+    def __init__(self, options: Options, corpora: Corpora, files: EncoderFiles, watcher: Watcher,
+                 base: Base | None = None, record: dict[str, Any] | None = None) -> None:
+        tuned, sizes = options.encoder_lr > 0, files.sizes
+        vocabulary = Tags(corpora.tags, mostly_characters(set(chain.from_iterable(texts_of(corpora)['train']))))
+        super().__init__(options, corpora, vocabulary,
+                         lambda sentences, tags: Subwords(sentences, files.tokenizer, sizes.longest, tags))
+        subwords = sum(int(each.counts.sum()) for each in self.encoded.values())
+        tokens = sum(int(each.lengths.sum()) for each in self.encoded.values())
         watcher.say(f'{subwords / tokens:.2f} subwords a word; {sizes.layers} layers, {sizes.width} wide, '
                     f'{f"tuned at {options.encoder_lr:g}" if tuned else "frozen"}')
-        train = encoded['train']
-        shapes = row_shapes(train.sizes, options.batch_size)
-        check_subwords(options, sizes, len(corpora.tags), shapes, subwords)
-        digest = checksum(files.paths())
-        weights, reader = (base and base.encoder) or files.weights(), None
+        train = self.encoded['train']
+        self.sizes, self.shapes = train.sizes, row_shapes(train.sizes, options.batch_size)
+        check_fits(options, lambda changed: Needs(
+            sizes.width, changed.encoder_lstm, changed.layers if changed.encoder_lstm else 0,
+            fixed=0 if changed.encoder_lr > 0 or changed.encoder_cache else subwords * sizes.width),
+            len(corpora.tags), self.shapes, f'these files and no {argument("encoder_cache")}')
+        digest = checksum(paths_in(files.path))
+        self.files, self._base, self._watcher = files, base, watcher
+        weights = (base and base.encoder) or files.weights()
+        self._weights, self._reader = weights if tuned else None, None
         if base is not None:
             watcher.say(taken_over(options, base.tags, vocabulary.tags, 'the encoder'))
         if not tuned:
-            reader = Reader(build_encoder(sizes, weights), digest, options.encoder_cache or None)
-            for part, each in encoded.items():
+            self._reader = reader = Reader(build_encoder(sizes, weights), digest, options.encoder_cache or None)
+            for part, each in self.encoded.items():
                 began = time.perf_counter()
                 with watcher.progress('encoding', len(each.windows), 'windows') as done:
                     each.vectors = reader.vectors(each, done)
                 watcher.say(f'encoded {part}: {len(each.windows):,} windows in {time.perf_counter() - began:.1f} s')
         text = hashlib.sha256()
-        for array in (train.ids, train.words, train.lengths, *gold):
+        for array in (train.ids, train.words, train.lengths, *(train.tags or ())):
             text.update(np.asarray(array, np.int32).tobytes())
         folder = str(files.path.absolute()) if options.encoder_link else records.ENCODER
-        return cls(options, corpora.scheme, vocabulary, encoded,
-                   {'encoder': {'folder': folder, 'sha256': digest}, 'text_sha256': text.hexdigest(),
-                    'dev_sha256': digest_of(corpora.parts['dev']), **({} if record is None else {'init': record})},
-                   shapes, train.sizes, files=files, weights=weights if tuned else None, reader=reader, base=base,
-                   watcher=watcher)
+        self._record = {'encoder': {'folder': folder, 'sha256': digest}, **self._record,
+                        'text_sha256': text.hexdigest(), **({} if record is None else {'init': record})}
 
     def fill(self, folder: Path) -> None:
         """Puts the encoder into a new run directory, unless it is linked to."""
@@ -127,10 +218,9 @@ class EncoderLearner(NetworkLearner[Subwords, RowShape]):
         encoded = self.encoded['train']
         batch = subword_batch(encoded, shape, indices)
         if encoded.vectors is not None:
-            return batch.vectors(encoded.vectors), *batch.words_and_tags
-        windows = shape.rows * windows_at_most(shape.length, encoded.room)
-        length = min(shape.length, encoded.room) + encoded.specials.size
-        return *window_arrays(encoded, batch, indices, windows, length), *batch.words_and_tags
+            return batch.vectors(encoded.vectors), *batch[1:]
+        windows = window_shape(shape, encoded.room, encoded.specials)
+        return *window_arrays(encoded, batch, indices, *windows), *batch[1:]
 
 
 class EncoderDecoder(GraphDecoder[Subwords]):
@@ -147,13 +237,9 @@ class EncoderDecoder(GraphDecoder[Subwords]):
 
     def __init__(self, network: SubwordTagger, vocabulary: Tags, reader: Reader, files: EncoderFiles,
                  compiled: Compiled | None = None, watcher: Watcher = SILENT) -> None:
-        super().__init__(network, vocabulary, compiled)
-        self.reader, self.files, self.watcher = reader, files, watcher
-        self._specials = specials_of(files.tokenizer)
-
-    def encode(self, sentences: Sequence[list[str]]) -> Subwords:
-        """Lists of tokens, none of them empty, as `run` takes them."""
-        return Subwords.of(sentences, self.files.tokenizer, self.files.sizes.longest, specials=self._specials)
+        super().__init__(network, vocabulary, partial(Subwords, tokenizer=files.tokenizer, longest=files.sizes.longest,
+                                                      specials=specials_of(files.tokenizer)), compiled)
+        self.reader, self.watcher = reader, watcher
 
     def inputs(self, encoded: Subwords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
         """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `emissions_of` takes."""
@@ -164,24 +250,3 @@ class EncoderDecoder(GraphDecoder[Subwords]):
         for shape, indices in self.plan(encoded.sizes, at_most):
             batch = subword_batch(encoded, shape, indices)
             yield shape, indices, (batch.lengths, batch.vectors(vectors), batch.words, batch.counts)
-
-
-def check_subwords(options: Options, sizes: Sizes, tags: int, shapes: Sequence[RowShape], subwords: int) -> None:
-    """Raises OptionError if a training over an encoder can't fit into the memory that is there.
-
-    Args:
-        options: of the training.
-        sizes: of the encoder.
-        tags: how many there are.
-        shapes: of the batches.
-        subwords: how many there are in all files.
-    """
-    def count(changed: Options) -> int:
-        layers = changed.layers if changed.encoder_lstm else 0
-        weights = layer_weights(sizes.width, changed.encoder_lstm, layers, tags, changed.head)
-        step = max(shape.length * shape.rows for shape in shapes) * values_of_a_token(
-            sizes.width, changed.encoder_lstm, layers, tags)
-        kept = 0 if changed.encoder_lr > 0 or changed.encoder_cache else subwords * sizes.width
-        return weights * copies(changed) + int(step * changed.batch_size / options.batch_size) + kept
-
-    check_fits(options, count, f'these files and no {argument("encoder_cache")}')

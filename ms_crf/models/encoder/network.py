@@ -1,9 +1,9 @@
 """The network over a pretrained encoder: subwords, BiLSTM, mean of each word's subwords, projection, head."""
 
 from ms_crf.crf.constraints import Constraints
+from ms_crf.models.base import Tags
 from ms_crf.models.encoder.pretrained import Sizes
-from ms_crf.models.graphs import constraints_of
-from ms_crf.models.labels import Tags
+from ms_crf.models.graphs import Served, constraints_of
 from ms_crf.nn.head import Head, Layers
 from ms_crf.nn.transformer import Encoder
 from ms_crf.runs.options import Options
@@ -104,6 +104,25 @@ class EncodedTagger(nn.Cell):
     def construct(self, pieces, window_lengths, places, words, counts, seq_length, tags, keep=None):
         """The loss of training, mean of the sentences; see `vectors`, and `SubwordTagger.emissions_of` for the rest."""
         return self.tagger(self.vectors(pieces, window_lengths, places), words, counts, seq_length, tags, keep)
+
+
+class ServedSubwords(Served):
+    """The cell of a graph that is given subwords, with an `EncodedTagger` in it."""
+
+    def construct(self, pieces, window_lengths, places, words, counts, lengths):
+        """Tags sentences.
+
+        Args:
+            pieces: (windows, window length) int32 ids, the special ones among them.
+            window_lengths: (windows,) int32.
+            places: (batch, subwords) int32, index of each subword of a sentence in all windows, one after the other.
+            words: (batch, subwords) int32, which word each subword belongs to; `length` behind a sentence's end.
+            counts: (batch, length) int32, how many subwords each word has; 0 behind a sentence's end.
+            lengths: (batch,) int32.
+        """
+        vectors = self.network.vectors(pieces, window_lengths, ops.transpose(places, (1, 0)))
+        words, counts = ops.transpose(words, (1, 0)), ops.transpose(counts, (1, 0))
+        return self.tag(self.network.tagger.emissions_of(vectors, words, counts), lengths)
 
 
 def pool_words(vectors, words, counts):

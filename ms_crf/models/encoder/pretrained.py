@@ -49,21 +49,21 @@ class Sizes(NamedTuple):
 
 
 class EncoderFiles:
-    """A folder, of which config.json and the tokenizer have been read; `EncoderFiles.read` makes one.
+    """A folder, of which config.json and the tokenizer are read.
 
     Args:
         path: the folder.
+
+    Attributes:
         sizes: of the encoder.
         tokenizer: of the library tokenizers.
+
+    Raises:
+        CorpusError: something is missing, damaged or of another form.
     """
 
-    def __init__(self, path: PathLike, sizes: Sizes, tokenizer: Any) -> None:
-        self.path, self.sizes, self.tokenizer = Path(path), sizes, tokenizer
-
-    @classmethod
-    def read(cls, path: PathLike) -> 'EncoderFiles':
-        """Reads a folder; raises CorpusError if something is missing, damaged or of another form."""
-        path = Path(path)
+    def __init__(self, path: PathLike) -> None:
+        self.path = path = Path(path)
         if os.path.exists(path) and not os.path.isdir(path):
             raise CorpusError(path, None, f'expected a folder with {CONFIG}, {WEIGHTS} and {TOKENIZER}, got a file')
         if not os.path.isdir(path):
@@ -71,30 +71,34 @@ class EncoderFiles:
                                           f'{VOCABULARY}) of a BERT or RoBERTa model from the Hugging Face hub into a '
                                           'folder, and name that folder')
         with found_in(path / CONFIG):
-            sizes = load_record(PretrainedConfig, _json(path / CONFIG)).sizes()
-        tokenizer = _tokenizer(path)
-        known = 1 + last_id(tokenizer)
-        if known > sizes.vocabulary:
+            self.sizes = load_record(PretrainedConfig, _json(path / CONFIG)).sizes()
+        self.tokenizer = _tokenizer(path)
+        known = 1 + last_id(self.tokenizer)
+        if known > self.sizes.vocabulary:
             raise CorpusError(path / CONFIG, None, f'expected "vocab_size" to be at least {known}, one more than '
-                                                   f'the last id of the tokenizer, got {sizes.vocabulary}')
+                                                   f'the last id of the tokenizer, got {self.sizes.vocabulary}')
         if not os.path.isfile(path / WEIGHTS):
             raise CorpusError(path / WEIGHTS, None, 'no such file; expected the weights in one file of this name '
                                                     '(not .bin, not in several parts)')
-        return cls(path, sizes, tokenizer)
 
     def weights(self) -> dict[str, np.ndarray]:
         """The tensors as float32, in the names of `Encoder`'s parameters."""
-        return _weights(self.path / WEIGHTS, self.sizes)
-
-    def paths(self) -> list[Path]:
-        """Of the files that vectors depend on."""
-        return paths_in(self.path)
+        path, safetensors = self.path / WEIGHTS, _library('safetensors')
+        try:
+            with safetensors.safe_open(path, 'numpy') as file:
+                present = set(file.keys())
+                prefix = next((prefix for prefix in ('bert.', 'roberta.')
+                               if f'{prefix}embeddings.word_embeddings.weight' in present), '')
+                return {ours: np.concatenate([_tensor(file, path, present, prefix + name, shape) for name in theirs])
+                        for ours, theirs, shape in _names(self.sizes)}
+        except (safetensors.SafetensorError, OSError) as error:
+            raise CorpusError(path, None, f'expected tensors in the format safetensors: {error}') from None
 
     def copy(self, path: PathLike) -> None:
         """Makes a folder of that name that holds the same files; may raise OSError."""
         path = Path(path)
         path.mkdir()
-        for file in self.paths():
+        for file in paths_in(self.path):
             shutil.copyfile(file, path / file.name)
 
 
@@ -237,41 +241,24 @@ def _names(sizes: Sizes) -> Iterator[tuple[str, list[str], tuple]]:
     """For each parameter of `Encoder`, the tensors that are put together for it, and their shape."""
     width, inner = sizes.width, sizes.inner
 
-    def norm(ours: str, theirs: str) -> Iterator[tuple[str, list[str], tuple]]:
-        yield f'{ours}.gamma', [f'{theirs}.weight'], (width,)
-        yield f'{ours}.beta', [f'{theirs}.bias'], (width,)
-
-    def product(ours: str, theirs: list[str], shape: tuple) -> Iterator[tuple[str, list[str], tuple]]:
-        yield f'{ours}.weight', [f'{name}.weight' for name in theirs], shape
-        yield f'{ours}.bias', [f'{name}.bias' for name in theirs], shape[:1]
+    def pair(ours: str, theirs: list[str], *shape: int) -> Iterator[tuple[str, list[str], tuple]]:
+        weight, bias = ('gamma', 'beta') if len(shape) == 1 else ('weight', 'bias')          # of a norm or a product
+        yield f'{ours}.{weight}', [f'{name}.weight' for name in theirs], shape
+        yield f'{ours}.{bias}', [f'{name}.bias' for name in theirs], shape[:1]
 
     yield 'pieces', ['embeddings.word_embeddings.weight'], (sizes.vocabulary, width)
     yield 'positions', ['embeddings.position_embeddings.weight'], (sizes.positions, width)
     yield 'kinds', ['embeddings.token_type_embeddings.weight'], (sizes.kinds, width)
-    yield from norm('norm', 'embeddings.LayerNorm')
+    yield from pair('norm', ['embeddings.LayerNorm'], width)
     for layer in range(sizes.layers):
         ours, theirs = f'layers.{layer}', f'encoder.layer.{layer}'
         looks = [f'{theirs}.attention.self.{part}' for part in ('query', 'key', 'value')]
-        yield from product(f'{ours}.attention.inputs', looks, (width, width))
-        yield from product(f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], (width, width))
-        yield from norm(f'{ours}.attention_norm', f'{theirs}.attention.output.LayerNorm')
-        yield from product(f'{ours}.inner', [f'{theirs}.intermediate.dense'], (inner, width))
-        yield from product(f'{ours}.outer', [f'{theirs}.output.dense'], (width, inner))
-        yield from norm(f'{ours}.norm', f'{theirs}.output.LayerNorm')
-
-
-def _weights(path: Path, sizes: Sizes) -> dict[str, np.ndarray]:
-    """The tensors of a file, in the names of `Encoder`'s parameters."""
-    safetensors = _library('safetensors')
-    try:
-        with safetensors.safe_open(path, 'numpy') as file:
-            present = set(file.keys())
-            prefix = next((prefix for prefix in ('bert.', 'roberta.')
-                           if f'{prefix}embeddings.word_embeddings.weight' in present), '')
-            return {ours: np.concatenate([_tensor(file, path, present, prefix + name, shape) for name in theirs])
-                    for ours, theirs, shape in _names(sizes)}
-    except (safetensors.SafetensorError, OSError) as error:
-        raise CorpusError(path, None, f'expected tensors in the format safetensors: {error}') from None
+        yield from pair(f'{ours}.attention.inputs', looks, width, width)
+        yield from pair(f'{ours}.attention.output', [f'{theirs}.attention.output.dense'], width, width)
+        yield from pair(f'{ours}.attention_norm', [f'{theirs}.attention.output.LayerNorm'], width)
+        yield from pair(f'{ours}.inner', [f'{theirs}.intermediate.dense'], inner, width)
+        yield from pair(f'{ours}.outer', [f'{theirs}.output.dense'], width, inner)
+        yield from pair(f'{ours}.norm', [f'{theirs}.output.LayerNorm'], width)
 
 
 def _tensor(file: Any, path: Path, present: set[str], name: str, shape: tuple) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Sentences as subwords, in windows that an encoder can take, and in batches of fixed shapes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ class Specials(NamedTuple):
 def specials_of(tokenizer: Any) -> Specials:
     """Those that a tokenizer puts there; raises ValueError if it puts none."""
     # Some word that has subwords; a copy of the whole vocabulary takes 11 ms, and hardly any tokenizer needs it.
-    for word in chain(('a', '中'), _words_of(tokenizer)):
+    for word in chain.from_iterable(words() for words in (lambda: ('a', '中'), tokenizer.get_vocab)):
         encoding = tokenizer.encode([word], is_pretokenized=True)
         real = np.flatnonzero([word_id is not None for word_id in encoding.word_ids])
         if len(real):
@@ -39,61 +39,49 @@ def specials_of(tokenizer: Any) -> Specials:
                      'by its "post_processor", got none')
 
 
-def _words_of(tokenizer: Any) -> Iterator[str]:
-    yield from tokenizer.get_vocab()
-
-
 class Subwords:
-    """A corpus as subwords; `Subwords.of` makes one.
+    """A corpus as subwords.
 
     Args:
+        sentences: lists of tokens.
+        tokenizer: of the library tokenizers, without what cuts or fills sentences.
+        longest: subwords of a window at most, the special ones among them.
+        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
+        specials: of the tokenizer, where they are known.
+
+    Attributes:
         lengths: (sentences,) tokens of each.
         ids: of all subwords, one sentence after the other.
         words: the word that each subword belongs to, counted from 0 in each sentence.
         counts: (sentences,) subwords of each.
-        longest: subwords of a window at most, the special ones among them.
         specials: ids that stand around the subwords of a window.
-        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
-
-    Attributes:
         vectors: of all subwords (subwords, width), once they have been computed.
     """
 
-    def __init__(self, lengths: np.ndarray, ids: np.ndarray, words: np.ndarray, counts: np.ndarray, longest: int,
-                 specials: Specials, tags: list[np.ndarray] | None = None) -> None:
-        self.lengths, self.ids, self.words, self.counts, self.tags = lengths, ids, words, counts, tags
-        self.specials, self.room = specials, longest - specials.size
+    def __init__(self, sentences: Sequence[list[str]], tokenizer: Any, longest: int,
+                 tags: list[np.ndarray] | None = None, specials: Specials | None = None) -> None:
+        pieces: list[int] = []
+        words: list[int] = []
+        sizes: list[int] = []
+        for first in range(0, len(sentences), CHUNK):
+            for encoding in _encode(tokenizer, sentences[first:first + CHUNK]):
+                pieces += encoding.ids
+                words += encoding.word_ids
+                sizes.append(len(encoding.ids))
+        self.ids, self.words = np.array(pieces, np.int32), np.array(words, np.int32)
+        self.lengths = lengths = np.array(list(map(len, sentences)), np.int32)
+        self.counts = counts = np.array(sizes, np.int64)
+        self.tags, self.specials = tags, specials or specials_of(tokenizer)
+        self.room = longest - self.specials.size
         self.vectors: np.ndarray | None = None
         self.firsts = np.cumsum(counts) - counts
         starts = np.cumsum(lengths) - lengths
-        per_word = np.bincount(np.repeat(starts, counts) + words, minlength=lengths.sum())
+        per_word = np.bincount(np.repeat(starts, counts) + self.words, minlength=lengths.sum())
         self.word_counts = np.split(per_word, starts[1:])        # subwords of each word, by sentence
         self.sizes = np.maximum(lengths, counts)
         self.windows, self.windows_of = self._cut()
         #: subwords of every window, the special ones among them
-        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + specials.size
-
-    @classmethod
-    def of(cls, sentences: Sequence[list[str]], tokenizer: Any, longest: int, tags: list[np.ndarray] | None = None,
-           specials: Specials | None = None) -> 'Subwords':
-        """Cuts sentences into subwords.
-
-        Args:
-            sentences: lists of tokens.
-            tokenizer: of the library tokenizers, without what cuts or fills sentences.
-            longest, tags: see above.
-            specials: of the tokenizer, where they are known.
-        """
-        ids: list[int] = []
-        words: list[int] = []
-        counts: list[int] = []
-        for first in range(0, len(sentences), CHUNK):
-            for encoding in _encode(tokenizer, sentences[first:first + CHUNK]):
-                ids += encoding.ids
-                words += encoding.word_ids
-                counts.append(len(encoding.ids))
-        return cls(np.array(list(map(len, sentences)), np.int32), np.array(ids, np.int32), np.array(words, np.int32),
-                   np.array(counts, np.int64), longest, specials or specials_of(tokenizer), tags)
+        self.window_lengths = self.windows[:, 1] - self.windows[:, 0] + self.specials.size
 
     def packed_batch(self, rows: Sequence[Sequence[int]], shape: tuple[int, int]) -> tuple:
         """What `Encoder.packed` takes, and where each window begins.
@@ -199,9 +187,8 @@ def window_ranges(words: np.ndarray, room: int) -> np.ndarray:
     windows = windows_at_most(count, room)
     begins = np.round(np.linspace(0, count - room, windows)).astype(np.int64)
     borders = (begins[:-1] + room + begins[1:]) / 2
-    edges = np.flatnonzero(np.diff(words)) + 1
-    first = np.repeat(np.append(0, edges), np.diff(np.concatenate(([0], edges, [count]))))
-    last = np.repeat(np.append(edges, count), np.diff(np.concatenate(([0], edges, [count]))))
+    edges = np.flatnonzero(np.diff(words, prepend=-1, append=-1))                  # 0 and `count` among them
+    first, last = (np.repeat(part, np.diff(edges)) for part in (edges[:-1], edges[1:]))
     chosen = np.searchsorted(borders, (first + last) / 2)
     cut = (first < begins[chosen]) | (last > begins[chosen] + room)
     chosen[cut] = np.searchsorted(borders, np.flatnonzero(cut) + 0.5)
@@ -214,19 +201,29 @@ def windows_at_most(count: int, room: int) -> int:
     return 1 if count <= room else -(-(count - room) // max(room // 2, 1)) + 1
 
 
+def window_shape(shape: tuple[int, int], room: int, specials: Specials) -> tuple[int, int]:
+    """How many windows the sentences of a batch may need, and how long the windows are.
+
+    Args:
+        shape: (length, rows) of the batch.
+        room: subwords of a window.
+        specials: what stands around these.
+    """
+    length, rows = shape
+    return rows * windows_at_most(length, room), min(length, room) + specials.size
+
+
 class SubwordBatch(NamedTuple):
-    """Arrays of one step; subwords and words are both padded to the shape's length."""
+    """Arrays of one step; subwords and words are both padded to the shape's length.
+
+    A network takes those after the first, following the vectors or ids of subwords.
+    """
 
     subwords: np.ndarray       # (length, rows) indices into `Subwords.ids`, -1 where there is none
     words: np.ndarray          # (length, rows) word of each subword, `length` where there is none
     counts: np.ndarray         # (length, rows) subwords of each word
     lengths: np.ndarray        # (rows,)
     tags: np.ndarray           # (length, rows), or (length, rows, tags) bool
-
-    @property
-    def words_and_tags(self) -> tuple[np.ndarray, ...]:
-        """What a network takes behind the vectors or ids of subwords: words, counts, lengths and tags."""
-        return self.words, self.counts, self.lengths, self.tags
 
     def vectors(self, table: np.ndarray) -> np.ndarray:
         """(length, rows, width) of the vectors of all subwords, zeros where there is none."""
@@ -253,26 +250,26 @@ def subword_batch(encoded: Subwords, shape: tuple[int, int], indices: np.ndarray
     return batch
 
 
-def window_arrays(encoded: Subwords, batch: SubwordBatch, indices: np.ndarray, windows: int,
-                  length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def window_arrays(encoded: Subwords, batch: SubwordBatch, indices: np.ndarray, windows: int | None = None,
+                  length: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The windows of a batch's sentences, for an encoder in the same graph.
 
     Args:
         encoded: the corpus.
         batch: what `subword_batch` gave for these sentences.
         indices: of the sentences.
-        windows, length: the shape that their windows fit into.
+        windows, length: the shape that their windows fit into; None for the number and the length of these.
 
     Returns:
         ids (windows, length), lengths (windows,), and of the shape of `batch.subwords` the index of each subword in
         all windows, one after the other; 0 where there is none.
     """
     own = np.concatenate([np.arange(*encoded.windows_of[index:index + 2]) for index in indices])
-    ids, lengths = encoded.window_batch(own, windows, length)
+    length = length or encoded.window_lengths[own].max(initial=1)
+    ids, lengths = encoded.window_batch(own, windows or max(len(own), 1), length)
     begins, firsts, lasts = encoded.windows[own][:, [0, 2, 3]].T
     # Windows supply their subwords in the order of the batch: sentence by sentence, from first to last.
     row, position = spread(lasts - firsts)
     offsets = np.zeros(batch.subwords.shape, np.int32)
-    offsets.T[batch.subwords.T >= 0] = (row * length + len(encoded.specials.before) + (firsts - begins)[row]
-                                        + position)
+    offsets.T[batch.subwords.T >= 0] = (row * length + len(encoded.specials.before) + (firsts - begins)[row] + position)
     return ids, lengths, offsets

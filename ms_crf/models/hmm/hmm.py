@@ -9,25 +9,8 @@ from typing import Any
 
 from ms_crf.base.memory import check_memory
 from ms_crf.crf.host import SequenceBatch, batches, top
-from ms_crf.models.hmm.baum_welch import Fit, Tables, best_of, random_tables
-from ms_crf.models.hmm.counting import counts_of, learn, tables_of
-from ms_crf.models.hmm.symbols import WordCounts, Words
-from ms_crf.models.hmm.validation import (
-    check_add,
-    check_arrays,
-    check_count,
-    check_number,
-    check_pairs,
-    check_parallel,
-    check_sets,
-    check_states,
-    check_states_occur,
-    check_symbols,
-    check_tables,
-    generator_of,
-    join_symbols,
-    several,
-)
+from ms_crf.models.hmm import estimation, validation
+from ms_crf.models.hmm.estimation import Fit, Tables, WordCounts, Words
 
 import numpy as np
 
@@ -62,19 +45,13 @@ class HMM:
         log: whether these are logarithms. Otherwise start and rows have to add up to 1.
     """
 
-    states: list | None                # names of the states, of a model that was learned from tags
-    words: Words | None                # what the columns of the emissions stand for there
-    log_start: Any                     # (S,), None as long as the model is empty
-    log_transition: np.ndarray         # (S, S)
-    log_emission: np.ndarray           # (S, V)
-    log_end: np.ndarray                # (S,)
-
     def __init__(self, start: Any = None, transition: Any = None, emission: Any = None, end: Any = None,
                  log: bool = False) -> None:
-        self.states, self.words = None, None
-        self.log_start = None
+        self.states: list | None = None          # names of the states, of a model that was learned from tags
+        self.words: Words | None = None          # what the columns of the emissions stand for there
+        self.log_start: Any = None               # None as long as the model is empty
         if any(array is not None for array in (start, transition, emission, end)):
-            self.set_tables(Tables(*check_arrays(start, transition, emission, end, log)))
+            self.set_tables(Tables(*validation.check_arrays(start, transition, emission, end, log)))
 
     def tables(self) -> Tables:
         """Start, transition, emission and end in logarithms."""
@@ -89,7 +66,7 @@ class HMM:
     def log_prob(self, states: Any) -> Any:
         """Log probability of state sequences in the plain Markov chain: start and transitions alone."""
         self._check_learned()
-        many, sequences = several(states, name='states')
+        many, sequences = validation.several(states, name='states')
         paths = [self._state_indices(sequence, index) for index, sequence in enumerate(sequences)]
         scores = [self.log_start[path[0]] + self.log_transition[path[:-1], path[1:]].sum() if len(path) else 0.0
                   for path in paths]
@@ -145,9 +122,9 @@ class HMM:
         self._check_learned()
         if self.words is not None:
             raise ValueError('sample needs a model made from arrays: words can not be drawn from classes of shapes')
-        length = check_count(length, 'length', 0)
+        length = validation.check_count(length, 'length', 0)
         check_memory(32 * length, f'a sample of length {length:,}')
-        generator = generator_of(seed)
+        generator = validation.generator_of(seed)
         start, transition, emission = map(_sums, (self.log_start, self.log_transition, self.log_emission))
         states, observations = np.zeros((2, length), np.int64)
         row = start
@@ -179,16 +156,16 @@ class HMM:
                 was not: `log_likelihood` and the score of `viterbi` are -inf, and `posteriors` raises ValueError.
             states: all tags, in the order of the states; None for those that occur, sorted.
         """
-        value = check_add(add, zero=True)
-        sentences, tags = check_parallel(sentences, tags)
-        states, indices = check_states(states, tags)
+        value = validation.check_add(add, zero=True)
+        sentences, tags = validation.check_parallel(sentences, tags)
+        states, indices = validation.check_states(states, tags)
         every = [np.array([indices[tag] for tag in row], np.int64) for row in tags]
-        check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
-        words = WordCounts.of(sentences)
+        validation.check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
+        words = WordCounts(sentences)
+        counts = estimation.counts_of([path for path in every if len(path)], words, len(states))
         if value == 0:
-            check_states_occur(states, np.bincount(np.concatenate(every), minlength=len(states)))
-        return self._take(tables_of(counts_of([path for path in every if len(path)], words, len(states)), words, value),
-                          states, words)
+            validation.check_states_occur(states, counts.emission.sum(1))
+        return self._take(estimation.tables_of(counts, words, value), states, words)
 
     def fit_sets(self, sentences: Any, sets: Any, states: Any, add: float = 0.1) -> 'HMM':
         """Counts a model of words as `fit` does, from sentences of which only some tags are known.
@@ -201,13 +178,13 @@ class HMM:
             states: all tags, in the order of the sets.
             add: above 0.
         """
-        value = check_add(add)
-        sentences, sets = check_sets(sentences, sets, len(states))
-        check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
-        words = WordCounts.of(sentences)
+        value = validation.check_add(add)
+        sentences, sets = validation.check_sets(sentences, sets, len(states))
+        validation.check_tables(len(states), len(set(chain.from_iterable(sentences))), 'take fewer tags or words')
+        words = WordCounts(sentences)
         learned = HMM()
         learned.states, learned.words = list(states), words.words
-        learn(learned, sentences, sets, words, value)
+        estimation.learn(learned, sentences, sets, words, value)
         return self._take(learned.tables(), list(states), words)
 
     def _take(self, tables: Tables, states: list, words: WordCounts) -> 'HMM':
@@ -236,18 +213,18 @@ class HMM:
         """
         if self.words is not None:
             raise ValueError('baum_welch needs symbols, got a model of words; make another with HMM()')
-        steps, starts = check_count(steps, 'steps', 0), check_count(starts, 'starts', 1)
-        tolerance, generator = check_number(tolerance, 'tolerance'), generator_of(seed)
-        symbols = None if symbols is None else check_count(symbols, 'symbols', 1)
-        states = None if states is None else check_count(states, 'states', 1)
-        _, sequences = several(observations)
+        steps, starts = validation.check_count(steps, 'steps', 0), validation.check_count(starts, 'starts', 1)
+        tolerance, generator = validation.check_number(tolerance, 'tolerance'), validation.generator_of(seed)
+        symbols = None if symbols is None else validation.check_count(symbols, 'symbols', 1)
+        states = None if states is None else validation.check_count(states, 'states', 1)
+        _, sequences = validation.several(observations)
         if self.log_start is not None:
             for name, value, known in (('states', states, len(self.log_start)),
                                        ('symbols', symbols, self.log_emission.shape[1])):
                 if value not in (None, known):
                     raise ValueError(f'{name} must be {known} as in the arrays, or None, got {value}')
             symbols = self.log_emission.shape[1]
-        sequences = [check_symbols(sequence, index, symbols) for index, sequence in enumerate(sequences)]
+        sequences = [validation.check_symbols(sequence, index, symbols) for index, sequence in enumerate(sequences)]
         if not sum(map(len, sequences)):
             raise ValueError('observations must hold a symbol, got none')
         models: Iterable[HMM] = [self]
@@ -255,9 +232,9 @@ class HMM:
             if states is None:
                 raise ValueError('states must be a number from 1 where there are no arrays, got None')
             symbols = symbols or 1 + max(int(sequence.max()) for sequence in sequences if len(sequence))
-            check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
-            models = (HMM(*random_tables(generator, states, symbols), log=True) for _ in range(starts))
-        tables, fit = best_of(models, sequences, steps, tolerance)
+            validation.check_tables(states, symbols, 'number the symbols from 0 without gaps, or take fewer states')
+            models = (HMM(*estimation.random_tables(generator, states, symbols), log=True) for _ in range(starts))
+        tables, fit = estimation.best_of(models, sequences, steps, tolerance)
         self.set_tables(tables)
         return fit
 
@@ -272,7 +249,7 @@ class HMM:
 
     def _state_indices(self, states: Any, sequence: int) -> np.ndarray:
         if self.states is None:
-            return check_symbols(states, sequence, len(self.log_start), 'state')
+            return validation.check_symbols(states, sequence, len(self.log_start), 'state')
         indices = {state: index for index, state in enumerate(self.states)}
         for position, state in enumerate(states):
             if getattr(state, '__hash__', None) is None or state not in indices:
@@ -284,7 +261,7 @@ class HMM:
         """The column of each observation in the table of emissions, of all sequences one after the other."""
         if self.words is not None:
             return self.words.columns(chain.from_iterable(sequences))
-        return join_symbols(sequences, self.log_emission.shape[1])
+        return validation.join_symbols(sequences, self.log_emission.shape[1])
 
     def batches(self, sequences: Sequence[Any], mask: np.ndarray | None = None
                 ) -> Iterator[tuple[np.ndarray, SequenceBatch, np.ndarray]]:
@@ -312,9 +289,9 @@ class HMM:
               pairs: bool = False) -> Any:
         """What `work` returns for one sequence, or a list of its results for several."""
         self._check_learned()
-        many, sequences = several(observations, self.words is not None)
+        many, sequences = validation.several(observations, self.words is not None)
         if pairs:
-            check_pairs(sequences, len(self.log_start))
+            validation.check_pairs(sequences, len(self.log_start))
         results = [empty] * len(sequences)
         with np.errstate(over='ignore'):         # a sum of logarithms below the least number is -inf
             for indices, batch, _ in self.batches(sequences):

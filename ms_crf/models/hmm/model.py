@@ -1,20 +1,20 @@
 """The hidden Markov model as a kind of model: counted from words and tags, saved as tables; without MindSpore."""
 
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.fields import checked, distinct_strings
+from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
 from ms_crf.formats.lines import check_readable
-from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Watcher
-from ms_crf.models.chains import LOGARITHMS, Chain
+from ms_crf.models.base import CONFIDENCES, PATHS, Compiled, Kind, Tags, tag_names
+from ms_crf.models.chains import LOGARITHMS, Chain, decoded
+from ms_crf.models.hmm.estimation import Words
 from ms_crf.models.hmm.hmm import HMM
-from ms_crf.models.hmm.symbols import Words
-from ms_crf.models.labels import Tags, tag_names
 from ms_crf.models.learning import texts_of
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
@@ -57,27 +57,23 @@ class HMMTags(Tags):
 
 
 class HMMLearner:
-    """A model that was counted from corpora; `from_corpora` makes one.
+    """A model that is counted from the words and tags of corpora; tags that are not known count as they are expected.
 
     Args:
-        model: the `HMM`.
-        texts: by part, lists of tokens.
+        options: of the training.
+        corpora: its sentences, in one scheme.
     """
 
-    def __init__(self, model: HMM, texts: Mapping[str, Sequence[list[str]]]) -> None:
-        self.model, self._decoder = model, HMMDecoder(model)
-        self.vocabulary = self._decoder.vocabulary
-        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in texts.items()}
-
-    @classmethod
-    def from_corpora(cls, options: Options, corpora: Corpora) -> 'HMMLearner':
-        """Counts words and tags; tags that are not known count as they are expected."""
-        texts = texts_of(corpora)
-        tags = [sentence.tags for sentence in corpora.parts['train']]
+    def __init__(self, options: Options, corpora: Corpora) -> None:
+        texts, tags = texts_of(corpora), [sentence.tags for sentence in corpora.parts['train']]
         if any(map(is_open, tags)):
             sets = Tags(corpora.tags, False).sets(tags)
-            return cls(HMM().fit_sets(texts['train'], sets, corpora.tags, options.add), texts)
-        return cls(HMM().fit(texts['train'], tags, options.add, corpora.tags), texts)
+            self.model = HMM().fit_sets(texts['train'], sets, corpora.tags, options.add)
+        else:
+            self.model = HMM().fit(texts['train'], tags, options.add, corpora.tags)
+        self._decoder = HMMDecoder(self.model)
+        self.vocabulary = self._decoder.vocabulary
+        self.encoded = {part: self._decoder.encode(sentences) for part, sentences in texts.items()}
 
     def record(self) -> dict[str, Any]:
         """Nothing of the model stands in config.json."""
@@ -110,8 +106,6 @@ class HMMDecoder:
     tasks = frozenset((PATHS, CONFIDENCES))
     runs_graphs = False
 
-    vocabulary: Tags
-
     def __init__(self, model: HMM) -> None:
         assert model.states is not None and model.words is not None      # a model of words has both
         self.model, self.vocabulary = model, HMMTags(model.states, model.words.words, model.words.shapes)
@@ -124,9 +118,7 @@ class HMMDecoder:
             count: int = 1) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         """Tags sentences, batch by batch; see `Decoder.run`. Scores are log probabilities of tags and words."""
         for indices, batch, _ in self.model.batches(encoded.sentences):
-            states, scores = batch.viterbi()
-            arrays = [states.T, scores]
-            yield indices, arrays if task == PATHS else [*arrays, *batch.path_posteriors(states.T)]
+            yield indices, decoded(batch, task)
 
     def chain(self) -> Chain:
         """Logarithms of its probabilities."""
@@ -172,7 +164,7 @@ class HMMKind(Kind):
     @classmethod
     def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> HMMLearner:
         """Counts the words and tags of corpora."""
-        return HMMLearner.from_corpora(options, corpora)
+        return HMMLearner(options, corpora)
 
     @classmethod
     def load(cls, run: Run, compiled: Compiled | None = None) -> HMMDecoder:

@@ -4,12 +4,10 @@ A form is a word with its spelling, and with its bigrams if the vocabulary has a
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
 from ms_crf.models.bucketing import TokenBatch, row_shapes, token_batch
-from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import PADDING, UNKNOWN, Vocabulary, bigrams_of
 
 import numpy as np
@@ -18,7 +16,7 @@ STEP = 32                  # the number of forms is a multiple of it
 NO_FORM = -1               # where there is no token
 
 
-class Shape(NamedTuple):
+class FormShape(NamedTuple):
     """Of a bucket's batches."""
 
     length: int
@@ -32,36 +30,29 @@ class Shape(NamedTuple):
         return self.long_forms + self.short_forms
 
 
-@dataclass(eq=False)
 class EncodedWords:
-    """A corpus as ids; `EncodedWords.of` makes one."""
+    """A corpus as ids.
 
-    tokens: list[np.ndarray]             # for each sentence the forms of its tokens
-    lengths: np.ndarray                  # (sentences,), tokens of each
-    word_of: np.ndarray                  # (forms,), ids of words
-    spelling_of: np.ndarray              # (forms, characters), ids of characters
-    bigrams_of: np.ndarray | None        # (forms, 2), ids of bigrams
-    composed: np.ndarray                 # (some,), the forms of unknown words that have known n-grams
-    ngrams_of: np.ndarray                # (some, MOST), ids of these n-grams
-    is_long: np.ndarray                  # by code, see `codes`: whether a form has more than `half` characters
-    half: int                            # half as many characters as are read at most
-    tags: list[np.ndarray] | None        # for each sentence what `Tags.gold` returned
+    Args:
+        sentences: lists of tokens.
+        vocabulary: gives words and characters their ids.
+        tags: for each sentence what `Tags.gold` returned; None where there are no tags.
 
-    @property
-    def num_forms(self) -> int:
-        """How many distinct forms there are."""
-        return len(self.word_of)
+    Attributes:
+        tokens: for each sentence the forms of its tokens.
+        lengths: (sentences,), tokens of each.
+        word_of: (forms,), ids of words.
+        spelling_of: (forms, characters), ids of characters.
+        bigrams_of: (forms, 2), ids of bigrams; None without them.
+        composed: (some,), the forms of unknown words that have known n-grams.
+        ngrams_of: (some, MOST), ids of these n-grams.
+        is_long: by code, see `codes`: whether a form has more than `half` characters.
+        half: half as many characters as are read at most.
+        num_forms: how many distinct forms there are.
+    """
 
-    @classmethod
-    def of(cls, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
-           tags: Sequence[list[str]] | None = None) -> 'EncodedWords':
-        """Encodes sentences.
-
-        Args:
-            sentences: lists of tokens.
-            vocabulary: gives words and characters their ids.
-            tags: for each sentence a list of tags; None where there are none.
-        """
+    def __init__(self, sentences: Sequence[Sequence[str]], vocabulary: Vocabulary,
+                 tags: list[np.ndarray] | None = None) -> None:
         together: list[Any] = list(chain.from_iterable(sentences))
         if vocabulary.bigrams:
             bigrams = [bigrams_of(tokens) for tokens in sentences]
@@ -70,21 +61,19 @@ class EncodedWords:
         forms = dict.fromkeys(together)
         code_of = dict(zip(forms, range(len(forms))))
         codes = np.fromiter(map(code_of.__getitem__, together), np.int64, len(together))
-        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        words, bigram_ids = list(forms), None
+        words: list[str] = list(forms)
+        self.bigrams_of: np.ndarray | None = None
         if vocabulary.bigrams:
-            words, bigram_ids = [form[0] for form in forms], vocabulary.bigram_ids([form[1:] for form in forms])
-        word_of = vocabulary.word_ids(words)
-        composed, ngrams = np.zeros(0, np.int64), np.zeros((0, MOST), np.int32)
-        if vocabulary.ngrams:
-            unknown = np.flatnonzero(word_of == UNKNOWN)
-            ids = vocabulary.ngram_ids([words[form] for form in unknown])
-            found = ids.any(1)
-            composed, ngrams = unknown[found], ids[found]
-        half = (vocabulary.char_length + 1) // 2
-        return cls(np.split(codes, np.cumsum(lengths[:-1])), lengths, word_of, vocabulary.spellings(words), bigram_ids,
-                   composed, ngrams, np.array([len(word) > half for word in words] * 2, bool), half,
-                   None if tags is None else vocabulary.gold(tags))
+            words, self.bigrams_of = [form[0] for form in forms], vocabulary.bigram_ids([form[1:] for form in forms])
+        self.lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
+        self.tokens, self.tags = np.split(codes, np.cumsum(self.lengths[:-1])), tags
+        self.word_of, self.spelling_of = vocabulary.word_ids(words), vocabulary.spellings(words)
+        self.num_forms, self.half = len(words), (vocabulary.char_length + 1) // 2
+        self.is_long = np.array([len(word) > self.half for word in words] * 2, bool)
+        unknown = np.flatnonzero(self.word_of == UNKNOWN)
+        ngrams = vocabulary.ngram_ids([words[form] for form in unknown])
+        known = ngrams.any(1)
+        self.composed, self.ngrams_of = unknown[known], ngrams[known]
 
     def word_counts(self) -> np.ndarray:
         """How often the word of each form occurs in the corpus: (forms,)."""
@@ -112,14 +101,10 @@ class EncodedWords:
             characters: how many of each are read; None for all.
         """
         replaced, forms = np.divmod(forms, self.num_forms)
-        known = self.spelling_of[forms, :characters]
-        words, spellings = np.full(room, PADDING, np.int32), np.full((room, known.shape[1]), PADDING, np.int32)
-        words[:len(forms)], spellings[:len(forms)] = np.where(replaced, UNKNOWN, self.word_of[forms]), known
-        if self.bigrams_of is None:
-            return words, spellings
-        both = np.full((room, 2), PADDING, np.int32)
-        both[:len(forms)] = self.bigrams_of[forms]
-        return np.column_stack((words, both)), spellings
+        words = np.where(replaced, UNKNOWN, self.word_of[forms])
+        if self.bigrams_of is not None:
+            words = np.column_stack((words, self.bigrams_of[forms]))
+        return _filled(words, room), _filled(self.spelling_of[forms, :characters], room)
 
     def ngrams(self, forms: np.ndarray, room: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Which of some forms are composed of n-grams (room,), indices into them, and ids of these (room, MOST), int32.
@@ -131,19 +116,24 @@ class EncodedWords:
         which = np.flatnonzero(np.isin(forms, self.composed))
         known = self.ngrams_of[np.searchsorted(self.composed, forms[which])]
         room = max(len(which), 1) if room is None else room
-        places, ids = np.zeros(room, np.int32), np.zeros((room, MOST), np.int32)
-        places[:len(which)], ids[:len(which)] = which, known
-        return places, ids
+        return _filled(which, room), _filled(known, room)
 
 
-def word_shapes(encoded: EncodedWords, batch_size: int) -> list[Shape]:
+def _filled(array: np.ndarray, rows: int) -> np.ndarray:
+    """An array as int32 with so many rows, PADDING behind its own."""
+    filled = np.full((rows, *array.shape[1:]), PADDING, np.int32)
+    filled[:len(array)] = array
+    return filled
+
+
+def word_shapes(encoded: EncodedWords, batch_size: int) -> list[FormShape]:
     """Shapes of the batches of a training, shortest first.
 
     Args:
         encoded: the corpus.
         batch_size: rows of a batch.
     """
-    shapes: list[Shape] = []
+    shapes: list[FormShape] = []
     shorter = 0
     for length, rows in row_shapes(encoded.lengths, batch_size):
         inside = np.flatnonzero((encoded.lengths > shorter) & (encoded.lengths <= length))
@@ -154,13 +144,13 @@ def word_shapes(encoded: EncodedWords, batch_size: int) -> list[Shape]:
             sizes.append((encoded.is_long[forms].sum(), len(forms)))
         room = -(-np.quantile(sizes, 0.9, axis=0).astype(int) // STEP) * STEP   # most batches fit
         long_forms, forms = np.clip(room, length, length * rows).tolist()
-        shapes.append(Shape(length, rows, long_forms, max(forms - long_forms, 1)))
+        shapes.append(FormShape(length, rows, long_forms, max(forms - long_forms, 1)))
         shorter = length
     return shapes
 
 
-def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: Shape,
-                 indices: Iterable[int]) -> list[tuple[Shape, np.ndarray]]:
+def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: FormShape,
+                 indices: Iterable[int]) -> list[tuple[FormShape, np.ndarray]]:
     """Batches (shape, indices of sentences) of as many sentences as rows and room for forms allow.
 
     Args:
@@ -169,22 +159,17 @@ def cut_by_forms(encoded: EncodedWords, codes: Sequence[np.ndarray], shape: Shap
         shape: of the batches.
         indices: of the sentences.
     """
-    batches: list[tuple[Shape, np.ndarray]] = []
-    batch: list[int] = []
+    batches: list[list[int]] = []
     seen: set[int] = set()
     for index in indices:
         new = set(codes[index].tolist())
-        grown = seen | new
-        full = (len(batch) == shape.rows or len(grown) > shape.forms
-                or encoded.is_long[list(grown)].sum() > shape.long_forms)
-        if batch and full:
-            batches.append((shape, np.array(batch)))
-            batch, grown = [], new
-        batch.append(index)
-        seen = grown
-    if batch:
-        batches.append((shape, np.array(batch)))
-    return batches
+        seen = seen | new
+        if (not batches or len(batches[-1]) == shape.rows or len(seen) > shape.forms
+                or encoded.is_long[list(seen)].sum() > shape.long_forms):
+            batches.append([])
+            seen = new
+        batches[-1].append(index)
+    return [(shape, np.array(batch)) for batch in batches]
 
 
 def word_batch(encoded: EncodedWords, shape: tuple[int, int], indices: np.ndarray,
@@ -215,7 +200,7 @@ def distinct_forms(encoded: EncodedWords, codes: np.ndarray) -> tuple[np.ndarray
     return forms[order], places
 
 
-def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch,
+def step_arrays(encoded: EncodedWords, shape: FormShape, batch: TokenBatch,
                 part: slice = slice(None)) -> tuple[np.ndarray, ...]:
     """What a step of training takes: the arguments of `TaggerNetwork.construct`, but ids of words for their rows.
 
@@ -233,8 +218,8 @@ def step_arrays(encoded: EncodedWords, shape: Shape, batch: TokenBatch,
     forms, places = distinct_forms(encoded, batch.values)
     of_forms, spellings = encoded.arrays(forms, shape.forms)
     distinct, indices = np.unique(of_forms[:len(forms)], return_inverse=True)
-    words, form_words = np.full(of_forms.size, PADDING, np.int32), np.zeros(of_forms.shape, np.int32)
-    words[:len(distinct)], form_words[:len(forms)] = distinct, indices.reshape(of_forms[:len(forms)].shape)
+    words = _filled(distinct, of_forms.size)
+    form_words = _filled(indices.reshape(len(forms), *of_forms.shape[1:]), len(of_forms))
     short_spellings = np.ascontiguousarray(spellings[shape.long_forms:, :encoded.half])
     of_rows = places[:, part], batch.lengths[part], batch.tags[:, part]
     return words, form_words, spellings[:shape.long_forms], short_spellings, *map(np.ascontiguousarray, of_rows)

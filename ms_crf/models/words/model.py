@@ -2,25 +2,84 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from ms_crf.base.fields import checked, load_record
+from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import Corpora
-from ms_crf.models.base import Compiled, Kind, Watcher
-from ms_crf.models.graphs import check_head, load_weights
+from ms_crf.models.base import Compiled, Kind
+from ms_crf.models.graphs import GraphInput, Static, load_weights
 from ms_crf.models.inheritance import BaseRecord, read_base
-from ms_crf.models.words.base import Base
-from ms_crf.models.words.decoder import WordDecoder
-from ms_crf.models.words.graph import ServedWithoutCharacters, ServedWords, WordGraphInput
-from ms_crf.models.words.learner import WordLearner
-from ms_crf.models.words.network import TaggerNetwork, build_network
-from ms_crf.models.words.vocabulary import Vocabulary
+from ms_crf.models.words.batches import EncodedWords, distinct_forms, word_batch
+from ms_crf.models.words.learner import Base, WordLearner
+from ms_crf.models.words.network import ServedWithoutCharacters, ServedWords, TaggerNetwork, WordDecoder, build_network
+from ms_crf.models.words.ngrams import MOST
+from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import WIDEST, Options
 from ms_crf.runs.run import Run
 
 import mindspore as ms
 import numpy as np
+
+
+@dataclass
+class WordGraphIds:
+    """What the record of a graph over words may say of ids, which are always the same."""
+
+    padding_id: int = checked(PADDING, choices=(PADDING,))
+    unknown_id: int = checked(UNKNOWN, choices=(UNKNOWN,))
+    first_id: int = checked(FIRST, choices=(FIRST,))
+
+
+class WordGraphInput(GraphInput[EncodedWords]):
+    """What makes the inputs of a graph over words: the distinct words of a batch, and which of them stands where.
+
+    Args:
+        vocabulary: the tags, and the ids of words and characters.
+        with_characters: whether the network reads characters.
+    """
+
+    vocabulary: Vocabulary
+
+    def __init__(self, vocabulary: Vocabulary, with_characters: bool) -> None:
+        super().__init__(vocabulary, partial(EncodedWords, vocabulary=vocabulary))
+        self.with_characters = with_characters
+
+    def inputs(self, static: Static = None) -> dict[str, tuple]:
+        """Names and shapes of the graph's inputs."""
+        batch, length = static or (None, None)
+        words = static[0] * static[1] if static else None
+        return {'words': (words, 3) if self.vocabulary.bigrams else (words,),
+                **({'spellings': (words, self.vocabulary.char_length)} if self.with_characters else {}),
+                'places': (batch, length), 'lengths': (batch,),
+                **({'composed': (words,), 'ngrams': (words, MOST)} if self.vocabulary.ngrams else {})}
+
+    def tables(self) -> list[tuple[str, str, int, bool]]:
+        """The tables of ids of words, characters and n-grams."""
+        tables = [('.word_table', 'ids of words', self.vocabulary.num_rows, True)]
+        if self.with_characters:
+            tables.append(('.characters.table.weight', 'ids of characters', self.vocabulary.num_characters, True))
+        if self.vocabulary.ngrams:
+            tables.append(('.ngram_table', 'ids of n-grams', 1 + len(self.vocabulary.ngrams), True))
+        return tables
+
+    def to_json(self) -> dict[str, Any]:
+        """What another program needs to make ids of words, and tags of what comes out."""
+        return {'padding_id': PADDING, 'unknown_id': UNKNOWN, 'first_id': FIRST, **self.vocabulary.to_json()}
+
+    def arrays(self, encoded: EncodedWords, indices: np.ndarray, static: Static) -> dict[str, np.ndarray]:
+        """The inputs by name, of the sentences of these indices."""
+        length, rows = shape = self.shape(encoded, indices, static)
+        batch = word_batch(encoded, shape, indices)
+        forms, places = distinct_forms(encoded, batch.values)
+        room = rows * length if static else len(forms)
+        words, spellings = encoded.arrays(forms, room)
+        composed, ngrams = encoded.ngrams(forms, room if static else None)
+        return {'words': words, 'spellings': spellings, 'places': np.ascontiguousarray(places.T),
+                'lengths': batch.lengths, 'composed': composed, 'ngrams': ngrams}
+
 
 #: options that a base decides, beside the width of its words
 SHAPING = ('model', 'encoder', 'bigrams', 'ngrams', 'char', 'char_dim', 'char_width', 'char_length', 'hidden', 'layers',
@@ -79,7 +138,7 @@ class WordKind(Kind):
             base = Base.of(before, vocabulary, network)
             if network.with_ngrams:
                 ngrams = vocabulary.ngrams, network.ngram_table.asnumpy()
-        return WordLearner.from_corpora(options, corpora, watcher, base, ngrams)
+        return WordLearner(options, corpora, watcher, base, ngrams)
 
     @classmethod
     def shape(cls, run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,7 +166,6 @@ class WordKind(Kind):
     @classmethod
     def exported(cls, run: Run, output: str) -> tuple[WordGraphInput, ServedWords]:
         """What makes the inputs of the graph of a run, and the cell to export."""
-        check_head(run, output)
         vocabulary, network = load_network(run)
         kind = ServedWords if network.with_characters else ServedWithoutCharacters
         return WordGraphInput(vocabulary, network.with_characters), kind(network, output)
@@ -115,4 +173,6 @@ class WordKind(Kind):
     @classmethod
     def graph_input(cls, record: dict[str, Any]) -> WordGraphInput:
         """What makes the inputs of a graph, from its record; raises ValueError if it is not of this type."""
-        return WordGraphInput.from_json(record)
+        load_record(WordGraphIds, record)
+        names = [tensor.get('name') for tensor in record['inputs'] if isinstance(tensor, dict)]
+        return WordGraphInput(Vocabulary.from_json(record, closed=False), 'spellings' in names)

@@ -1,13 +1,21 @@
-"""The network that `train` trains: word vectors and characters, BiLSTM layers, projection, head.
+"""The network that `train` trains: word vectors and characters, BiLSTM layers, projection, head; and how it tags.
 
 It works on the distinct words of a batch and on where they stand, so that a word's characters are read once
-and only the vectors of words in the batch are touched.
+and only the vectors of words in the batch are touched. In much text each form is multiplied with the weights of the
+LSTM once.
 """
 
+from collections.abc import Callable, Iterator
+from functools import partial
 
+from ms_crf.base.environment import graph_call
 from ms_crf.crf.constraints import Constraints
-from ms_crf.models.graphs import constraints_of
+from ms_crf.models.base import Compiled
+from ms_crf.models.graphs import GraphDecoder, Served, constraints_of
+from ms_crf.models.words.batches import EncodedWords, word_batch
+from ms_crf.models.words.ngrams import composed
 from ms_crf.models.words.vocabulary import UNKNOWN, Vocabulary
+from ms_crf.native import custom
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
 from ms_crf.nn.head import Layers
 from ms_crf.runs.options import Options
@@ -160,6 +168,35 @@ class TaggerNetwork(Layers):
         return self.head(emissions, tags, seq_length)
 
 
+class ServedWords(Served):
+    """The cell of a graph that is given words and their characters."""
+
+    def construct(self, words, spellings, places, lengths, composed=None, ngrams=None):
+        """Tags sentences.
+
+        Args:
+            words: (words,) int32 ids of the distinct words of the batch, more than once does no harm; with bigrams
+                (words, 3), ids of a word and of the bigrams that it ends and begins.
+            spellings: (words, characters) int32 ids of their characters, 0 behind a word's end.
+            places: (batch, length) int32, index of the word that stands there.
+            lengths: (batch,) int32.
+            composed: with n-grams, (some,) int32, which of the words are unknown ones that are composed of n-grams.
+            ngrams: with n-grams, (some, n-grams) int32 ids of these, 0 behind them.
+        """
+        return self._tag_words(self.network.form_vectors(words, spellings, composed, ngrams), places, lengths)
+
+    def _tag_words(self, vectors, places, lengths):
+        hidden = ops.gather(vectors, ops.transpose(places, (1, 0)), 0)
+        return self.tag(self.network.emissions_of(hidden, lengths), lengths)
+
+
+class ServedWithoutCharacters(ServedWords):
+    """The cell of a graph whose network reads no characters: `construct` takes no spellings."""
+
+    def construct(self, words, places, lengths, composed=None, ngrams=None):  # type: ignore[override]
+        return self._tag_words(self.network.form_vectors(words, None, composed, ngrams), places, lengths)
+
+
 def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, scheme: str) -> TaggerNetwork:
     """The network of a run over words; its weights are random until they are loaded."""
     network = TaggerNetwork(vocabulary.num_rows, word_dim, len(vocabulary.tags), options.hidden, options.layers,
@@ -170,3 +207,85 @@ def build_network(options: Options, vocabulary: Vocabulary, word_dim: int, schem
         for cell in (network.layers, *([network.characters] if options.char != 'none' else [])):
             cell.to_float(ms.float16)
     return network
+
+
+GATES_BYTES = 1 << 26            # at most for what a layer says of forms before it is known where they stand;
+GATES_FORMS = (2048, 4096)       # which takes at least so many forms, and has room for a multiple of so many
+FORMS = (2048, 512)              # that are read at a time: as many as there are, and what is left of them
+
+
+class WordDecoder(GraphDecoder[EncodedWords]):
+    """Tags with a network over words.
+
+    Args:
+        network: the network.
+        vocabulary: the tags, and the ids of words and characters.
+        compiled: is called with length, rows and seconds after a graph was compiled.
+    """
+
+    def __init__(self, network: TaggerNetwork, vocabulary: Vocabulary, compiled: Compiled | None = None) -> None:
+        super().__init__(network, vocabulary, partial(EncodedWords, vocabulary=vocabulary), compiled)
+
+        @ms.jit
+        def read(words, spellings):
+            return network.form_vectors(words, spellings)
+
+        @ms.jit
+        def gates(vectors, count):
+            return network.form_gates(vectors, count)
+
+        self._read, self._gates = read, gates
+        self._ngram_table: np.ndarray | None = network.ngram_table.asnumpy() if network.with_ngrams else None
+
+    def method(self, encoded: EncodedWords) -> Callable:
+        """What makes scores of tags, from gates of forms where the operators in C++ can be taken, or from vectors."""
+        return self.network.emissions_of_gates if self._room(encoded) else self.network.emissions_of
+
+    def _room(self, encoded: EncodedWords) -> int:
+        """For how many forms gates are computed beforehand, of which only some are there; 0 where they are not."""
+        least, step = GATES_FORMS
+        room = -(-encoded.num_forms // step) * step          # few different ones: for each, graphs are compiled
+        fits = 4 * 4 * self.network.widths[1] * room <= GATES_BYTES
+        return room if custom.in_use() and len(self.network.layers) == 1 and encoded.num_forms >= least and fits else 0
+
+    def inputs(self, encoded: EncodedWords, at_most: int) -> Iterator[tuple[tuple[int, int], np.ndarray, tuple]]:
+        """(length, rows), indices of the sentences, and arrays of each batch: lengths, what `method` takes.
+
+        An array keeps its values only until the next batch is asked for.
+
+        Args:
+            encoded: what `encode` gave.
+            at_most: sentences of a batch.
+        """
+        room, gates = self._room(encoded), None
+        vectors = np.zeros((room or encoded.num_forms + 1, self.network.widths[0]), np.float32)
+        self._read_forms(encoded, vectors)
+        if room:                                 # each form is multiplied with the layer's weights once
+            with graph_call():
+                count = np.array([encoded.num_forms], np.int32)
+                gates = self._gates(ms.from_numpy(vectors), ms.from_numpy(count)).asnumpy()
+        rooms: dict[tuple[int, int], np.ndarray] = {}            # written again and again: new memory takes longer
+        for shape, indices in self.plan(encoded.lengths, at_most):
+            batch = word_batch(encoded, shape, indices)
+            if gates is not None:
+                yield shape, indices, (batch.lengths, gates, batch.values, batch.lengths)
+                continue
+            if shape not in rooms:
+                rooms[shape] = np.empty((*shape, vectors.shape[1]), np.float32)
+            np.take(vectors, batch.values, 0, rooms[shape], 'wrap')        # NO_FORM finds the last row, of zeros
+            yield shape, indices, (batch.lengths, rooms[shape], batch.lengths)
+
+    def _read_forms(self, encoded: EncodedWords, table: np.ndarray) -> None:
+        """Puts the vectors of all forms into the first rows of a table (at least so many, widths[0])."""
+        is_long = encoded.is_long[:encoded.num_forms]
+        for chosen, width in ((np.flatnonzero(is_long), encoded.spelling_of.shape[1]),
+                              (np.flatnonzero(~is_long), encoded.half)):
+            while len(chosen):
+                room = FORMS[len(chosen) < FORMS[0]]
+                forms, chosen = chosen[:room], chosen[room:]
+                with graph_call():
+                    vectors = self._read(*map(ms.from_numpy, encoded.arrays(forms, room, width))).asnumpy()
+                table[forms] = vectors[:len(forms)]
+        if self._ngram_table is not None and len(encoded.composed):      # sums of few rows need no graph
+            made, _ = composed(self._ngram_table, encoded.ngrams_of)
+            table[encoded.composed, :made.shape[1]] = made

@@ -14,24 +14,13 @@ import numpy as np
 WAYS = ('exact', 'lower case', 'digits as 0')
 
 
-class _Digits(dict):
-    """What `str.translate` makes of characters: '0' of digits, the rest as they are."""
-
-    def __missing__(self, code: int) -> int:
-        self[code] = ord('0') if chr(code).isdigit() else code
-        return self[code]
-
-
-_DIGITS = _Digits()
-
-
 def forms_of(word: str) -> Iterator[str]:
     """The forms under which a word is looked up, in this order: as it is, in lower case, its digits as 0."""
     yield word
     lower = word.lower()
     yield lower
     if not lower.isalpha():                                      # which has no digits
-        yield lower.translate(_DIGITS)
+        yield ''.join(['0' if character.isdigit() else character for character in lower])
 
 
 def _header(text: str) -> int | None:
@@ -49,8 +38,7 @@ def _vector(path: PathLike, line: int, word: str, fields: list[str], width: int)
                           f'expected {width} numbers after {word!r}, got {" ".join(fields)[:40]!r}') from None
     if not np.isfinite(vector).all():
         index = int(np.argmin(np.isfinite(vector)))
-        raise CorpusError(path, line,
-                          f'expected finite numbers, got {fields[index]} as number {index + 1} of {word!r}')
+        raise CorpusError(path, line, f'expected finite numbers, got {fields[index]} as number {index + 1} of {word!r}')
     return vector
 
 
@@ -110,13 +98,10 @@ def read_vectors(path: PathLike, wanted: Collection[str], common: int = 0) -> Ve
                 first[word] = vectors[word] if word in vectors else _vector(path, line, word, fields[-width:], width)
     if width is None:
         raise CorpusError(path, None, 'expected word vectors, got an empty file')
-    ways = {}
-    for word in wanted:
-        way = next((way for form, way in zip(forms_of(word), WAYS) if form in vectors), None)
-        if way is not None:
-            ways[word] = way
-    used = {form_in(vectors, word) for word in ways}
-    return Vectors({form: vector for form, vector in vectors.items() if form in used}, width, ways, first)
+    used = {word: form for word in wanted if (form := form_in(vectors, word)) is not None}
+    ways = {word: WAYS[list(forms_of(word)).index(form)] for word, form in used.items()}
+    forms = set(used.values())
+    return Vectors({form: vector for form, vector in vectors.items() if form in forms}, width, ways, first)
 
 
 def form_in(known: Container[str], word: str) -> str | None:

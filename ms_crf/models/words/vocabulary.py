@@ -1,13 +1,13 @@
 """Ids of words, bigrams, n-grams of characters, characters and tags."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ms_crf.base.errors import brief
 from ms_crf.base.fields import Fault, checked, distinct_strings
-from ms_crf.models.labels import Tags, tag_names
+from ms_crf.models.base import Tags, tag_names
 from ms_crf.models.words.ngrams import NgramIndex, composed
 from ms_crf.models.words.vectors import form_in, forms_of
 from ms_crf.text.splitting import mostly_characters
@@ -60,6 +60,11 @@ class Vocabulary(Tags):
             for all that are not known.
         ngrams: n-grams of characters, of which words that are not known get vectors; their ids are counted from 1,
             in a table of their own, whose first row is 0. Empty if there are none.
+
+    Attributes:
+        num_words, num_characters: how many ids of words and of characters there are.
+        num_rows: how many ids of words and of bigrams there are.
+        columns: how many of these ids a token has.
     """
 
     record: ClassVar[type] = VocabularyRecord
@@ -68,6 +73,9 @@ class Vocabulary(Tags):
                  char_length: int, bigrams: Iterable[str] = (), ngrams: Iterable[str] = ()) -> None:
         self.words, self.characters, self.char_length = list(words), list(characters), char_length
         self.bigrams, self.ngrams = list(bigrams), list(ngrams)
+        self.num_words, self.num_characters = FIRST + len(self.words), FIRST + len(self.characters)
+        self.num_rows = self.num_words + (1 + len(self.bigrams) if self.bigrams else 0)
+        self.columns = 3 if self.bigrams else 1
         super().__init__(tags, mostly_characters(self.words))
         self._word_ids = {word: word_id for word_id, word in enumerate(self.words, FIRST)}
         self._bigram_ids = {bigram: bigram_id for bigram_id, bigram in enumerate(self.bigrams, self.num_words + 1)}
@@ -144,29 +152,9 @@ class Vocabulary(Tags):
         spellings[np.arange(self.char_length) < lengths[:, None]] = self._ids[codes]
         return spellings
 
-    @property
-    def num_words(self) -> int:
-        """How many ids of words there are."""
-        return FIRST + len(self.words)
-
-    @property
-    def num_rows(self) -> int:
-        """How many ids of words and of bigrams there are."""
-        return self.num_words + (1 + len(self.bigrams) if self.bigrams else 0)
-
-    @property
-    def columns(self) -> int:
-        """How many ids of these a token has."""
-        return 3 if self.bigrams else 1
-
     def to_json(self) -> dict:
         """What vocab.json is to hold: of bigrams and n-grams nothing where they are not looked at."""
         return {name: value for name, value in super().to_json().items() if name not in ('bigrams', 'ngrams') or value}
-
-    @property
-    def num_characters(self) -> int:
-        """How many ids of characters there are."""
-        return FIRST + len(self.characters)
 
     def initial_rows(self, vectors: dict[str, np.ndarray], width: int, generator: np.random.Generator,
                      ngram_table: np.ndarray | None = None) -> np.ndarray:
@@ -184,17 +172,16 @@ class Vocabulary(Tags):
         spread = float(np.std(list(vectors.values()))) / 4 if vectors else 1 / width ** 0.5
         rows = generator.normal(0, spread, (self.num_rows, width)).astype(np.float32)
         rows[PADDING] = 0
-        for word, word_id in self._word_ids.items():
-            if word in vectors:
-                rows[word_id] = vectors[word]
-        self.compose(rows, self.words, vectors, ngram_table)
+        self.put_vectors(rows, self.words, vectors, ngram_table)
         return rows
 
-    def compose(self, rows: np.ndarray, words: Sequence[str], vectors: Container[str],
-                ngram_table: np.ndarray | None) -> None:
-        """Puts what their n-grams make into the rows of those of some known words that have no vectors."""
+    def put_vectors(self, rows: np.ndarray, words: Sequence[str], vectors: Mapping[str, np.ndarray],
+                    ngram_table: np.ndarray | None) -> None:
+        """Puts into the rows of some known words their vectors, or what their n-grams make if they have none."""
+        for word in words:
+            if word in vectors:
+                rows[self._word_ids[word]] = vectors[word]
         others = [word for word in words if word not in vectors]
-        if ngram_table is None or not others:
-            return
-        made, found = composed(ngram_table, self.ngram_ids(others))
-        rows[[self._word_ids[word] for word, known in zip(others, found) if known]] = made[found]
+        if ngram_table is not None and others:
+            made, found = composed(ngram_table, self.ngram_ids(others))
+            rows[[self._word_ids[word] for word, known in zip(others, found) if known]] = made[found]
