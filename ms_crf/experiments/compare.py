@@ -15,8 +15,17 @@ from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
-from ms_crf.experiments.runner import CHILDREN, Children, PlannedRun, Value, nearest_folder, run_all
-from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
+from ms_crf.experiments.runner import (
+    CHILDREN,
+    RATES,
+    Children,
+    PlannedRun,
+    Value,
+    markdown,
+    mean_and_deviation,
+    nearest_folder,
+    run_all,
+)
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.models import plugins
@@ -24,13 +33,13 @@ from ms_crf.models.base import Kind
 from ms_crf.models.registry import kind_of
 from ms_crf.native import library
 from ms_crf.runs import records
-from ms_crf.runs.arguments_of_experiments import CompareArguments, selected_by
+from ms_crf.runs.arguments import CompareArguments, selected_by
+from ms_crf.runs.checksums import PARTS
 from ms_crf.runs.options import Options
-from ms_crf.runs.sources import PARTS
 from ms_crf.tagging.run import Run
 from ms_crf.text.metrics import as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
-from ms_crf.training.settings import named_options, takes_options
+from ms_crf.training.train import named_options, takes_options
 
 #: arguments of `train` that the comparison gives each run itself, as it does the seed without folds
 _OWN = ('model', 'head', 'save', 'overwrite', 'resume')

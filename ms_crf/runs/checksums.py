@@ -8,6 +8,7 @@ folders, which may be moved. A run without this record, as earlier versions made
 import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -19,6 +20,7 @@ from ms_crf.base.arguments import DIR, FILE
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.fields import checked, load_record
 from ms_crf.base.files import PathLike
+from ms_crf.formats.brat import NOTES, TEXT, is_brat
 from ms_crf.runs.options import Options
 
 RECORD, CONFIG = 'checksums.json', 'config.json'
@@ -150,3 +152,41 @@ class Verified:
                                                         f'damaged one; restore it, train again, or delete {RECORD} '
                                                         'beside it to use it as it is')
         return False
+
+
+CORPORA = 'corpus_sha256'      # in config.json
+PARTS = ('train', 'dev', 'test')
+CHANGED = 'is another file than in the training'
+
+
+def corpora_digests(options: Options) -> dict[str, str]:
+    """What config.json holds under `CORPORA`: the SHA-256 of each corpus that can be read again; a pipe has none."""
+    digests = {part: corpus_digest(path) for part in PARTS if (path := getattr(options, part))}
+    return {part: digest for part, digest in digests.items() if digest is not None}
+
+
+def corpus_digest(path: PathLike) -> str | None:
+    """The SHA-256 of a file, or of all files of a corpus in brat; None if that is no file, or not there."""
+    name = os.fspath(path)
+    paths = [name]
+    if os.path.isdir(name):
+        paths = [os.path.join(name, entry) for entry in sorted(os.listdir(name)) if entry.endswith((TEXT, NOTES))]
+    elif is_brat(name):
+        paths = [os.path.splitext(name)[0] + ending for ending in (TEXT, NOTES)]
+    return checksum(paths) if paths and all(map(os.path.isfile, paths)) else None
+
+
+def corpus_fault(config: Mapping[str, Any], options: Options, part: str) -> str | None:
+    """Why a corpus that only config.json names must not be opened, such as 'is not there'; None if it may be.
+
+    Args:
+        config: what config.json holds; in runs of earlier versions it has no checksums.
+        options: of the run.
+        part: 'train', 'dev' or 'test'.
+    """
+    path, digests = getattr(options, part), config.get(CORPORA)
+    if not os.path.exists(path):
+        return 'is not there'
+    if not isinstance(digests, dict) or not isinstance(digests.get(part), str):
+        return 'has no checksum there, so that it may be any file'
+    return None if corpus_digest(path) == digests[part] else CHANGED

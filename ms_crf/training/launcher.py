@@ -23,8 +23,7 @@ from ms_crf.base import files, processes, signals
 from ms_crf.base.drafts import new_folder
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.watchers import SILENT
-from ms_crf.training.errors import Stopped, WorkersDied
-from ms_crf.training.watchers import TrainingLines, TrainingWatcher
+from ms_crf.training.watchers import Stopped, TrainingLines, TrainingWatcher, WorkersDied
 
 import psutil
 

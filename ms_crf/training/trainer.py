@@ -17,19 +17,15 @@ from ms_crf.models.graphs import read_weights
 from ms_crf.runs import records
 from ms_crf.runs.directory import Onlooker, RunDirectory
 from ms_crf.runs.options import Options
+from ms_crf.runs.records import Saving, saving
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import Saving, saving
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
-from ms_crf.training.balance import balance
-from ms_crf.training.collectives import tell
-from ms_crf.training.errors import NotFinite, Stopped
-from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
-from ms_crf.training.scores import score_of, scores_record
-from ms_crf.training.step import make_average, make_step
-from ms_crf.training.watchers import TrainingWatcher
-from ms_crf.training.workers import ALONE, Workers, share_of_batch
+from ms_crf.training.scores import balance, score_of, scores_record
+from ms_crf.training.step import BETA1, BETA2, Optimizer, make_average, make_step
+from ms_crf.training.watchers import NotFinite, Stopped, TrainingWatcher
+from ms_crf.training.workers import ALONE, Workers, share_of_batch, tell
 
 import mindspore as ms
 import numpy as np
@@ -85,7 +81,7 @@ class Training:
         if self.epoch:
             self.directory.publish()
         self.shapes: set = set()
-        self.step = make_step(self.network, self.optimizer, self.scaling is not None, workers)
+        self.step = make_step(self.network, self.optimizer, self.scaling is not None, workers != ALONE)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self) -> int:
