@@ -10,31 +10,20 @@ from pathlib import Path
 
 from ms_crf.base import files, signals
 from ms_crf.base.drafts import new_folder
-from ms_crf.base.environment import choose_device
-from ms_crf.base.errors import CorpusError, OptionError, argument
+from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
-from ms_crf.experiments.runner import (
-    CHILDREN,
-    RATES,
-    Children,
-    PlannedRun,
-    Value,
-    markdown,
-    mean_and_deviation,
-    nearest_folder,
-    run_all,
-)
+from ms_crf.experiments.runner import RATES, Children, PlannedRun, Value, markdown, mean_and_deviation, prepare, run_all
 from ms_crf.formats.readers import read_corpus
 from ms_crf.formats.scoring import Scores
 from ms_crf.models import plugins
 from ms_crf.models.base import Kind
 from ms_crf.models.registry import kind_of
-from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.arguments import CompareArguments, selected_by
 from ms_crf.runs.checksums import PARTS
+from ms_crf.runs.directory import check_parent, nearest_folder
 from ms_crf.runs.options import Options
 from ms_crf.tagging.run import Run
 from ms_crf.text.metrics import as_record
@@ -81,7 +70,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
             models: str | Sequence[str] = CompareArguments.models, seeds: int = 3, folds: int | None = None,
             jobs: int = 1, json: PathLike | None = None, keep: PathLike | None = None, config: PathLike | None = None,
             plugin: PathLike | None = None, device: str = 'auto', watcher: Watcher = SILENT,
-            children: Children = CHILDREN, **options: Value) -> Comparison:
+            children: Children | None = None, **options: Value) -> Comparison:
     """Trains several models on the same files, each in processes of its own, and scores them on test.
 
     Args:
@@ -129,7 +118,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
 
 
 def _run(comparison: Comparison, given: CompareArguments, named: dict[str, Value], watcher: Watcher,
-         children: Children) -> None:
+         children: Children | None) -> None:
     """Trains and measures all models."""
     with contextlib.ExitStack() as stack:
         folder = Path(given.keep or stack.enter_context(files.temporary(new_folder())))
@@ -284,9 +273,7 @@ def _check_places(given: CompareArguments, named: Mapping[str, Value], folder: P
         records.check_output(given.json, *(str(named[part]) for part in PARTS if part in named))
     if given.keep is None:
         return
-    existing = nearest_folder(folder)
-    if not os.path.isdir(existing) or not os.access(existing, os.W_OK | os.X_OK):
-        raise CorpusError(folder, None, f'can not be written: {existing} is not a folder that you may write to')
+    check_parent(folder, nearest_folder(folder), 'written')
     for place in places:
         if os.path.lexists(place):
             raise OptionError(f'{place}: expected no run there yet, got something; choose another {argument("keep")} '
@@ -296,8 +283,7 @@ def _check_places(given: CompareArguments, named: Mapping[str, Value], folder: P
 def _prepare(given: CompareArguments, runs: Sequence[PlannedRun], watcher: Watcher) -> None:
     """Chooses the device, and compiles the operators for the CPU; raises OptionError if no model needs a device."""
     if any(_model_type(model).uses_mindspore for model in given.names):
-        device = choose_device(given.device, watcher)
-        library.prepare(device, watcher)
+        device = prepare(given.device, watcher)
         for run in runs:
             if 'device' in run.arguments:
                 run.arguments['device'] = device

@@ -2,38 +2,26 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
 from ms_crf.base import files
-from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.experiments.runner import (
-    CHILDREN,
-    RATES,
-    Children,
-    PlannedRun,
-    Value,
-    markdown,
-    mean_and_deviation,
-    nearest_folder,
-    run_all,
-)
+from ms_crf.experiments.runner import RATES, Children, PlannedRun, Value, markdown, mean_and_deviation, prepare, run_all
 from ms_crf.models import plugins
 from ms_crf.models.registry import kind_of
-from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.checksums import PARTS
+from ms_crf.runs.directory import nearest_folder
 from ms_crf.runs.options import Options, dashed
 from ms_crf.tagging.run import Run
 from ms_crf.text.schemes import PLAIN
 from ms_crf.training.launcher import started_by_msrun
-from ms_crf.training.train import Trained, named_options, new_options, takes_options
-from ms_crf.training.train import train as train_once
+from ms_crf.training.train import Trained, named_options, new_options, takes_options, train_run
 
 TABLE, FIGURES = 'seeds.md', 'seeds.json'
 #: arguments of `train` that can not be used with several seeds, and why
@@ -81,53 +69,34 @@ class SeedRuns:
                 for seed, record in self.scores.items()}
 
 
-def check_seeds(given: TrainArguments) -> None:
-    """Raises OptionError if one of the other arguments of `train` can not be used with several seeds."""
-    for name, why in _EXCLUDED.items():
-        if getattr(given, name) != getattr(TrainArguments, name):
-            reason = why.format(**{other: argument(other) for other in ('seeds', 'save', 'jobs')})
-            raise OptionError(f'{argument(name)} can not stand beside {argument("seeds")}: {reason}')
-    if started_by_msrun():
-        raise OptionError(f'{argument("seeds")} can not be used under msrun, which starts one training')
-
-
-def train_seeds(options: Options, named: Mapping[str, Value], seeds: int, jobs: int = 1, plugin: str | None = None,
-                device: str = 'auto', watcher: Watcher = SILENT, children: Children = CHILDREN) -> SeedRuns:
+def _train_seeds(given: TrainArguments, named: Mapping[str, Value], watcher: Watcher,
+                 children: Children | None) -> SeedRuns:
     """Trains with several seeds, each in a process of its own; finished runs are kept, and stopped ones resumed.
 
     Args:
-        options: of the first seed, with the folder of all runs as `save`.
+        given: the arguments of `train` other than options.
         named: the options that were named, and their values.
-        seeds: number of seeds, counted up from `options.seed`.
-        jobs: number of trainings at the same time.
-        plugin: Python file that registers model types.
-        device: 'auto', 'CPU', 'GPU' or 'Ascend'.
         watcher: receives the runs that begin.
         children: how the processes are started, and where their output goes.
-
-    Raises:
-        OptionError: an argument can't be, or a training failed.
-        CorpusError: the folder can't be written, or has a damaged run.
-        KeyboardInterrupt: the trainings were stopped; the same call resumes.
     """
+    options = new_options(named)
     folder, kind = Path(options.save), kind_of(options)
     if not kind.in_steps:
         raise OptionError(f'{argument("seeds")} means nothing with {argument("model")} {kind.name}, which is learned '
                           'at once, without chance; leave it away')
     if os.path.lexists(folder / records.CONFIG):
         raise OptionError(f'{folder}: expected a folder for runs, got a run; choose another {argument("save")}')
-    runs = [_planned(Options(**{**options.to_json(), 'seed': seed, 'save': str(folder / f'seed-{seed}')}), named)
-            for seed in range(options.seed, options.seed + seeds)]
+    runs = [_planned(replace(options, seed=seed, save=str(folder / f'seed-{seed}')), named)
+            for seed in range(options.seed, options.seed + given.seeds)]
     waiting = [run for run in runs if _scores(run.folder) is None]
     if len(waiting) < len(runs):
         watcher.warn(f'{len(runs) - len(waiting)} of {len(runs)} runs are there already')
     if waiting:
         files.check_writable(nearest_folder(folder) / TABLE)
-        device = choose_device(device, watcher)
-        library.prepare(device, watcher)
+        device = prepare(given.device, watcher)
         for run in waiting:
-            run.arguments.update(device=device, plugin=plugin)
-        run_all(waiting, jobs, 'what was done is kept, and the same command goes on', children, watcher)
+            run.arguments.update(device=device, plugin=given.plugin)
+        run_all(waiting, given.jobs or 1, 'what was done is kept, and the same command goes on', children, watcher)
     result = SeedRuns(folder, {run.seed: run.folder for run in runs}, {run.seed: _scores(run.folder) or {}
                                                                        for run in runs})
     files.write_json(folder / FIGURES, result.to_json())
@@ -165,14 +134,14 @@ def train(*, seeds: None = None, **options: Any) -> Trained: ...
 
 
 @overload
-def train(*, seeds: int, jobs: int | None = None, watcher: Watcher = SILENT, children: Children = CHILDREN,
+def train(*, seeds: int, jobs: int | None = None, watcher: Watcher = SILENT, children: Children | None = None,
           **options: Any) -> SeedRuns: ...
 
 
 @takes_options()
 def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike | None = None,
           overwrite: bool = False, config: PathLike | None = None, plugin: PathLike | None = None, device: str = 'auto',
-          workers: int = 1, watcher: Watcher = SILENT, children: Children = CHILDREN,
+          workers: int = 1, watcher: Watcher = SILENT, children: Children | None = None,
           **options: Any) -> Trained | SeedRuns:
     """Trains a tagger on tagged sentences, and scores its best epoch; with `seeds` a tagger for each of several seeds.
 
@@ -196,12 +165,20 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
         The run and its scores; with `seeds` all runs, their scores, and a `table()` of them.
 
     Raises:
-        OptionError: an argument can't be or has no effect, or a training failed.
+        OptionError: an argument can't be or has no effect, or a training with one of several seeds failed.
         CorpusError: a file has a fault, or the run can't be written.
-        KeyboardInterrupt: the training was stopped, and its state is saved.
+        NotFinite: the loss is no number any more.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or `watcher.ask_to_stop()`; during the epochs it is a `Stopped`, which is
+            raised after the step, when the training is saved. A second Ctrl-C does not wait. With `seeds` the same
+            call resumes.
 
     Example:
         >>> from ms_crf.api import train
+        >>> done = train(train='data/train.tsv', dev='data/dev.tsv', save='runs/one', epochs=2)  # doctest: +SKIP
+        >>> done.scores['dev']['f1'] > 0.8                                                       # doctest: +SKIP
+        True
+        >>> done.run.tagger().tag([['Ada', 'flew', 'to', 'Rome']])[0].spans                      # doctest: +SKIP
+        [('PER', 0, 0), ('LOC', 3, 3)]
         >>> found = train(train='train.tsv', dev='dev.tsv', save='runs/mine', seeds=3)  # doctest: +SKIP
         >>> print(found.table())                                                        # doctest: +SKIP
         >>> found.best.path                                                             # doctest: +SKIP
@@ -209,10 +186,13 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
     """
     given = TrainArguments.given(locals())
     if seeds is None:
-        return train_once(resume=resume, overwrite=overwrite, config=config, plugin=plugin, device=device,
-                          workers=workers, watcher=watcher, **options)
-    check_seeds(given)
+        return train_run(given, options, watcher)
+    for name, why in _EXCLUDED.items():
+        if getattr(given, name) != getattr(TrainArguments, name):
+            reason = why.format(**{other: argument(other) for other in ('seeds', 'save', 'jobs')})
+            raise OptionError(f'{argument(name)} can not stand beside {argument("seeds")}: {reason}')
+    if started_by_msrun():
+        raise OptionError(f'{argument("seeds")} can not be used under msrun, which starts one training')
     if given.plugin:
         plugins.load(given.plugin)
-    named = named_options(given.config, options)
-    return train_seeds(new_options(named), named, seeds, jobs or 1, given.plugin, given.device, watcher, children)
+    return _train_seeds(given, named_options(given.config, options), watcher, children)

@@ -65,15 +65,19 @@ def check_new(path: PathLike) -> None:
     if path.exists() or path.is_symlink():
         kind = 'one that is' if path.is_dir() else 'a file' if path.exists() else 'a link to nothing'
         raise PathTaken(path, f'expected a folder that is not there yet, got {kind}', path.is_dir())
-    parent = path.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    _check_parent(path, parent)
+    check_parent(path, nearest_folder(path.absolute().parent))
 
 
-def _check_parent(path: Path, parent: Path) -> None:
+def nearest_folder(path: PathLike) -> Path:
+    """Returns the path itself, or the next one above it that exists."""
+    absolute = Path(path).absolute()
+    return next(parent for parent in (absolute, *absolute.parents) if os.path.lexists(parent))
+
+
+def check_parent(path: Path, parent: Path, action: str = 'made') -> None:
+    """Raises CorpusError unless files can be created in the parent folder; `action` is a word of the message."""
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise CorpusError(path, None, f'can not be made: {parent} is not a folder that you may write to')
+        raise CorpusError(path, None, f'can not be {action}: {parent} is not a folder that you may write to')
 
 
 def check_run(path: PathLike) -> None:
@@ -116,7 +120,7 @@ class RunDirectory:
         made = cls(path)
         if overwrite and made.path.exists():
             check_run(made.path)
-            _check_parent(made.path, made._real.parent)
+            check_parent(made.path, made._real.parent)
             if os.path.ismount(made._real):
                 raise PathTaken(path, 'a file system is mounted there, which can not be replaced by another folder')
             made._replace(made.path)

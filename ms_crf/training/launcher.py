@@ -11,18 +11,20 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partialmethod
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 from typing import Any, NoReturn
 
 from ms_crf.base import files, processes, signals
 from ms_crf.base.drafts import new_folder
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.watchers import SILENT
+from ms_crf.runs.arguments import TrainArguments
 from ms_crf.training.watchers import Stopped, TrainingLines, TrainingWatcher, WorkersDied
 
 import psutil
@@ -38,8 +40,8 @@ import os
 from ms_crf.base import processes
 processes.end_with(os.getppid())
 from ms_crf.training.launcher import work
-from ms_crf.training.train import train
-work(train)
+from ms_crf.training.train import train_run
+work(train_run)
 """
 
 
@@ -65,14 +67,14 @@ for _name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):
 
 
 def work(train: Callable[..., Any]) -> None:
-    """Calls a function with the arguments in the folder, and writes down its outcome: what each process does."""
+    """Calls `train_run` with the arguments in the folder, and writes down its outcome: what each process does."""
     mark = Path(os.environ[FOLDER], _SCHEDULER if os.environ['MS_ROLE'] == 'MS_SCHED' else os.environ[RANK])
     mark.with_suffix('.process').write_text(str(os.getpid()))
-    arguments = json.loads(mark.with_name(_ARGUMENTS).read_text())
+    given, options = json.loads(mark.with_name(_ARGUMENTS).read_text())
     outcome: Any
     with signals.handling(_leave):               # until the training can be stopped, and so saved
         try:
-            outcome = train(**arguments, watcher=_Recorder(mark.with_suffix('.events')))
+            outcome = train(TrainArguments(**given), options, _Recorder(mark.with_suffix('.events')))
         except _OF_USERS as error:
             outcome = error
         except BaseException:                    # a fault of the program: its trace says more
@@ -131,12 +133,11 @@ class _Worker:
                 getattr(watcher, name)(*values)
 
 
-def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: TrainingWatcher) -> Any:
-    """Trains in several processes; returns what `train` returns in the first of them.
+def run(given: TrainArguments, options: Mapping[str, Any], folder: str, watcher: TrainingWatcher) -> Any:
+    """Trains in `given.workers` processes; returns what `train_run` returns in the first of them.
 
     Args:
-        count: number of the processes.
-        arguments: of `train` in each of them.
+        given, options: arguments of `train_run` in each of them, apart from the number of workers.
         folder: the run directory, for messages.
         watcher: receives the events of the first process; if it is to stop, the training is saved after the step.
 
@@ -148,7 +149,8 @@ def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: Training
     with files.temporary(new_folder()) as scratch:
         script = Path(scratch, 'worker.py')
         script.write_text(_SCRIPT)
-        script.with_name(_ARGUMENTS).write_text(json.dumps(arguments))
+        script.with_name(_ARGUMENTS).write_text(json.dumps([asdict(replace(given, workers=1)), dict(options)]))
+        count = given.workers
         # No worker has the number `count`, so msrun starts no processes that copy the logs to standard output.
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.
         command = processes.module_command(
@@ -158,8 +160,8 @@ def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: Training
         workers = [_Worker(Path(scratch), rank) for rank in range(count)]
         # If this process is killed, msrun and the workers end as well, each with its parent.
         # In a session of its own: Ctrl-C is for the training, and msrun would kill it.
-        with subprocess.Popen(command, env=processes.environment(**{FOLDER: scratch}), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as msrun:
+        with processes.start(command, env=processes.environment(**{FOLDER: scratch}), stdout=DEVNULL,
+                             stderr=DEVNULL) as msrun:
             try:
                 with signals.handling(watcher.ask_to_stop):
                     return _outcome(msrun, workers, folder, watcher)
@@ -173,7 +175,7 @@ def _free_port() -> int:
         return int(asked.getsockname()[1])
 
 
-def _outcome(msrun: subprocess.Popen, workers: Sequence[_Worker], folder: str, watcher: TrainingWatcher) -> Any:
+def _outcome(msrun: Popen, workers: Sequence[_Worker], folder: str, watcher: TrainingWatcher) -> Any:
     """Passes on what the first worker reports until all have ended; returns or raises its outcome."""
     told = False
     while True:
@@ -204,13 +206,10 @@ def _outcome(msrun: subprocess.Popen, workers: Sequence[_Worker], folder: str, w
         time.sleep(_SECONDS)
 
 
-def _end(msrun: subprocess.Popen, known: Sequence[psutil.Process]) -> None:
+def _end(msrun: Popen, known: Sequence[psutil.Process]) -> None:
     """Ends msrun and all that it has started, and waits until they are gone."""
     left = list(known)
     with contextlib.suppress(psutil.NoSuchProcess):
         left += psutil.Process(msrun.pid).children(recursive=True)
     msrun.kill()
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, _SECONDS_LEFT)
+    processes.end(left, _SECONDS_LEFT, at_once=True)

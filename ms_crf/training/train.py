@@ -16,9 +16,8 @@ from ms_crf.base.arguments import Arguments
 from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, argument, meant
 from ms_crf.base.files import JSONFault, PathLike, json_of
-from ms_crf.base.watchers import SILENT, Watcher
+from ms_crf.base.watchers import Watcher
 from ms_crf.models import plugins
-from ms_crf.models.base import Kind
 from ms_crf.models.inheritance import with_base
 from ms_crf.models.registry import kind_of
 from ms_crf.native import library
@@ -157,42 +156,14 @@ class Trained:
         return Run.open(self.folder)
 
 
-@takes_options()
-def train(*, resume: PathLike | None = None, overwrite: bool = False, config: PathLike | None = None,
-          plugin: PathLike | None = None, device: str = 'auto', workers: int = 1, watcher: Watcher = SILENT,
-          **options: Any) -> Trained:
-    """Trains a tagger on tagged sentences, and scores its best epoch.
+def train_run(given: TrainArguments, options: Mapping[str, Any], watcher: Watcher) -> Trained:
+    """Trains one run, as `ms_crf.api.train` does without `seeds`; its documentation describes arguments and errors.
 
     Args:
-        resume: run directory of a training to go on with; of the options it takes only `epochs`, `patience`,
-            `learning_rate`, `encoder_lr`, and `train`, `dev` and `test` if these files have moved.
-        overwrite: whether to replace the run that `save` names.
-        config: JSON file of options; arguments win.
-        plugin: Python file that registers model types.
-        device: 'auto', 'CPU', 'GPU' or 'Ascend'.
-        workers: number of processes on this machine that train together.
-        watcher: receives lines and progress; a `TrainingWatcher` also receives each step and the scores of each epoch.
-        options: files, model and training, see `ms_crf.runs.options.Options`. By default the sample corpus is used.
-
-    Returns:
-        The run, and its scores.
-
-    Raises:
-        OptionError: an argument can't be, or has no effect beside the others.
-        CorpusError: a file has a fault, or the run can't be written.
-        NotFinite: the loss is no number any more.
-        KeyboardInterrupt: Ctrl-C, SIGTERM or `watcher.ask_to_stop()`; during the epochs it is a `Stopped`, which is
-            raised after the step, when the training is saved. A second Ctrl-C does not wait.
-
-    Example:
-        >>> from ms_crf.api import train
-        >>> done = train(train='data/train.tsv', dev='data/dev.tsv', save='runs/mine', epochs=2)  # doctest: +SKIP
-        >>> done.scores['dev']['f1'] > 0.8                                                        # doctest: +SKIP
-        True
-        >>> done.run.tagger().tag([['Ada', 'flew', 'to', 'Rome']])[0].spans                           # doctest: +SKIP
-        [('PER', 0, 0), ('LOC', 3, 3)]
+        given: the arguments other than options, checked.
+        options: the named options, and their values.
+        watcher: receives lines and progress; a `TrainingWatcher` also receives the events of the training.
     """
-    given = TrainArguments.given(locals())
     if given.plugin:
         plugins.load(given.plugin)
     events = watcher if isinstance(watcher, TrainingWatcher) else TrainingLines(watcher)
@@ -203,12 +174,21 @@ def train(*, resume: PathLike | None = None, overwrite: bool = False, config: Pa
 
 def _train(given: TrainArguments, options: Mapping[str, Any], watcher: TrainingWatcher) -> Trained:
     if is_scheduler():
-        return _schedule(given.resume or options.get('save', Options.save))
+        # Here the workers meet. It ends with the workers, and ignores Ctrl-C, which the workers receive themselves.
+        with signals.handling(lambda *_: None):
+            meet()
+        return Trained(Path(given.resume or options.get('save', Options.save)), {}, 0.0)
     named = named_options(given.config, options)
     chosen = resumed_options(given, named) if given.resume else new_options(named)
     kind = kind_of(chosen)
     if given.workers > 1:
-        return _train_together(given, options, chosen, watcher)
+        if not kind.in_steps:
+            raise OptionError(f'{argument("workers")}: a model of kind {kind.name} is learned at once, by one process; '
+                              'leave it away')
+        if launcher.started_by_msrun():
+            raise OptionError(f'{argument("workers")} means nothing under msrun, which says how many there are; leave '
+                              'it away')
+        return launcher.run(given, options, given.resume or chosen.save, watcher)
     if kind.uses_mindspore:
         device = choose_device(given.device, watcher)
         if chosen.precision == 'mixed' and device == 'CPU':
@@ -217,48 +197,27 @@ def _train(given: TrainArguments, options: Mapping[str, Any], watcher: TrainingW
     elif given.device not in ('auto', 'CPU'):
         raise OptionError(f'{argument("model")} {kind.name} computes on the CPU, got {argument("device")} '
                           f'{given.device}; leave it away')
-    workers = _meet(kind)
-    if not workers.leads:
-        watcher = TrainingWatcher()
+    workers = ALONE
+    if launcher.started_by_msrun():
+        if not kind.in_steps:
+            raise OptionError(f'{argument("model")} {kind.name} is learned at once, by one process; call it without '
+                              'msrun')
+        workers = meet()
+    return _run(given, named, chosen, watcher if workers.leads else TrainingWatcher(), workers)
+
+
+def _run(given: TrainArguments, named: Mapping[str, Any], options: Options, watcher: TrainingWatcher,
+         workers: Workers) -> Trained:
+    """Trains in this process, alone or as one of several workers."""
     began = time.perf_counter()
     if given.resume:
-        run = course.resume(given.resume, chosen, watcher, workers, named)
+        run = course.resume(given.resume, options, watcher, workers, named)
         watcher.say(f'going on after epoch {run.epoch}, step {run.step_in_epoch} of the next')
     else:
-        run = course.start(chosen, watcher, given.overwrite, workers)
+        run = course.start(options, watcher, given.overwrite, workers)
     try:
         with signals.handling(watcher.ask_to_stop) if run.stoppable else nullcontext():
             scores = run.run()
     except Stopped:
         raise (Stopped(run.folder, run.directory.earlier) if workers.leads else Stopped()) from None
     return Trained(run.folder, scores, time.perf_counter() - began)
-
-
-def _train_together(given: TrainArguments, options: Mapping[str, Any], chosen: Options,
-                    watcher: TrainingWatcher) -> Trained:
-    """Trains in several processes, each of which calls `train` with the same arguments but for their number."""
-    kind = kind_of(chosen)
-    if not kind.in_steps:
-        raise OptionError(f'{argument("workers")}: a model of kind {kind.name} is learned at once, by one process; '
-                          'leave it away')
-    if launcher.started_by_msrun():
-        raise OptionError(f'{argument("workers")} means nothing under msrun, which says how many there are; leave it '
-                          'away')
-    arguments = {name: getattr(given, name) for name in ('resume', 'overwrite', 'config', 'plugin', 'device')}
-    return launcher.run(given.workers, {**arguments, **options}, given.resume or chosen.save, watcher)
-
-
-def _schedule(folder: str) -> Trained:
-    """Lets the workers of msrun meet, and waits for their end, deaf to Ctrl-C, which they hear themselves."""
-    with signals.handling(lambda *_: None):
-        meet()
-    return Trained(Path(folder), {}, 0.0)
-
-
-def _meet(kind: type[Kind]) -> Workers:
-    """Returns this process among the workers that msrun has started, if it has."""
-    if not launcher.started_by_msrun():
-        return ALONE
-    if not kind.in_steps:
-        raise OptionError(f'{argument("model")} {kind.name} is learned at once, by one process; call it without msrun')
-    return meet()
