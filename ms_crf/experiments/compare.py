@@ -238,8 +238,8 @@ def _planned(given: CompareArguments, named: dict[str, Value], folder: Path,
         return list(_runs(given, _settings(given.names, named, folder), folder)), {}
     options = Options(seed=named.pop('seed', 1))  # type: ignore[arg-type] # checked here
     options.check()
-    settings = _settings(given.names, {**named, 'dev': named.get('dev', named['train']), 'test': named['train']},
-                         folder)
+    files_of_folds = {'dev': named.get('dev', named['train']), 'test': named['train']}
+    settings = _settings(given.names, {**named, **files_of_folds}, folder)
     folds, splitter = read_folds(named, given.folds, options.seed, watcher)
     for setting in settings.values():
         setting['columns'] = None                                # the files of folds have tokens and tags
@@ -254,17 +254,19 @@ def _runs(given: CompareArguments, settings: Mapping[str, dict[str, Value]], fol
     """Yields the runs: of each model a run for each seed, or for each fold."""
     for model, setting in settings.items():
         random = _model_type(model).in_steps
+        unit = 'fold' if cut else 'seed'
         count = len(cut) or (given.seeds if random else 1)
         for number in range(1, 1 + count):
-            name, label, seed = f'{model}-{number}', f'{model}, seed {number} of {count}' if random else model, number
-            arguments = {**setting, **selected_by(model), 'plugin': given.plugin}
+            label = f'{model}, {unit} {number} of {count}' if cut or random else model
+            seed = fold_seed if cut else number
+            save = folder / f'{model}-{"fold-" if cut else ""}{number}'
+            arguments: dict[str, Value] = {**setting, **selected_by(model), 'plugin': given.plugin, 'save': str(save)}
             if cut:
-                name, label, seed = f'{model}-fold-{number}', f'{model}, fold {number} of {count}', fold_seed
                 arguments.update({part: str(cut[number - 1] / f'{part}.jsonl') for part in PARTS})
             if random:
                 arguments.update(seed=seed, device=given.device)
-            yield PlannedRun(label, folder / name, {**arguments, 'save': str(folder / name)}, model, seed,
-                      number if cut else None, given.keep is not None or 'encoder_cache' in setting)
+            yield PlannedRun(label, save, arguments, model, seed, number if cut else None,
+                             given.keep is not None or 'encoder_cache' in setting)
 
 
 def _check_places(given: CompareArguments, named: Mapping[str, Value], folder: Path, places: Sequence[Path]) -> None:

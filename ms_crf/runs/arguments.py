@@ -162,8 +162,7 @@ HEADS = ('softmax', 'crf')     # of the default model
 class CompareArguments(Computing):
     """What `compare` takes beside `Options`."""
 
-    models: str = option('hmm,softmax,crf', '', 'some of hmm, softmax, crf, and of custom model types',
-                         'NAMES')
+    models: str = option('hmm,softmax,crf', '', 'some of hmm, softmax, crf, and of custom model types', 'NAMES')
     seeds: int = option(3, '', 'runs of each model that is random', 'N', least=1, most=MOST_TRAININGS)
     folds: int = option(None, '', 'cross-validation: cut the training sentences into K folds, each of which is '
                         'tested once by a model of the others; the next fold is dev, unless there is a dev file; '

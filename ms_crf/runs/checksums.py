@@ -9,11 +9,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ms_crf.base import files
 from ms_crf.base.arguments import DIR, FILE
@@ -26,7 +26,6 @@ from ms_crf.runs.options import Options
 RECORD, CONFIG = 'checksums.json', 'config.json'
 FORMAT = 1
 NO_RUN = 'no such file; expected a run made by training'
-T = TypeVar('T')
 _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
 
 
@@ -125,21 +124,17 @@ class Verified:
 
     def read(self, name: str) -> bytes:
         """The contents of a file; raises CorpusError unless the record lists them."""
-        return self._read(name, lambda data: data, lambda data: hashlib.sha256(data).hexdigest())
+        path = self.folder / name
+        while True:
+            data = files.read_whole(path, NO_RUN)
+            self.digests[name] = (digest_of_config(files.parse_json(path, data, 'training')) if name == CONFIG
+                                  else hashlib.sha256(data).hexdigest())
+            if self._lists(name, self.digests[name]):
+                return data
 
     def json(self, name: str) -> Any:
         """What a JSON file holds; raises CorpusError unless the record lists it."""
-        path = self.folder / name
-        if name == CONFIG:
-            return self._read(name, lambda data: files.parse_json(path, data, 'training'), digest_of_config)
-        return files.parse_json(path, self.read(name), 'training')
-
-    def _read(self, name: str, parse: Callable[[bytes], T], digest_of: Callable[[T], str]) -> T:
-        while True:
-            contents = parse(files.read_whole(self.folder / name, NO_RUN))
-            self.digests[name] = digest_of(contents)
-            if self._lists(name, self.digests[name]):
-                return contents
+        return files.parse_json(self.folder / name, self.read(name), 'training')
 
     def _lists(self, name: str, digest: str) -> bool:
         """Whether the record lists a digest; False, with the record read again, if the record has changed since."""

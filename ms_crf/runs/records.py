@@ -50,8 +50,8 @@ NAMES = ('config.json', 'vocab.json', 'ngrams.ckpt', 'tables.npz', 'weights.ckpt
 CONFIG, VOCABULARY, NGRAMS, TABLES, WEIGHTS, METRICS, STATE, SCORES = NAMES
 ENCODER = 'encoder'
 FORMAT = 1
-# drafts of what MindSpore writes, and of the record
-_LEFT = ('.ngrams.tmp', '.weights.tmp', '.state.tmp', f'.{CHECKSUMS}')
+#: further files with drafts, which a crash may leave: of MindSpore, and the record
+LEFT = ('ngrams.tmp', 'weights.tmp', 'state.tmp', CHECKSUMS)
 _KEPT = 'what was saved before stays'
 
 
@@ -81,7 +81,7 @@ class Saving:
     @contextlib.contextmanager
     def file(self, name: str) -> Iterator[Path]:
         """The name of a draft to write to, for one of NAMES."""
-        draft = _draft(self.folder, name)
+        draft = self.folder / f'.{name}'
         for path in (draft, draft.with_suffix('.tmp')):          # the second is what MindSpore writes to
             self._drafts.enter_context(files.temporary(path))
         self.names.append(name)
@@ -131,8 +131,9 @@ def saving(folder: PathLike) -> Iterator[Saving]:
         listed = checksums.read(folder)
         if listed is None:                       # a new run, or one of an earlier version
             listed = {name: [checksums.digest_of(folder / name)] for name in NAMES if (folder / name).exists()}
-        new_drafts = {name: _draft(folder, name) for name in NAMES if name in new.names}
-        for name, draft in new_drafts.items():
+        names = [name for name in NAMES if name in new.names]
+        for name in names:
+            draft = folder / f'.{name}'
             listed[name] = [*listed.get(name, [])[-1:], checksums.digest_of(draft, name)]
             files.keep(draft)                    # from here on `settle` decides what becomes of it
         try:
@@ -140,19 +141,19 @@ def saving(folder: PathLike) -> Iterator[Saving]:
         except CorpusError:
             settle(folder)
             raise
-        _rename(folder, new_drafts)
+        _rename(folder, names)
 
 
 def settle(folder: PathLike) -> None:
     """Finishes a saving that was interrupted by a crash, or discards it if not all drafts had been written."""
     folder = Path(folder)
-    new_drafts = {name: draft for name in NAMES if (draft := _draft(folder, name)).exists()}
-    if new_drafts:
+    drafts = [name for name in NAMES if (folder / f'.{name}').exists()]
+    if drafts:
         listed = checksums.read(folder) or {}
-        _rename(folder, {name: draft for name, draft in new_drafts.items() if _is_listed(draft, name, listed)})
+        _rename(folder, [name for name in drafts if _is_listed(folder / f'.{name}', name, listed)])
     with files.faults_named(folder, _KEPT):
-        for left in (*new_drafts.values(), *(folder / name for name in _LEFT)):
-            left.unlink(missing_ok=True)
+        for name in (*drafts, *LEFT):
+            (folder / f'.{name}').unlink(missing_ok=True)
 
 
 def _is_listed(draft: Path, name: str, listed: Mapping[str, list[str]]) -> bool:
@@ -162,15 +163,12 @@ def _is_listed(draft: Path, name: str, listed: Mapping[str, list[str]]) -> bool:
         return False
 
 
-def _draft(folder: Path, name: str) -> Path:
-    return folder / f'.{name}'
-
-
-def _rename(folder: Path, new_drafts: Mapping[str, Path]) -> None:
+def _rename(folder: Path, names: Sequence[str]) -> None:
+    """Gives drafts the names of their files."""
     with files.faults_named(folder, _KEPT):
-        for name, draft in new_drafts.items():
-            os.replace(draft, folder / name)
-        if new_drafts:
+        for name in names:
+            os.replace(folder / f'.{name}', folder / name)
+        if names:
             files.sync(folder)
 
 
@@ -201,11 +199,10 @@ def newest(folder: PathLike) -> Path:
     """The run in a folder whose weights are the newest; raises CorpusError if there is none."""
     weights = [path for name in (WEIGHTS, TABLES) for path in Path(folder).glob(f'*/{name}')
                if not path.parent.name.startswith('.')]          # of runs that have not taken their places yet
-    weights.sort(key=lambda path: path.stat().st_mtime)
     if not weights:
         _check_enterable(folder)
         raise NoRun(folder, None, 'no run there yet')
-    return weights[-1].parent
+    return max(weights, key=lambda path: path.stat().st_mtime).parent
 
 
 def _check_enterable(folder: PathLike) -> None:
@@ -243,7 +240,7 @@ def read_tensors(path: PathLike, verified: Verified | None = None) -> dict[str, 
         with quiet():
             return {name: parameter.asnumpy() for name, parameter in ms.load_checkpoint(str(path)).items()}
     except (ValueError, RuntimeError, TypeError, OSError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise CorpusError(path, None, f'expected tensors as training writes them: {first}') from None
 
 

@@ -20,9 +20,8 @@ from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options
 from ms_crf.runs.records import saving, settle
 from ms_crf.runs.run import Run
-from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
-from ms_crf.training.scores import score_of, scores_record
+from ms_crf.training.scores import scores_record
 from ms_crf.training.watchers import TrainingWatcher
 from ms_crf.training.workers import ALONE, Workers, check_together, tell
 
@@ -56,9 +55,10 @@ def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme, 'written_scheme': corpora.written,
-                  'splitter': _splitter(options, corpora, words), checksums.CORPORA: checksums.corpora_digests(options)}
+                  'splitter': corpora.splitter or suited(words) if options.splitter == AUTO else options.splitter,
+                  checksums.CORPORA: checksums.corpora_digests(options)}
         check_together(workers, learner)
-        if isinstance(directory, RunDirectory):
+        if workers.leads:
             directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher, workers) if kind.in_steps
                else Fitted(directory, corpora, learner, seconds))
@@ -132,13 +132,6 @@ def _changed(path: str, what: str, run: Run) -> CorpusError:
                                    'run')
 
 
-def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
-    """The name of what cuts raw text for this model as its training text was cut."""
-    if options.splitter != AUTO:
-        return options.splitter
-    return corpora.splitter or suited(words)
-
-
 def _for_bio(kind: type[Kind], options: Options) -> str:
     """The scheme to train in where BIO is found and none is named.
 
@@ -153,14 +146,14 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
 
 def _read(options: Options, watcher: TrainingWatcher, for_bio: str, any_tags: bool) -> Corpora:
     """Reads the sentences of a run."""
-    paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
+    paths = {part: path for part in checksums.PARTS if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio,
                    any_tags)
     watcher.corpora(corpora)
     return corpora
 
 
-def _training(options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner,
+def _training(options: Options, directory: RunDirectory, corpora: Corpora, learner: Learner,
               watcher: TrainingWatcher, workers: Workers) -> 'Training':
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
     return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
@@ -225,7 +218,7 @@ class Fitted:
     stoppable = False
     epoch = step_in_epoch = 0
 
-    def __init__(self, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner, seconds: float) -> None:
+    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
         self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
 
     @property
@@ -240,10 +233,9 @@ class Fitted:
         try:
             with draft:
                 decoder = self.learner.decoder(None, None)
-                results: dict[str, Score] = {part: score_of(part, self.corpora, self.learner, decoder)
-                                             for part in ('dev', 'test') if part in self.corpora.parts}
-                metrics = {'epoch': 0, **as_record(results['dev']), 'seconds': round(self.seconds, 3)}
-                scores = scores_record(0, 0, results)
+                scores = scores_record(0, 0, self.corpora, self.learner, decoder)
+                metrics = {'epoch': 0, **scores['dev'], 'seconds': round(self.seconds, 3)}
+                del metrics['table']
                 with saving(self.folder) as new:
                     new.text(records.METRICS, json.dumps(metrics) + '\n')
                     new.json(records.SCORES, scores)

@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partialmethod
+from functools import partial
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any, NoReturn
@@ -56,14 +56,12 @@ class _Recorder(TrainingLines):
     def __init__(self, path: Path) -> None:
         super().__init__(SILENT)
         self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115  until the end of the process
+        for name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):
+            setattr(self, name, partial(self._write, name))
 
     def _write(self, name: str, *values: Any) -> None:
         self.file.write(json.dumps([name, *values]) + '\n')
         self.file.flush()
-
-
-for _name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):
-    setattr(_Recorder, _name, partialmethod(_Recorder._write, _name))
 
 
 def work(train: Callable[..., Any]) -> None:
@@ -94,7 +92,7 @@ class _Worker:
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.rank, self._mark = rank, folder / str(rank)
-        self._read, self._rest = 0, b''
+        self._read = 0
         self._process: psutil.Process | None = None
 
     def process(self) -> psutil.Process | None:
@@ -125,10 +123,10 @@ class _Worker:
         """Passes on its events since the last call."""
         with contextlib.suppress(FileNotFoundError), open(self._mark.with_suffix('.events'), 'rb') as file:
             file.seek(self._read)
-            data = file.read()
-            self._read += len(data)
-            *lines, self._rest = (self._rest + data).split(b'\n')
-            for line in lines:
+            for line in file:
+                if not line.endswith(b'\n'):     # it is still being written
+                    break
+                self._read += len(line)
                 name, *values = json.loads(line)
                 getattr(watcher, name)(*values)
 
@@ -151,11 +149,14 @@ def run(given: TrainArguments, options: Mapping[str, Any], folder: str, watcher:
         script.write_text(_SCRIPT)
         script.with_name(_ARGUMENTS).write_text(json.dumps([asdict(replace(given, workers=1)), dict(options)]))
         count = given.workers
+        with socket.socket() as asked:
+            asked.bind(('127.0.0.1', 0))
+            port = asked.getsockname()[1]        # a free one
         # No worker has the number `count`, so msrun starts no processes that copy the logs to standard output.
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.
         command = processes.module_command(
             'mindspore.parallel.cluster.run', f'--worker_num={count}', f'--local_worker_num={count}', '--join=True',
-            f'--tail_worker_log={count}', f'--log_dir={scratch}', f'--master_port={_free_port()}', str(script),
+            f'--tail_worker_log={count}', f'--log_dir={scratch}', f'--master_port={port}', str(script),
             attached=True)
         workers = [_Worker(Path(scratch), rank) for rank in range(count)]
         # If this process is killed, msrun and the workers end as well, each with its parent.
@@ -165,14 +166,12 @@ def run(given: TrainArguments, options: Mapping[str, Any], folder: str, watcher:
             try:
                 with signals.handling(watcher.ask_to_stop):
                     return _outcome(msrun, workers, folder, watcher)
-            finally:
-                _end(msrun, [process for worker in workers if (process := worker.process())])
-
-
-def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(('127.0.0.1', 0))
-        return int(asked.getsockname()[1])
+            finally:                             # msrun and all that it has started
+                left = [process for worker in workers if (process := worker.process())]
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    left += psutil.Process(msrun.pid).children(recursive=True)
+                msrun.kill()
+                processes.end(left, _SECONDS_LEFT, at_once=True)
 
 
 def _outcome(msrun: Popen, workers: Sequence[_Worker], folder: str, watcher: TrainingWatcher) -> Any:
@@ -204,12 +203,3 @@ def _outcome(msrun: Popen, workers: Sequence[_Worker], folder: str, watcher: Tra
                 leader.send_signal(signal.SIGTERM)
             told = True
         time.sleep(_SECONDS)
-
-
-def _end(msrun: Popen, known: Sequence[psutil.Process]) -> None:
-    """Ends msrun and all that it has started, and waits until they are gone."""
-    left = list(known)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        left += psutil.Process(msrun.pid).children(recursive=True)
-    msrun.kill()
-    processes.end(left, _SECONDS_LEFT, at_once=True)

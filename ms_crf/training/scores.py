@@ -5,7 +5,7 @@ become O. So the model finds too few spans: recall loses more than precision gai
 score of O after the training corrects this.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ms_crf.formats.dataset import Corpora
@@ -34,9 +34,11 @@ def predicted_of(part: str, corpora: Corpora, learner: Learner, decoder: Decoder
     return predicted
 
 
-def scores_record(best_epoch: int, epochs: int, results: Mapping[str, Score], shift: float = 0.0) -> dict[str, Any]:
+def scores_record(best_epoch: int, epochs: int, corpora: Corpora, learner: Learner, decoder: Decoder,
+                  shift: float = 0.0) -> dict[str, Any]:
     """Returns the content of scores.json: the best epoch, the number of epochs, the shift of the score of O, and the
     scores of each part."""
+    results = {part: score_of(part, corpora, learner, decoder) for part in ('dev', 'test') if part in learner.encoded}
     return {'best_epoch': best_epoch, 'epochs': epochs, 'shift': shift,
             **{part: {**as_record(result), 'table': table(result)} for part, result in results.items()}}
 
