@@ -91,7 +91,8 @@ class TrainingLines(TrainingWatcher):
     def epoch_begins(self, epoch: int, epochs: int, sentences: int, done: int) -> None:
         """Begins the progress of the epoch."""
         self.sentences = sentences
-        self._advance = self._epoch.enter_context(self.progress(f'epoch {epoch}/{epochs}', sentences, 'sentences'))
+        self._advance = self._epoch.enter_context(
+            self.watcher.progress(f'epoch {epoch}/{epochs}', sentences, 'sentences'))
         self._advance(done)
 
     def step(self, sentences: int, loss: float) -> None:
