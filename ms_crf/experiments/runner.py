@@ -101,9 +101,9 @@ class _Process:
         targets = children.output, children.errors
         output, errors = (PIPE if shared or target is None else target for target in targets)
         self._began = time.perf_counter()
-        self._popen = processes.start(children.command(*options_of(run.arguments)), stdout=output, stderr=errors)
+        self.popen = processes.start(children.command(*options_of(run.arguments)), stdout=output, stderr=errors)
         self._readers = [threading.Thread(target=self._pass_on, args=(stream, target), daemon=True)
-                         for stream, target in zip((self._popen.stdout, self._popen.stderr), targets) if stream]
+                         for stream, target in zip((self.popen.stdout, self.popen.stderr), targets) if stream]
         for reader in self._readers:
             reader.start()
 
@@ -111,7 +111,7 @@ class _Process:
         with stream:
             for line in stream:
                 text = f'{self.run.label}: {visible(line.decode("utf-8", "replace").rstrip())}'
-                if stream is self._popen.stderr:
+                if stream is self.popen.stderr:
                     self.fault = text
                 with suppress(Exception):        # nobody reads it; the training is worth more than its output
                     if target is None:
@@ -124,16 +124,11 @@ class _Process:
         """Stops the process unless it has been stopped as often: the first time as gently as possible."""
         if self._stops < times:
             self._stops = times
-            self._popen.send_signal(signal.SIGTERM if self.run.gently and times == 1 else signal.SIGKILL)
-
-    def kill(self) -> None:
-        """Ends the process at once."""
-        self._popen.kill()
-        self._popen.wait()
+            self.popen.send_signal(signal.SIGTERM if self.run.gently and times == 1 else signal.SIGKILL)
 
     def status(self) -> int | None:
         """Returns the exit status; None as long as the process runs."""
-        status = self._popen.poll()
+        status = self.popen.poll()
         if status is not None:
             self.run.seconds = time.perf_counter() - self._began
             for reader in self._readers:
@@ -185,7 +180,8 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
                 time.sleep(_SECONDS)
         finally:
             for process in running:              # after an exception only
-                process.kill()
+                process.popen.kill()
+                process.popen.wait()
     if fault:
         raise OptionError(f'a training ended {fault}; {kept}')
     if stops:

@@ -156,8 +156,8 @@ CHANGED = 'is another file than in the training'
 
 def corpora_digests(options: Options) -> dict[str, str]:
     """What config.json holds under `CORPORA`: the SHA-256 of each corpus that can be read again; a pipe has none."""
-    digests = {part: corpus_digest(path) for part in PARTS if (path := getattr(options, part))}
-    return {part: digest for part, digest in digests.items() if digest is not None}
+    return {part: digest for part in PARTS
+            if (path := getattr(options, part)) and (digest := corpus_digest(path)) is not None}
 
 
 def corpus_digest(path: PathLike) -> str | None:

@@ -73,8 +73,7 @@ def named_options(config: PathLike | None, given: Mapping[str, Any]) -> dict[str
         given: arguments by name; names of other arguments are ignored.
     """
     named = Options.read(read_option_file(config), config) if config is not None else {}
-    names = {entry.name for entry in fields(Options)}
-    return {**named, **{name: value for name, value in given.items() if name in names}}
+    return {**named, **{name: value for name, value in given.items() if name in Options.__dataclass_fields__}}
 
 
 def read_option_file(path: PathLike) -> Any:

@@ -67,6 +67,8 @@ class Training:
             self.average = make_average(self.network, self.scored, kept)
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
+        self._rate = partial(rate_at, options.schedule, options.learning_rate, epochs=self.course.epochs,
+                             warmup=self.course.warmup, decay=self.course.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
         judged = [[tag for tag in tags if OPEN not in tag] for tags in corpora.gold['dev']]
         self.best, self.loss_sum = Best(judged, corpora.file_scheme == PLAIN), 0.0
@@ -177,7 +179,8 @@ class Training:
             end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
             self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
                              f'them{end}')
-        while tell(self.workers, self.epoch < self.course.epochs and not self._out_of_patience()):
+        while tell(self.workers, self.epoch < self.course.epochs and not (
+                0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0)):
             self.run_epoch()
         if not self.workers.leads:
             return {}
@@ -195,9 +198,6 @@ class Training:
                 self._save_weights(new)
             new.json(records.SCORES, scores)
         return scores
-
-    def _out_of_patience(self) -> bool:
-        return 0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0
 
     def score(self, part: str) -> Score:
         """The score on 'dev' or 'test': of the average of the weights, or of the network itself if there is none."""
@@ -260,10 +260,6 @@ class Training:
                 decay = min(options.average ** every, times / (10 + times))
                 self.average(ms.Tensor(1 - decay, ms.float32))
         return loss, norm, any(stops)
-
-    def _rate(self, time_in_epochs: float) -> float:
-        return rate_at(self.options.schedule, self.options.learning_rate, time_in_epochs, self.course.epochs,
-                       self.course.warmup, self.course.decay)
 
     def _not_finite(self, loss: float, norm: float, indices: np.ndarray) -> NotFinite:
         """The error of a step that failed: one line about it, about the sentences in its batch, and what may help."""
