@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.base.files import write_text  # noqa: E402
-from ms_crf.experiments.table import markdown, mean_and_deviation  # noqa: E402
+from ms_crf.experiments.runner import markdown, mean_and_deviation  # noqa: E402
 from ms_crf.formats.registry import read_corpus  # noqa: E402
 
 RANDOM = 'random'

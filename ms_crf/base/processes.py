@@ -103,10 +103,10 @@ def descendants() -> 'set[psutil.Process]':
     return set(psutil.Process().children(recursive=True))
 
 
-def end(running: 'Iterable[psutil.Process]', patience: float) -> None:
-    """Waits some seconds for the ends of processes, then kills the processes that still run."""
+def end(running: 'Iterable[psutil.Process]', patience: float, at_once: bool = False) -> None:
+    """Waits some seconds for the ends of processes, then kills the processes that still run; `at_once` kills first."""
     import psutil
-    _, left = psutil.wait_procs(running, timeout=patience)
+    _, left = psutil.wait_procs(running, timeout=0 if at_once else patience)
     for process in left:
         try:
             process.kill()

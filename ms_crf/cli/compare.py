@@ -11,7 +11,7 @@ from ms_crf.cli.parser import Parser, add_arguments, call, command_parser
 from ms_crf.cli.train import with_options
 from ms_crf.experiments.compare import Comparison
 from ms_crf.formats.dataset import UnlikelyTags
-from ms_crf.runs.arguments_of_experiments import CompareArguments
+from ms_crf.runs.arguments import CompareArguments
 from ms_crf.runs.options import Options
 
 

@@ -10,15 +10,14 @@ from ms_crf.cli import console
 from ms_crf.cli.children import Heading, trainings
 from ms_crf.cli.parser import Help, Parser, add_arguments, parse
 from ms_crf.cli.training_progress import Watcher
-from ms_crf.experiments.seeds import FIGURES, TABLE
+from ms_crf.experiments.train import FIGURES, TABLE
 from ms_crf.formats.dataset import UnlikelyTags
 from ms_crf.formats.registry import without_columns
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.directory import PathTaken
 from ms_crf.runs.options import Options
-from ms_crf.training.errors import Stopped, WorkersDied
-from ms_crf.training.settings import named_options, new_options
-from ms_crf.training.train import Trained
+from ms_crf.training.train import Trained, named_options, new_options
+from ms_crf.training.watchers import Stopped, WorkersDied
 
 
 def parser() -> Parser:

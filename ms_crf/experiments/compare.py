@@ -10,25 +10,23 @@ from pathlib import Path
 
 from ms_crf.base import files, signals
 from ms_crf.base.drafts import new_folder
-from ms_crf.base.environment import choose_device
-from ms_crf.base.errors import CorpusError, OptionError, argument
+from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
-from ms_crf.experiments.runner import CHILDREN, Children, PlannedRun, Value, nearest_folder, run_all
-from ms_crf.experiments.table import RATES, markdown, mean_and_deviation
+from ms_crf.experiments.runner import RATES, Children, PlannedRun, Value, markdown, mean_and_deviation, prepare, run_all
 from ms_crf.formats.registry import read_corpus
 from ms_crf.models.base import Kind, kind_of
 from ms_crf.models.opening import run_plugin
-from ms_crf.native import library
 from ms_crf.runs import records
-from ms_crf.runs.arguments_of_experiments import CompareArguments, selected_by
+from ms_crf.runs.arguments import CompareArguments, selected_by
+from ms_crf.runs.checksums import PARTS
+from ms_crf.runs.directory import check_parent, nearest_folder
 from ms_crf.runs.options import Options
-from ms_crf.runs.sources import PARTS
 from ms_crf.tagging.run import Run
 from ms_crf.text.metrics import Scores, as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
-from ms_crf.training.settings import named_options, takes_options
+from ms_crf.training.train import named_options, takes_options
 
 #: arguments of `train` that the comparison gives each run itself, as it does the seed without folds
 _OWN = ('model', 'head', 'save', 'overwrite', 'resume')
@@ -70,7 +68,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
             models: str | Sequence[str] = CompareArguments.models, seeds: int = 3, folds: int | None = None,
             jobs: int = 1, json: PathLike | None = None, keep: PathLike | None = None, config: PathLike | None = None,
             plugin: PathLike | None = None, device: str = 'auto', watcher: Watcher = SILENT,
-            children: Children = CHILDREN, **options: Value) -> Comparison:
+            children: Children | None = None, **options: Value) -> Comparison:
     """Trains several models on the same files, each in processes of its own, and scores them on test.
 
     Args:
@@ -118,7 +116,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
 
 
 def _run(comparison: Comparison, given: CompareArguments, named: dict[str, Value], watcher: Watcher,
-         children: Children) -> None:
+         children: Children | None) -> None:
     """Trains and measures all models."""
     with contextlib.ExitStack() as stack:
         folder = Path(given.keep or stack.enter_context(files.temporary(new_folder())))
@@ -238,8 +236,8 @@ def _planned(given: CompareArguments, named: dict[str, Value], folder: Path,
         return list(_runs(given, _settings(given.names, named, folder), folder)), {}
     options = Options(seed=named.pop('seed', 1))  # type: ignore[arg-type] # checked here
     options.check()
-    settings = _settings(given.names, {**named, 'dev': named.get('dev', named['train']), 'test': named['train']},
-                         folder)
+    files_of_folds = {'dev': named.get('dev', named['train']), 'test': named['train']}
+    settings = _settings(given.names, {**named, **files_of_folds}, folder)
     folds, splitter = read_folds(named, given.folds, options.seed, watcher)
     for setting in settings.values():
         setting['columns'] = None                                # the files of folds have tokens and tags
@@ -254,17 +252,19 @@ def _runs(given: CompareArguments, settings: Mapping[str, dict[str, Value]], fol
     """Yields the runs: of each model a run for each seed, or for each fold."""
     for model, setting in settings.items():
         random = _model_type(model).in_steps
+        unit = 'fold' if cut else 'seed'
         count = len(cut) or (given.seeds if random else 1)
         for number in range(1, 1 + count):
-            name, label, seed = f'{model}-{number}', f'{model}, seed {number} of {count}' if random else model, number
-            arguments = {**setting, **selected_by(model), 'plugin': given.plugin}
+            label = f'{model}, {unit} {number} of {count}' if cut or random else model
+            seed = fold_seed if cut else number
+            save = folder / f'{model}-{"fold-" if cut else ""}{number}'
+            arguments: dict[str, Value] = {**setting, **selected_by(model), 'plugin': given.plugin, 'save': str(save)}
             if cut:
-                name, label, seed = f'{model}-fold-{number}', f'{model}, fold {number} of {count}', fold_seed
                 arguments.update({part: str(cut[number - 1] / f'{part}.jsonl') for part in PARTS})
             if random:
                 arguments.update(seed=seed, device=given.device)
-            yield PlannedRun(label, folder / name, {**arguments, 'save': str(folder / name)}, model, seed,
-                      number if cut else None, given.keep is not None or 'encoder_cache' in setting)
+            yield PlannedRun(label, save, arguments, model, seed, number if cut else None,
+                             given.keep is not None or 'encoder_cache' in setting)
 
 
 def _check_places(given: CompareArguments, named: Mapping[str, Value], folder: Path, places: Sequence[Path]) -> None:
@@ -273,9 +273,7 @@ def _check_places(given: CompareArguments, named: Mapping[str, Value], folder: P
         records.check_output(given.json, *(str(named[part]) for part in PARTS if part in named))
     if given.keep is None:
         return
-    existing = nearest_folder(folder)
-    if not os.path.isdir(existing) or not os.access(existing, os.W_OK | os.X_OK):
-        raise CorpusError(folder, None, f'can not be written: {existing} is not a folder that you may write to')
+    check_parent(folder, nearest_folder(folder), 'written')
     for place in places:
         if os.path.lexists(place):
             raise OptionError(f'{place}: expected no run there yet, got something; choose another {argument("keep")} '
@@ -285,8 +283,7 @@ def _check_places(given: CompareArguments, named: Mapping[str, Value], folder: P
 def _prepare(given: CompareArguments, runs: Sequence[PlannedRun], watcher: Watcher) -> None:
     """Chooses the device, and compiles the operators for the CPU; raises OptionError if no model needs a device."""
     if any(_model_type(model).uses_mindspore for model in given.names):
-        device = choose_device(given.device, watcher)
-        library.prepare(device, watcher)
+        device = prepare(given.device, watcher)
         for run in runs:
             if 'device' in run.arguments:
                 run.arguments['device'] = device

@@ -1,21 +1,25 @@
-"""Trainings in processes of their own, one after another or side by side, that end in order when they are stopped."""
+"""Trainings in processes of their own, one after another or side by side, that end in order when they are stopped.
+
+Tables of the results are here, too.
+"""
 
 import functools
-import os
 import signal
-import subprocess
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import IO, TextIO
 
 from ms_crf.base import processes, signals
+from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, visible
-from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import Watcher
+from ms_crf.native import library
 from ms_crf.runs.options import dashed
 
 Value = str | int | float | bool | None
@@ -36,9 +40,6 @@ class Children:
     command: Callable[..., list[str]] = functools.partial(processes.module_command, 'ms_crf', 'train', attached=True)
     output: TextIO | None = None
     errors: TextIO | None = None
-
-
-CHILDREN = Children()
 
 
 @dataclass
@@ -75,10 +76,11 @@ def options_of(arguments: Mapping[str, Value]) -> Iterator[str]:
             yield f'--{dashed(name)}={value}'
 
 
-def nearest_folder(path: PathLike) -> Path:
-    """Returns the path itself, or the next one above it that exists."""
-    absolute = Path(os.path.abspath(path))
-    return next(parent for parent in (absolute, *absolute.parents) if os.path.lexists(parent))
+def prepare(device: str, watcher: Watcher) -> str:
+    """Chooses the device of trainings, compiles the operators for the CPU, and returns the name of the device."""
+    device = choose_device(device, watcher)
+    library.prepare(device, watcher)
+    return device
 
 
 class _Process:
@@ -96,14 +98,12 @@ class _Process:
     def __init__(self, run: PlannedRun, children: Children, watcher: Watcher, shared: bool) -> None:
         watcher.say(run.label)
         self.run, self.watcher, self.fault, self._stops = run, watcher, run.label, 0
-        piped = [shared or stream is None for stream in (children.output, children.errors)]
+        targets = children.output, children.errors
+        output, errors = (PIPE if shared or target is None else target for target in targets)
         self._began = time.perf_counter()
-        self._popen = subprocess.Popen(children.command(*options_of(run.arguments)), stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE if piped[0] else children.output,
-                                       stderr=subprocess.PIPE if piped[1] else children.errors,
-                                       start_new_session=True, env=processes.environment())
-        self._readers = [threading.Thread(target=self._pass_on, args=streams, daemon=True) for streams in (
-            (self._popen.stdout, children.output), (self._popen.stderr, children.errors)) if streams[0] is not None]
+        self.popen = processes.start(children.command(*options_of(run.arguments)), stdout=output, stderr=errors)
+        self._readers = [threading.Thread(target=self._pass_on, args=(stream, target), daemon=True)
+                         for stream, target in zip((self.popen.stdout, self.popen.stderr), targets) if stream]
         for reader in self._readers:
             reader.start()
 
@@ -111,7 +111,7 @@ class _Process:
         with stream:
             for line in stream:
                 text = f'{self.run.label}: {visible(line.decode("utf-8", "replace").rstrip())}'
-                if stream is self._popen.stderr:
+                if stream is self.popen.stderr:
                     self.fault = text
                 with suppress(Exception):        # nobody reads it; the training is worth more than its output
                     if target is None:
@@ -124,16 +124,11 @@ class _Process:
         """Stops the process unless it has been stopped as often: the first time as gently as possible."""
         if self._stops < times:
             self._stops = times
-            self._popen.send_signal(signal.SIGTERM if self.run.gently and times == 1 else signal.SIGKILL)
-
-    def kill(self) -> None:
-        """Ends the process at once."""
-        self._popen.kill()
-        self._popen.wait()
+            self.popen.send_signal(signal.SIGTERM if self.run.gently and times == 1 else signal.SIGKILL)
 
     def status(self) -> int | None:
         """Returns the exit status; None as long as the process runs."""
-        status = self._popen.poll()
+        status = self.popen.poll()
         if status is not None:
             self.run.seconds = time.perf_counter() - self._began
             for reader in self._readers:
@@ -141,69 +136,69 @@ class _Process:
         return status
 
 
-class _Runner:
-    """Runs trainings, at most `jobs` at a time."""
-
-    def __init__(self, jobs: int, children: Children, watcher: Watcher) -> None:
-        self.jobs, self.children, self.watcher = jobs, children, watcher
-        self.running: list[_Process] = []
-        self.stops = 0
-        self.fault: str | None = None            # of the first training that has failed
-
-    def stop(self, *_: object) -> None:
-        """The handler of signals."""
-        self.stops += 1
-        for process in self.running:
-            process.stop(self.stops)
-
-    def run(self, runs: Sequence[PlannedRun]) -> None:
-        waiting, shared = list(runs), self.jobs > 1 and len(runs) > 1
-        try:
-            while self.running or (waiting and not self._ending):
-                while waiting and len(self.running) < self.jobs and not self._ending:
-                    self.running.append(_Process(waiting.pop(0), self.children, self.watcher, shared))
-                for process in list(self.running):
-                    status = process.status()
-                    if status is not None:
-                        self.running.remove(process)
-                        self._end(process, status)
-                    elif self._ending:           # perhaps since before the process began
-                        process.stop(max(self.stops, 1))
-                time.sleep(_SECONDS)
-        finally:
-            for process in self.running:         # after an exception only
-                process.kill()
-
-    @property
-    def _ending(self) -> bool:
-        return self.stops > 0 or self.fault is not None
-
-    def _end(self, process: _Process, status: int) -> None:
-        if status == signals.INTERRUPTED:
-            self.stops = max(self.stops, 1)
-        elif status and not self._ending:
-            ended = f'by signal {-status}' if status < 0 else f'with status {status}'
-            self.fault = f'{ended}, see above' if self.children.errors is not None else f'{ended}: {process.fault}'
-
-
-def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children, watcher: Watcher) -> None:
+def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children | None, watcher: Watcher) -> None:
     """Runs trainings to their ends; if one of them fails, the others are stopped and no further one is started.
 
     Args:
         runs: in the order in which they begin.
         jobs: how many run at a time.
         kept: what becomes of the other trainings if one of them fails, the end of the message.
-        children: how the processes are started, and where their output goes.
+        children: how the processes are started, and where their output goes; None for the default.
         watcher: receives the label of each run that begins.
 
     Raises:
         OptionError: a training failed.
         KeyboardInterrupt: the trainings were stopped by a signal.
     """
-    runner = _Runner(jobs, children, watcher)
-    with signals.handling(runner.stop):
-        runner.run(runs)
-    if runner.fault is not None:
-        raise OptionError(f'a training ended {runner.fault}; {kept}')
-    if runner.stops:
+    children = children or Children()
+    waiting, shared = list(runs), jobs > 1 and len(runs) > 1
+    running: list[_Process] = []
+    stops, fault = 0, ''                         # signals that have come; of the first training that has failed
+
+    def stop(*_: object) -> None:
+        nonlocal stops
+        stops += 1
+        for process in running:
+            process.stop(stops)
+
+    with signals.handling(stop):
+        try:
+            while running or (waiting and not stops and not fault):
+                while waiting and len(running) < jobs and not stops and not fault:
+                    running.append(_Process(waiting.pop(0), children, watcher, shared))
+                for process in list(running):
+                    status = process.status()
+                    if status is not None:
+                        running.remove(process)
+                    elif stops or fault:         # perhaps since before the process began
+                        process.stop(max(stops, 1))
+                    if status == signals.INTERRUPTED:
+                        stops = max(stops, 1)
+                    elif status and not stops and not fault:
+                        ended = f'by signal {-status}' if status < 0 else f'with status {status}'
+                        fault = f'{ended}, see above' if children.errors is not None else f'{ended}: {process.fault}'
+                time.sleep(_SECONDS)
+        finally:
+            for process in running:              # after an exception only
+                process.popen.kill()
+                process.popen.wait()
+    if fault:
+        raise OptionError(f'a training ended {fault}; {kept}')
+    if stops:
         raise KeyboardInterrupt
+
+
+#: rates and their heads
+RATES = {'precision': 'P', 'recall': 'R', 'f1': 'F1', 'accuracy': 'accuracy'}
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table in Markdown, without a line end after its last row."""
+    first, *others = (f'| {" | ".join(row)} |' for row in (heads, *rows))
+    return '\n'.join([first, '|---' * len(heads) + '|', *others])
+
+
+def mean_and_deviation(shares: Sequence[float]) -> str:
+    """Returns the mean of shares in percent and, if there are several, their standard deviation: '55.00 ± 7.07'."""
+    deviation = f' ± {100 * statistics.stdev(shares):.2f}' if len(shares) > 1 else ''
+    return f'{100 * statistics.mean(shares):.2f}{deviation}'

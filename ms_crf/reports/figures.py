@@ -18,7 +18,7 @@ from ms_crf.reports.confusion import Confusion, confusion
 from ms_crf.reports.evaluation import Evaluation, compared
 from ms_crf.reports.mistakes import Mistake, mistakes
 from ms_crf.reports.slices import Part
-from ms_crf.runs import records, sources
+from ms_crf.runs import checksums, records
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.run import Run
 from ms_crf.tagging.tagger import Tagger
@@ -125,7 +125,7 @@ def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: 
     if path is None:
         part = 'test' if named['test'] else 'dev'
         path = named[part]
-        fault = sources.fault_of(run, options, part)
+        fault = checksums.corpus_fault(run.config, options, part)
         if fault is not None:
             raise OptionError(f'{path}, the {part} file that {run.path / records.CONFIG} names, {fault}; name a '
                               f'tagged file with {argument("input")}')
@@ -186,7 +186,7 @@ def epochs_of(run: Run) -> list[dict[str, Any]]:
 def _read(run: Run, part: str) -> list[Sentence] | str:
     """The sentences of a file of the training, or why they can't be had."""
     options = run.options
-    path, fault = getattr(options, part), sources.fault_of(run, options, part)
+    path, fault = getattr(options, part), checksums.corpus_fault(run.config, options, part)
     if fault is not None:
         return f'The {part} file that config.json names, {path}, {fault}.'
     try:

@@ -8,23 +8,24 @@ folders, which may be moved. A run without this record, as earlier versions made
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ms_crf.base import files
 from ms_crf.base.arguments import DIR, FILE
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.fields import checked, load_record
 from ms_crf.base.files import PathLike
+from ms_crf.formats.brat import NOTES, TEXT, is_brat
 from ms_crf.runs.options import Options
 
 RECORD, CONFIG = 'checksums.json', 'config.json'
 FORMAT = 1
 NO_RUN = 'no such file; expected a run made by training'
-T = TypeVar('T')
 _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] in (FILE, DIR)]
 
 
@@ -123,21 +124,17 @@ class Verified:
 
     def read(self, name: str) -> bytes:
         """The contents of a file; raises CorpusError unless the record lists them."""
-        return self._read(name, lambda data: data, lambda data: hashlib.sha256(data).hexdigest())
+        path = self.folder / name
+        while True:
+            data = files.read_whole(path, NO_RUN)
+            self.digests[name] = (digest_of_config(files.parse_json(path, data, 'training')) if name == CONFIG
+                                  else hashlib.sha256(data).hexdigest())
+            if self._lists(name, self.digests[name]):
+                return data
 
     def json(self, name: str) -> Any:
         """What a JSON file holds; raises CorpusError unless the record lists it."""
-        path = self.folder / name
-        if name == CONFIG:
-            return self._read(name, lambda data: files.parse_json(path, data, 'training'), digest_of_config)
-        return files.parse_json(path, self.read(name), 'training')
-
-    def _read(self, name: str, parse: Callable[[bytes], T], digest_of: Callable[[T], str]) -> T:
-        while True:
-            contents = parse(files.read_whole(self.folder / name, NO_RUN))
-            self.digests[name] = digest_of(contents)
-            if self._lists(name, self.digests[name]):
-                return contents
+        return files.parse_json(self.folder / name, self.read(name), 'training')
 
     def _lists(self, name: str, digest: str) -> bool:
         """Whether the record lists a digest; False, with the record read again, if the record has changed since."""
@@ -150,3 +147,41 @@ class Verified:
                                                         f'damaged one; restore it, train again, or delete {RECORD} '
                                                         'beside it to use it as it is')
         return False
+
+
+CORPORA = 'corpus_sha256'      # in config.json
+PARTS = ('train', 'dev', 'test')
+CHANGED = 'is another file than in the training'
+
+
+def corpora_digests(options: Options) -> dict[str, str]:
+    """What config.json holds under `CORPORA`: the SHA-256 of each corpus that can be read again; a pipe has none."""
+    return {part: digest for part in PARTS
+            if (path := getattr(options, part)) and (digest := corpus_digest(path)) is not None}
+
+
+def corpus_digest(path: PathLike) -> str | None:
+    """The SHA-256 of a file, or of all files of a corpus in brat; None if that is no file, or not there."""
+    name = os.fspath(path)
+    paths = [name]
+    if os.path.isdir(name):
+        paths = [os.path.join(name, entry) for entry in sorted(os.listdir(name)) if entry.endswith((TEXT, NOTES))]
+    elif is_brat(name):
+        paths = [os.path.splitext(name)[0] + ending for ending in (TEXT, NOTES)]
+    return checksum(paths) if paths and all(map(os.path.isfile, paths)) else None
+
+
+def corpus_fault(config: Mapping[str, Any], options: Options, part: str) -> str | None:
+    """Why a corpus that only config.json names must not be opened, such as 'is not there'; None if it may be.
+
+    Args:
+        config: what config.json holds; in runs of earlier versions it has no checksums.
+        options: of the run.
+        part: 'train', 'dev' or 'test'.
+    """
+    path, digests = getattr(options, part), config.get(CORPORA)
+    if not os.path.exists(path):
+        return 'is not there'
+    if not isinstance(digests, dict) or not isinstance(digests.get(part), str):
+        return 'has no checksum there, so that it may be any file'
+    return None if corpus_digest(path) == digests[part] else CHANGED

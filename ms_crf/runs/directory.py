@@ -25,7 +25,7 @@ except ImportError:              # Windows
 LOCK = 'lock'
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 _FAR = 1 << 30                   # the byte that Windows locks; otherwise no one could read the number of the process
-_KNOWN = {*records.NAMES, records.CHECKSUMS, records.ENCODER, LOCK, 'ngrams.tmp', 'weights.tmp', 'state.tmp'}
+_KNOWN = {*records.NAMES, *records.LEFT, records.ENCODER, LOCK}
 _RENAMES_OPEN = os.name != 'nt'                  # whether a folder can be renamed while a file in it is open
 
 
@@ -44,12 +44,9 @@ class PathTaken(CorpusError):
         self.path, self.fault, self.is_run = path, fault, is_run
 
 
-def new_beside(path: PathLike) -> Path:
-    """The hidden folder of a training that is going to replace a run."""
-    return _beside(_resolved(path), 'new')
-
-
-def _beside(path: Path, ending: str) -> Path:
+def new_beside(path: PathLike, ending: str = 'new') -> Path:
+    """The hidden folder of a training that is going to replace a run; with 'old' that of a run that is replaced."""
+    path = _resolved(path)
     return path.with_name(f'.{path.name}.{ending}')
 
 
@@ -65,15 +62,19 @@ def check_new(path: PathLike) -> None:
     if path.exists() or path.is_symlink():
         kind = 'one that is' if path.is_dir() else 'a file' if path.exists() else 'a link to nothing'
         raise PathTaken(path, f'expected a folder that is not there yet, got {kind}', path.is_dir())
-    parent = path.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    _check_parent(path, parent)
+    check_parent(path, nearest_folder(path.absolute().parent))
 
 
-def _check_parent(path: Path, parent: Path) -> None:
+def nearest_folder(path: PathLike) -> Path:
+    """Returns the path itself, or the next one above it that exists."""
+    absolute = Path(path).absolute()
+    return next(parent for parent in (absolute, *absolute.parents) if os.path.lexists(parent))
+
+
+def check_parent(path: Path, parent: Path, action: str = 'made') -> None:
+    """Raises CorpusError unless files can be created in the parent folder; `action` is a word of the message."""
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise CorpusError(path, None, f'can not be made: {parent} is not a folder that you may write to')
+        raise CorpusError(path, None, f'can not be {action}: {parent} is not a folder that you may write to')
 
 
 def check_run(path: PathLike) -> None:
@@ -116,10 +117,10 @@ class RunDirectory:
         made = cls(path)
         if overwrite and made.path.exists():
             check_run(made.path)
-            _check_parent(made.path, made._real.parent)
+            check_parent(made.path, made._real.parent)
             if os.path.ismount(made._real):
                 raise PathTaken(path, 'a file system is mounted there, which can not be replaced by another folder')
-            made._replace(made.path)
+            made._replace()
         else:
             check_new(made.path)
         return made
@@ -130,17 +131,17 @@ class RunDirectory:
         made = cls(path)
         save = Run.open(path).config['options'].get('save')       # before a lock is made: it may be no run
         made._lock(made.folder)
-        if isinstance(save, str) and Path(save).name and made._real.name == _beside(Path(save), 'new').name:
+        if isinstance(save, str) and Path(save).name and made._real.name == f'.{Path(save).name}.new':
             made.path = made._real.with_name(Path(save).name)
             made._real = _resolved(made.path)
             if made.path.exists():
                 check_run(made.path)
-                made._replace(made.path)
+                made._replace()
         return made
 
-    def _replace(self, earlier: Path) -> None:
-        self._lock(earlier)
-        self.earlier = earlier
+    def _replace(self) -> None:
+        self._lock(self.path)
+        self.earlier = self.path
 
     def _lock(self, folder: Path) -> None:
         self._locks[folder] = Lock(folder)
@@ -181,7 +182,7 @@ class RunDirectory:
         """Moves the run to its path, unless it is there already; an earlier run there is deleted. Returns the path."""
         if self.folder == self.path:
             return self.path
-        old = _beside(self._real, 'old')
+        old = new_beside(self._real, 'old')
         if not _RENAMES_OPEN:
             self.release()
         with faults_named(self.path, '' if self.earlier is None else f'the new run is in {self.folder}'):
@@ -206,13 +207,12 @@ class RunDirectory:
         for lock in self._locks.values():
             lock.release()
 
-
     def has_state(self) -> bool:
         """Whether there is a training to go on with."""
         return (self.folder / records.STATE).exists()
 
 
-class Onlooker:
+class Onlooker(RunDirectory):
     """The directory of a run to which another process writes: it is only read, and not locked.
 
     Args:
@@ -220,27 +220,18 @@ class Onlooker:
         resumed: whether the run is there already.
     """
 
-    earlier = None
-
     def __init__(self, path: PathLike, resumed: bool) -> None:
         self.path = self.folder = Path(path)
-        self.resumed = resumed
+        self.earlier, self._locks, self._resumed = None, {}, resumed
 
     def has_state(self) -> bool:
         """Whether there is a training to go on with."""
-        return self.resumed and (self.folder / records.STATE).exists()
-
-    def publish(self) -> Path:
-        """The path; who writes moves the run there."""
-        return self.path
-
-    def release(self) -> None:
-        """There is no lock."""
+        return self._resumed and super().has_state()
 
 
 def _put_back(path: Path) -> None:
     """Ends an exchange of two runs that a crash cut off: the earlier one gets its name back, or is deleted."""
-    old = _beside(path, 'old')
+    old = new_beside(path, 'old')
     if old.is_dir():
         lock = Lock(old)                         # which another process holds while it exchanges them
         if path.exists():

@@ -18,11 +18,11 @@ from ms_crf.text.splitting import AUTO, CHOICES, DEFAULT, check_name
 WIDEST = 65_536                # of vectors and layers; what a machine has room for is far less
 
 
-def option(default: Any, group: str, text: str, metavar: str | None = None, *, by_type: bool = True,
-           **others: Any) -> Any:
-    """A field of `Options`, see `ms_crf.base.arguments.option`; `by_type`: whether its effect depends on the model
-    type, see `ms_crf.runs.model_types`."""
-    return arguments.option(default, group, text, metavar, by_type=by_type, negatable=True, recorded=True, **others)
+def option(default: Any, group: str, text: str, metavar: str | None = None, **others: Any) -> Any:
+    """A field of `Options`, see `ms_crf.base.arguments.option`. Except in the group 'Files' its effect depends on the
+    model type, see `ms_crf.runs.model_types`."""
+    return arguments.option(default, group, text, metavar, **{
+        'by_type': group != 'Files', 'negatable': True, 'recorded': True, **others})
 
 
 _OF_WORDS, _OF_ENCODERS, _OF_LAYERS = {'encoder': False}, {'encoder': True}, {'encoder_lstm': UNLESS_0}
@@ -34,32 +34,30 @@ class Options(Arguments):
     """What `train` takes, and config.json keeps."""
 
     train: str = option(sample('train'), 'Files', 'tagged sentences to learn from: columns, JSON (.jsonl, .json), '
-                        'brat; see the topic "Formats" in the documentation (default: the sample corpus)', FILE,
-                        by_type=False)
+                        'brat; see the topic "Formats" in the documentation (default: the sample corpus)', FILE)
     dev: str = option(sample('dev'), 'Files', 'tagged sentences to choose the best epoch by (default: those of the '
-                      'sample corpus)', FILE, by_type=False)
+                      'sample corpus)', FILE)
     test: str = option(sample('test'), 'Files', 'tagged sentences to score the best epoch on (default: those of the '
-                       f'sample corpus; with {argument("train")} none)', FILE, by_type=False, may_be_empty=True)
+                       f'sample corpus; with {argument("train")} none)', FILE, may_be_empty=True)
     columns: str = option('0,-1', 'Files', 'column of the token and of the tag, from 0, or from -1 backwards; 0,-1 '
-                          'means 1,3 in .conllu', 'TOKEN,TAG', by_type=False)
-    splitter: str = option(AUTO, 'Files', f'how raw text is cut into sentences and tokens, in tagging as in training: '
-                           f'{CHOICES}; auto is {DEFAULT}, or by characters if the training text is', 'NAME',
-                           by_type=False)
+                          'means 1,3 in .conllu', 'TOKEN,TAG')
+    splitter: str = option(AUTO, 'Files', 'how raw text is cut into sentences and tokens, in tagging as in training: '
+                           f'{CHOICES}; auto is {DEFAULT}, or by characters if the training text is', 'NAME')
     unknown_tag: str = option(MARK, 'Files', 'what stands in place of the tag of a token that nobody has judged, or of '
-                              'its type or border alone; \'\' for nothing', 'TAG', by_type=False)
+                              'its type or border alone; \'\' for nothing', 'TAG')
     allow_any_tags: bool = option(False, 'Files', 'learn from a file even if what it has for tags can hardly be tags, '
-                                  'such as prose, or more different values than tokens', by_type=False)
+                                  'such as prose, or more different values than tokens')
     scheme: str = option('auto', 'Files', 'tag scheme to train in, and of the tags that come out; auto is that of the '
                          'files, BIO for IOB1, and a constrained CRF learns BIO as BIOES',
-                         choices=('auto', 'BIO', 'BIOES', 'BMES'), by_type=False)
-    save: str = option('runs/sample', 'Files', 'run directory to make', DIR, by_type=False)
+                         choices=('auto', 'BIO', 'BIOES', 'BMES'))
+    save: str = option('runs/sample', 'Files', 'run directory to make', DIR)
 
     model: str = option(model_types.DEFAULT, 'Model', model_types.HELP, choices=model_types.MODELS, by_type=False)
     add: float = option(0.1, 'Model', 'of hmm: added to every count', 'COUNT', least=1e-9, most=1e6)
     embeddings: str = option('', 'Model', 'word vectors, word2vec or GloVe text, .gz too; random ones without', FILE,
                              needs=_OF_WORDS)
-    word_dim: int = option(100, 'Model', f'width of a word vector; {argument("embeddings")} brings its own',
-                           'N', least=1, most=WIDEST, needs={**_OF_WORDS, 'embeddings': False})
+    word_dim: int = option(100, 'Model', f'width of a word vector; {argument("embeddings")} brings its own', 'N',
+                           least=1, most=WIDEST, needs={**_OF_WORDS, 'embeddings': False})
     # Without values of their own: see `settled`.
     char: str = option(None, 'Model', 'how a word\'s characters are read (default: none if most words are single '
                        'characters, else cnn)', choices=('cnn', 'lstm', 'none'), needs=_OF_WORDS)
@@ -69,8 +67,7 @@ class Options(Arguments):
                           f'{argument("embeddings")} lacks, in tagging as in training (default: with '
                           f'{argument("embeddings")}, unless most words are single characters)',
                           needs={**_OF_WORDS, 'embeddings': True})
-    char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST,
-                           needs=_OF_CHARACTERS)
+    char_dim: int = option(30, 'Model', 'width of a character vector', 'N', least=1, most=WIDEST, needs=_OF_CHARACTERS)
     char_width: int = option(50, 'Model', 'width of what a word\'s characters become; even', 'N', least=2, most=WIDEST,
                              needs=_OF_CHARACTERS)
     char_length: int = option(16, 'Model', 'characters that are read; of a longer word the first and the last half',
@@ -100,17 +97,16 @@ class Options(Arguments):
                                       least=0, most=0.95)
     dropout_between: float = option(0.4, 'Against overfitting', 'share of each layer\'s output that is dropped',
                                     'SHARE', least=0, most=0.95, needs=_OF_LAYERS)
-    dropout_kind: str = option('locked', 'Against overfitting',
-                               'locked: a sentence loses the same at each of its words; free: each word its own',
-                               choices=('locked', 'free'), needs={('dropout_embedding', 'dropout_between'): True})
+    dropout_kind: str = option('locked', 'Against overfitting', 'locked: a sentence loses the same at each of its '
+                               'words; free: each word its own', choices=('locked', 'free'),
+                               needs={('dropout_embedding', 'dropout_between'): True})
     unknown: float = option(0.25, 'Against overfitting',
                             'Z: a word that occurs n times becomes the unknown word with probability Z / (Z + n)', 'Z',
                             least=0, most=1e9, needs=_OF_WORDS)
     weight_decay: float = option(0.0, 'Against overfitting', 'of adamw and sgd', 'RATE', least=0, most=100,
                                  needs={'optimizer': ('adamw', 'sgd')})
-    average: float = option(0.9995, 'Against overfitting',
-                            'decay of the running average of the weights that is scored and saved; 0 for '
-                            'none', 'SHARE', least=0, most=0.99999)
+    average: float = option(0.9995, 'Against overfitting', 'decay of the running average of the weights that is scored '
+                            'and saved; 0 for none', 'SHARE', least=0, most=0.99999)
 
     # Without a value of their own: see `course_of`.
     epochs: int = option(None, 'Training', 'times through the training sentences (default: 40, or as many as 1,000 '
@@ -181,8 +177,8 @@ class Options(Arguments):
 
     def settled_as(self, other: 'Options') -> 'Options':
         """These with the values of another one, which is settled, for those options that follow from the text."""
-        found: dict[str, Any] = {name: getattr(other, name) for name in ('char', 'bigrams', 'ngrams', 'word_rate')}
-        return replace(self, **{name: value for name, value in found.items() if getattr(self, name) is None})
+        return replace(self, **{name: getattr(other, name) for name in ('char', 'bigrams', 'ngrams', 'word_rate')
+                                if getattr(self, name) is None})
 
     def column_pair(self) -> tuple[int, ...]:
         """(token, tag) as numbers."""

@@ -14,16 +14,15 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, temporary
 from ms_crf.formats.dataset import Corpora, load
 from ms_crf.models.base import Kind, Learner, StepLearner, kind_of, kind_of_run
-from ms_crf.runs import records, sources
+from ms_crf.runs import checksums, records
 from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
 from ms_crf.runs.options import Options
+from ms_crf.runs.records import saving, settle
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import saving, settle
-from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
-from ms_crf.training.scores import score_of, scores_record
+from ms_crf.training.scores import scores_record
 from ms_crf.training.watchers import TrainingWatcher
-from ms_crf.training.workers import ALONE, Workers
+from ms_crf.training.workers import ALONE, Workers, check_together, tell
 
 if TYPE_CHECKING:
     from ms_crf.training.trainer import Training
@@ -55,9 +54,10 @@ def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
         seconds = time.perf_counter() - began
         config = {'format': records.FORMAT, 'model': kind.name, **learner.record(), 'options': options.to_json(),
                   'scheme': corpora.scheme, 'found_scheme': corpora.file_scheme, 'written_scheme': corpora.written,
-                  'splitter': _splitter(options, corpora, words), sources.NAME: sources.digests_of(options)}
-        _check_together(workers, learner)
-        if isinstance(directory, RunDirectory):
+                  'splitter': corpora.splitter or suited(words) if options.splitter == AUTO else options.splitter,
+                  checksums.CORPORA: checksums.corpora_digests(options)}
+        check_together(workers, learner)
+        if workers.leads:
             directory.create(config, learner.vocabulary.to_json(), learner.fill)
         run = (_training(options, directory, corpora, learner, watcher, workers) if kind.in_steps
                else Fitted(directory, corpora, learner, seconds))
@@ -74,7 +74,7 @@ def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers
         options: those of the run, some of them perhaps changed; changes are saved in it.
         watcher: is told how it goes on.
         workers: the processes that train together; they need not be as many as before.
-        named: those of 'train', 'dev' and 'test' that the user has named; see `runs.sources` for the others.
+        named: those of 'train', 'dev' and 'test' that the user has named; see `checksums.corpus_fault` for the others.
 
     Raises:
         CorpusError: the run can't be resumed, or the files are not the same.
@@ -84,9 +84,7 @@ def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers
         fault.callback(directory.release)
         if workers.leads:
             settle(directory.folder)             # a saving that a crash has cut off
-        if workers != ALONE:
-            from ms_crf.training.collectives import tell
-            tell(workers)                        # nobody reads before that
+        tell(workers)                            # nobody reads before that
         before = Run.open(directory.folder)
         kind = kind_of_run(before)
         if not kind.in_steps:
@@ -98,7 +96,7 @@ def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers
         corpora = _read(options, watcher, before.scheme, True)        # they were accepted when the run began
         learner = _learner_of(kind, options, corpora, watcher, before)
         check_input(before, options, learner)
-        _check_together(workers, learner)
+        check_together(workers, learner)
         run = _training(options, directory, corpora, learner, watcher, workers)
         if workers.leads:
             keep_options(before, run.folder, options)
@@ -108,10 +106,10 @@ def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers
 
 def _check_sources(run: Run, options: Options, named: Container[str]) -> None:
     """Raises CorpusError if a corpus that only config.json names is not the one that the run began with."""
-    for part in sources.PARTS:
+    for part in checksums.PARTS:
         path = getattr(options, part)
-        fault = sources.fault_of(run, options, part) if path and part not in named else None
-        if fault == sources.CHANGED:
+        fault = checksums.corpus_fault(run.config, options, part) if path and part not in named else None
+        if fault == checksums.CHANGED:
             raise _changed(path, 'sentences', run)
         if fault is not None:
             raise CorpusError(path, None, f'the {part} file that {run.path / records.CONFIG} names {fault}; restore '
@@ -133,13 +131,6 @@ def _changed(path: str, what: str, run: Run) -> CorpusError:
                                    'run')
 
 
-def _splitter(options: Options, corpora: Corpora, words: set[str]) -> str:
-    """The name of what cuts raw text for this model as its training text was cut."""
-    if options.splitter != AUTO:
-        return options.splitter
-    return corpora.splitter or suited(words)
-
-
 def _for_bio(kind: type[Kind], options: Options) -> str:
     """The scheme to train in where BIO is found and none is named.
 
@@ -154,20 +145,14 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
 
 def _read(options: Options, watcher: TrainingWatcher, for_bio: str, any_tags: bool) -> Corpora:
     """Reads the sentences of a run."""
-    paths = {part: path for part in ('train', 'dev', 'test') if (path := getattr(options, part))}
+    paths = {part: path for part in checksums.PARTS if (path := getattr(options, part))}
     corpora = load(paths, options.scheme, options.column_pair(), options.splitter, options.unknown_tag, for_bio,
                    any_tags)
     watcher.corpora(corpora)
     return corpora
 
 
-def _check_together(workers: Workers, learner: Learner) -> None:
-    if workers != ALONE:
-        from ms_crf.training.collectives import check_together
-        check_together(workers, cast(StepLearner, learner))
-
-
-def _training(options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner,
+def _training(options: Options, directory: RunDirectory, corpora: Corpora, learner: Learner,
               watcher: TrainingWatcher, workers: Workers) -> 'Training':
     from ms_crf.training.trainer import Training  # here, because it starts MindSpore
     return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
@@ -212,10 +197,10 @@ def check_input(run: Run, options: Options, learner: Learner) -> None:
 def keep_options(before: Run, folder: Path, options: Options) -> None:
     """Saves changed options in config.json, and the checksums of corpora that were named, so that these need not be
     named again when the run is resumed again."""
-    known, digests = before.options.to_json(), sources.digests_of(options)
+    known, digests = before.options.to_json(), checksums.corpora_digests(options)
     changed = {name: value for name, value in options.to_json().items() if value != known[name]}
-    if changed or digests != before.config.get(sources.NAME):
-        config = {**before.config, 'options': {**before.config['options'], **changed}, sources.NAME: digests}
+    if changed or digests != before.config.get(checksums.CORPORA):
+        config = {**before.config, 'options': {**before.config['options'], **changed}, checksums.CORPORA: digests}
         records.write_json(folder / records.CONFIG, config)
 
 
@@ -232,7 +217,7 @@ class Fitted:
     stoppable = False
     epoch = step_in_epoch = 0
 
-    def __init__(self, directory: RunDirectory | Onlooker, corpora: Corpora, learner: Learner, seconds: float) -> None:
+    def __init__(self, directory: RunDirectory, corpora: Corpora, learner: Learner, seconds: float) -> None:
         self.directory, self.corpora, self.learner, self.seconds = directory, corpora, learner, seconds
 
     @property
@@ -247,10 +232,9 @@ class Fitted:
         try:
             with draft:
                 decoder = self.learner.decoder(None, None)
-                results: dict[str, Score] = {part: score_of(part, self.corpora, self.learner, decoder)
-                                             for part in ('dev', 'test') if part in self.corpora.parts}
-                metrics = {'epoch': 0, **as_record(results['dev']), 'seconds': round(self.seconds, 3)}
-                scores = scores_record(0, 0, results)
+                scores = scores_record(0, 0, self.corpora, self.learner, decoder)
+                metrics = {'epoch': 0, **scores['dev'], 'seconds': round(self.seconds, 3)}
+                del metrics['table']
                 with saving(self.folder) as new:
                     new.text(records.METRICS, json.dumps(metrics) + '\n')
                     new.json(records.SCORES, scores)

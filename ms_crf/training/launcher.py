@@ -11,20 +11,21 @@ import os
 import pickle
 import signal
 import socket
-import subprocess
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from functools import partialmethod
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from subprocess import DEVNULL, Popen
 from typing import Any, NoReturn
 
 from ms_crf.base import files, processes, signals
 from ms_crf.base.drafts import new_folder
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.watchers import SILENT
-from ms_crf.training.errors import Stopped, WorkersDied
-from ms_crf.training.watchers import TrainingLines, TrainingWatcher
+from ms_crf.runs.arguments import TrainArguments
+from ms_crf.training.watchers import Stopped, TrainingLines, TrainingWatcher, WorkersDied
 
 import psutil
 
@@ -39,8 +40,8 @@ import os
 from ms_crf.base import processes
 processes.end_with(os.getppid())
 from ms_crf.training.launcher import work
-from ms_crf.training.train import train
-work(train)
+from ms_crf.training.train import train_run
+work(train_run)
 """
 
 
@@ -55,25 +56,23 @@ class _Recorder(TrainingLines):
     def __init__(self, path: Path) -> None:
         super().__init__(SILENT)
         self.file = open(path, 'w', encoding='utf-8')  # noqa: SIM115  until the end of the process
+        for name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):
+            setattr(self, name, partial(self._write, name))
 
     def _write(self, name: str, *values: Any) -> None:
         self.file.write(json.dumps([name, *values]) + '\n')
         self.file.flush()
 
 
-for _name in ('say', 'warn', 'compiled', 'epoch_begins', 'step', 'epoch_ends'):
-    setattr(_Recorder, _name, partialmethod(_Recorder._write, _name))
-
-
 def work(train: Callable[..., Any]) -> None:
-    """Calls a function with the arguments in the folder, and writes down its outcome: what each process does."""
+    """Calls `train_run` with the arguments in the folder, and writes down its outcome: what each process does."""
     mark = Path(os.environ[FOLDER], _SCHEDULER if os.environ['MS_ROLE'] == 'MS_SCHED' else os.environ[RANK])
     mark.with_suffix('.process').write_text(str(os.getpid()))
-    arguments = json.loads(mark.with_name(_ARGUMENTS).read_text())
+    given, options = json.loads(mark.with_name(_ARGUMENTS).read_text())
     outcome: Any
     with signals.handling(_leave):               # until the training can be stopped, and so saved
         try:
-            outcome = train(**arguments, watcher=_Recorder(mark.with_suffix('.events')))
+            outcome = train(TrainArguments(**given), options, _Recorder(mark.with_suffix('.events')))
         except _OF_USERS as error:
             outcome = error
         except BaseException:                    # a fault of the program: its trace says more
@@ -93,7 +92,7 @@ class _Worker:
 
     def __init__(self, folder: Path, rank: int) -> None:
         self.rank, self._mark = rank, folder / str(rank)
-        self._read, self._rest = 0, b''
+        self._read = 0
         self._process: psutil.Process | None = None
 
     def process(self) -> psutil.Process | None:
@@ -124,20 +123,19 @@ class _Worker:
         """Passes on its events since the last call."""
         with contextlib.suppress(FileNotFoundError), open(self._mark.with_suffix('.events'), 'rb') as file:
             file.seek(self._read)
-            data = file.read()
-            self._read += len(data)
-            *lines, self._rest = (self._rest + data).split(b'\n')
-            for line in lines:
+            for line in file:
+                if not line.endswith(b'\n'):     # it is still being written
+                    break
+                self._read += len(line)
                 name, *values = json.loads(line)
                 getattr(watcher, name)(*values)
 
 
-def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: TrainingWatcher) -> Any:
-    """Trains in several processes; returns what `train` returns in the first of them.
+def run(given: TrainArguments, options: Mapping[str, Any], folder: str, watcher: TrainingWatcher) -> Any:
+    """Trains in `given.workers` processes; returns what `train_run` returns in the first of them.
 
     Args:
-        count: number of the processes.
-        arguments: of `train` in each of them.
+        given, options: arguments of `train_run` in each of them, apart from the number of workers.
         folder: the run directory, for messages.
         watcher: receives the events of the first process; if it is to stop, the training is saved after the step.
 
@@ -149,32 +147,34 @@ def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: Training
     with files.temporary(new_folder()) as scratch:
         script = Path(scratch, 'worker.py')
         script.write_text(_SCRIPT)
-        script.with_name(_ARGUMENTS).write_text(json.dumps(arguments))
+        script.with_name(_ARGUMENTS).write_text(json.dumps([asdict(replace(given, workers=1)), dict(options)]))
+        count = given.workers
+        with socket.socket() as asked:
+            asked.bind(('127.0.0.1', 0))
+            port = asked.getsockname()[1]        # a free one
         # No worker has the number `count`, so msrun starts no processes that copy the logs to standard output.
         # msrun runs the script with `python`, which searches the folder of the script and not the current one.
         command = processes.module_command(
             'mindspore.parallel.cluster.run', f'--worker_num={count}', f'--local_worker_num={count}', '--join=True',
-            f'--tail_worker_log={count}', f'--log_dir={scratch}', f'--master_port={_free_port()}', str(script),
+            f'--tail_worker_log={count}', f'--log_dir={scratch}', f'--master_port={port}', str(script),
             attached=True)
         workers = [_Worker(Path(scratch), rank) for rank in range(count)]
         # If this process is killed, msrun and the workers end as well, each with its parent.
         # In a session of its own: Ctrl-C is for the training, and msrun would kill it.
-        with subprocess.Popen(command, env=processes.environment(**{FOLDER: scratch}), stdin=subprocess.DEVNULL,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as msrun:
+        with processes.start(command, env=processes.environment(**{FOLDER: scratch}), stdout=DEVNULL,
+                             stderr=DEVNULL) as msrun:
             try:
                 with signals.handling(watcher.ask_to_stop):
                     return _outcome(msrun, workers, folder, watcher)
-            finally:
-                _end(msrun, [process for worker in workers if (process := worker.process())])
+            finally:                             # msrun and all that it has started
+                left = [process for worker in workers if (process := worker.process())]
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    left += psutil.Process(msrun.pid).children(recursive=True)
+                msrun.kill()
+                processes.end(left, _SECONDS_LEFT, at_once=True)
 
 
-def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(('127.0.0.1', 0))
-        return int(asked.getsockname()[1])
-
-
-def _outcome(msrun: subprocess.Popen, workers: Sequence[_Worker], folder: str, watcher: TrainingWatcher) -> Any:
+def _outcome(msrun: Popen, workers: Sequence[_Worker], folder: str, watcher: TrainingWatcher) -> Any:
     """Passes on what the first worker reports until all have ended; returns or raises its outcome."""
     told = False
     while True:
@@ -203,15 +203,3 @@ def _outcome(msrun: subprocess.Popen, workers: Sequence[_Worker], folder: str, w
                 leader.send_signal(signal.SIGTERM)
             told = True
         time.sleep(_SECONDS)
-
-
-def _end(msrun: subprocess.Popen, known: Sequence[psutil.Process]) -> None:
-    """Ends msrun and all that it has started, and waits until they are gone."""
-    left = list(known)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        left += psutil.Process(msrun.pid).children(recursive=True)
-    msrun.kill()
-    for process in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, _SECONDS_LEFT)

@@ -15,21 +15,17 @@ from ms_crf.formats.dataset import Corpora
 from ms_crf.models.base import StepLearner
 from ms_crf.models.graphs import read_weights
 from ms_crf.runs import records
-from ms_crf.runs.directory import Onlooker, RunDirectory
+from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.options import Options
+from ms_crf.runs.records import Saving, saving
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import Saving, saving
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
-from ms_crf.training.balance import balance
-from ms_crf.training.collectives import tell
-from ms_crf.training.errors import NotFinite, Stopped
-from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
-from ms_crf.training.scores import score_of, scores_record
-from ms_crf.training.step import make_average, make_step
-from ms_crf.training.watchers import TrainingWatcher
-from ms_crf.training.workers import ALONE, Workers, share_of_batch
+from ms_crf.training.scores import balance, score_of, scores_record
+from ms_crf.training.step import BETA1, BETA2, Optimizer, make_average, make_step
+from ms_crf.training.watchers import NotFinite, Stopped, TrainingWatcher
+from ms_crf.training.workers import ALONE, Workers, share_of_batch, tell
 
 import mindspore as ms
 import numpy as np
@@ -51,7 +47,7 @@ class Training:
 
     stoppable = True           # after each step, when it is saved
 
-    def __init__(self, options: Options, directory: RunDirectory | Onlooker, corpora: Corpora, learner: StepLearner,
+    def __init__(self, options: Options, directory: RunDirectory, corpora: Corpora, learner: StepLearner,
                  watcher: TrainingWatcher, workers: Workers = ALONE) -> None:
         self.workers = workers
         self.options, self.directory, self.corpora, self.watcher = options, directory, corpora, watcher
@@ -71,12 +67,18 @@ class Training:
             self.average = make_average(self.network, self.scored, kept)
         self.steps_an_epoch = self._count_steps()
         self.course = course_of(self.steps_an_epoch, options.epochs, options.patience, options.warmup, options.decay)
+        self._rate = partial(rate_at, options.schedule, options.learning_rate, epochs=self.course.epochs,
+                             warmup=self.course.warmup, decay=self.course.decay)
         self.epoch = self.step_in_epoch = self.steps = 0
         judged = [[tag for tag in tags if OPEN not in tag] for tags in corpora.gold['dev']]
         self.best, self.loss_sum = Best(judged, corpora.file_scheme == PLAIN), 0.0
         self.metrics: list[dict] = []
         self.shifts: dict[int, float] = {}       # of the score of O in saved weights, by the epoch that they are of
         self.scaling = LossScale() if options.precision == 'mixed' else None
+        #: what has a state of some numbers, by the names of these in the state
+        self.measures: dict[str, Best | LossScale] = {'best': self.best}
+        if self.scaling is not None:
+            self.measures['loss_scale'] = self.scaling
         if directory.has_state():
             self._load_state()
         elif options.init:
@@ -85,7 +87,7 @@ class Training:
         if self.epoch:
             self.directory.publish()
         self.shapes: set = set()
-        self.step = make_step(self.network, self.optimizer, self.scaling is not None, workers)
+        self.step = make_step(self.network, self.optimizer, self.scaling is not None, workers != ALONE)
         self.decoder = self.learner.decoder(self.scored, partial(watcher.compiled, 'tagging'))
 
     def _count_steps(self) -> int:
@@ -123,9 +125,7 @@ class Training:
             arrays = records.as_arrays(self._parameters())
             arrays['position'] = np.array([self.epoch, self.step_in_epoch, self.steps, self.best.epoch], np.int64)
             arrays['progress'] = np.array([self.best.highest, self.loss_sum], np.float64)
-            arrays['best'] = np.array(self.best.state(), np.float64)
-            if self.scaling is not None:
-                arrays['loss_scale'] = np.array(self.scaling.state(), np.float64)
+            arrays |= {name: np.array(part.state(), np.float64) for name, part in self.measures.items()}
             new.tensors(records.STATE, arrays)
         if self.epoch:
             self.directory.publish()
@@ -141,19 +141,16 @@ class Training:
         arrays = records.read_tensors(path)
         parameters = self._parameters()
         shapes = {parameter.name: parameter.shape for parameter in parameters}
-        best = {'best': (len(self.best.state()),)} if 'best' in arrays else {}       # which earlier versions lack
-        scaling = self.scaling if 'loss_scale' in arrays else None                   # which they lack as well
-        scale = {} if scaling is None else {'loss_scale': (2,)}
-        records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,), **best, **scale})
+        measures = {name: part for name, part in self.measures.items() if name in arrays}    # of earlier versions none
+        shapes |= {name: (len(part.state()),) for name, part in measures.items()}
+        records.check_fit(path, arrays, {**shapes, 'position': (4,), 'progress': (2,)})
         for parameter in parameters:
             parameter.set_data(ms.Tensor(arrays[parameter.name]))
         self.epoch, self.step_in_epoch, self.steps, best_epoch = arrays['position'].tolist()
         best_score, self.loss_sum = arrays['progress'].tolist()
-        if scaling is not None:
-            scaling.load(arrays['loss_scale'].tolist())
-        if best:
-            self.best.load(arrays['best'].tolist())
-        else:
+        for name, part in measures.items():
+            part.load(arrays[name].tolist())
+        if 'best' not in measures:
             self.best.load_score(best_epoch, best_score)
         if self.best.epoch:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
@@ -178,8 +175,12 @@ class Training:
             self.directory.release()
 
     def _run(self) -> dict:
-        self._announce()
-        while tell(self.workers, self.epoch < self.course.epochs and not self._out_of_patience()):
+        if self.steps_an_epoch < FEW_STEPS and None in (self.options.epochs, self.options.patience):
+            end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
+            self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
+                             f'them{end}')
+        while tell(self.workers, self.epoch < self.course.epochs and not (
+                0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0)):
             self.run_epoch()
         if not self.workers.leads:
             return {}
@@ -189,29 +190,14 @@ class Training:
         shift = before = self.shifts.get(self.best.epoch, 0.0)
         if self.options.balance and not self.best.plain:
             shift = balance(self.scored, self.learner, self.corpora, self.decoder, before, self.watcher)
-        results = {part: self.score(part) for part in ('dev', 'test') if part in self.learner.encoded}
+        scores = scores_record(self.best.epoch, self.epoch, self.corpora, self.learner, self.decoder, shift)
         if warning := self.best.nothing_learned():
             self.watcher.say(warning)
-        scores = scores_record(self.best.epoch, self.epoch, results, shift)
         with saving(self.folder) as new:
             if shift != before:
                 self._save_weights(new)
             new.json(records.SCORES, scores)
         return scores
-
-    def _out_of_patience(self) -> bool:
-        return 0 < self.course.patience <= self.epoch - self.best.moved and self.best.epoch > 0
-
-    def _announce(self) -> None:
-        """Says how long the training may take, if that follows from the number of steps in an epoch."""
-        if self.steps_an_epoch < FEW_STEPS and None in (self.options.epochs, self.options.patience):
-            end = f', an end after {self.course.patience} without a better dev score' if self.course.patience else ''
-            self.watcher.say(f'short epochs (steps in each: {self.steps_an_epoch}): up to {self.course.epochs} of '
-                             f'them{end}')
-
-    def _main(self, result: Score) -> float:
-        """The figure by which the best epoch is chosen: F1 of spans, or accuracy of plain tags."""
-        return result.accuracy if self.best.plain else result.spans.f1
 
     def score(self, part: str) -> Score:
         """The score on 'dev' or 'test': of the average of the weights, or of the network itself if there is none."""
@@ -229,7 +215,10 @@ class Training:
             shape, indices, *_ = batch
             step_began = time.perf_counter()
             loss, norm, stopping = self._run_step(batch, self.epoch + self.step_in_epoch / len(batches))
-            if not self._can_go_on(loss, norm):
+            finite = bool(np.isfinite([loss, norm]).all())
+            if self.scaling is not None:
+                self.scaling.take(finite)
+            if self.scaling.exhausted() if self.scaling is not None else not finite:    # no smaller scale can help
                 raise self._not_finite(loss, norm, indices)
             if shape not in self.shapes:
                 self.shapes.add(shape)
@@ -244,8 +233,7 @@ class Training:
             if time.perf_counter() - saved > SAVE_SECONDS:
                 self.save()
                 saved = time.perf_counter()
-        seconds = time.perf_counter() - began - compiling
-        self._end_epoch(seconds, compiling, sentences)
+        self._end_epoch(time.perf_counter() - began - compiling, compiling, sentences)
 
     def _run_step(self, batch: tuple[Any, ...], time_in_epochs: float) -> tuple[float, float, bool]:
         """Makes a step on a batch; returns the loss, the norm of the gradients, and whether some worker is to stop."""
@@ -259,48 +247,31 @@ class Training:
         if workers != ALONE:
             factors = [workers.own(factor) for factor in factors]
             own = [workers.share(len(indices)), float(self.watcher.stopping())]
-        count = self.steps + 1
-        rate = self._rate(time_in_epochs)
+        count, every = self.steps + 1, self.course.average_every
         scale = [] if self.scaling is None else [self.scaling.scale]
-        now = np.array([rate, BETA1 ** count, BETA2 ** count, *scale, *own], np.float32)
+        now = np.array([self._rate(time_in_epochs), BETA1 ** count, BETA2 ** count, *scale, *own], np.float32)
         results = self.step(*map(ms.from_numpy, (now, *arrays, *factors)))
         loss, norm, *stops = (float(value.asnumpy()) for value in results)
-        stopping = any(stops)
-        if not np.isfinite([loss, norm]).all():                  # which has changed nothing if the loss is scaled
-            return loss, norm, stopping
-        self.steps = count
-        every = self.course.average_every
-        if self.average is not None and self.steps % every == 0:
-            # At first the average is that of the last tenth or so of all steps.
-            times = self.steps // every
-            decay = min(options.average ** every, times / (10 + times))
-            self.average(ms.Tensor(1 - decay, ms.float32))
-        return loss, norm, stopping
-
-    def _rate(self, time_in_epochs: float) -> float:
-        return rate_at(self.options.schedule, self.options.learning_rate, time_in_epochs, self.course.epochs,
-                       self.course.warmup, self.course.decay)
-
-    def _can_go_on(self, loss: float, norm: float) -> bool:
-        """Whether loss and gradients of a step were finite, or may be so in the next ones by a smaller loss scale."""
-        finite = bool(np.isfinite([loss, norm]).all())
-        if self.scaling is None:
-            return finite
-        self.scaling.take(finite)
-        return not self.scaling.exhausted()
+        if np.isfinite([loss, norm]).all():                      # else it has changed nothing if the loss is scaled
+            self.steps = count
+            if self.average is not None and count % every == 0:
+                # At first the average is that of the last tenth or so of all steps.
+                times = count // every
+                decay = min(options.average ** every, times / (10 + times))
+                self.average(ms.Tensor(1 - decay, ms.float32))
+        return loss, norm, any(stops)
 
     def _not_finite(self, loss: float, norm: float, indices: np.ndarray) -> NotFinite:
         """The error of a step that failed: one line about it, about the sentences in its batch, and what may help."""
         lines = [self.corpora.parts['train'][index].line for index in sorted(indices)]
         scale = '' if self.scaling is None else f' at a loss scale of {2 * self.scaling.scale:g}'
-        rates = [(name, rate / 4) for name in ('learning_rate', 'encoder_lr')
+        rates = [f'{argument(name)} {rate / 4:g}' for name in ('learning_rate', 'encoder_lr')
                  if (rate := getattr(self.options, name)) > 0]
         return NotFinite(
             f'step {self.step_in_epoch + 1} of epoch {self.epoch + 1}: loss {loss:g}, norm of gradients {norm:g}{scale}'
             f'; the sentences of the batch begin at {self.options.train} lines {", ".join(map(str, lines))}; '
             f'{self.folder} holds {f"epoch {self.epoch}" if self.epoch else "no epoch yet"}; try {argument("resume")} '
-            f'{self.folder} '
-            + ' '.join(f'{argument(name)} {rate:g}' for name, rate in rates))
+            f'{self.folder} {" ".join(rates)}')
 
     def _end_epoch(self, seconds: float, compiling: float, sentences: int) -> None:
         """Scores and saves an epoch.
@@ -318,7 +289,8 @@ class Training:
         self.epoch += 1
         mean_loss = self.loss_sum / sentences
         self.step_in_epoch, self.loss_sum = 0, 0.0
-        best = self.best.take(self.epoch, self._main(result), result.accuracy, mean_loss)
+        best = self.best.take(self.epoch, result.accuracy if self.best.plain else result.spans.f1, result.accuracy,
+                              mean_loss)
         record = {'epoch': self.epoch, 'loss': mean_loss, **as_record(result), 'best': best,
                   'learning_rate': self._rate(self.epoch - 0.5),           # in the middle of the epoch
                   'seconds': round(seconds, 3), 'compile_seconds': round(compiling, 3),

@@ -1,11 +1,13 @@
-"""What a training reports while it runs: events for programs, and the lines that people read."""
+"""What a training reports while it runs: events for programs, lines for people, errors that end it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
 from ms_crf.base import signals
+from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import Silent, Watcher
 from ms_crf.formats.dataset import Corpora
 
@@ -129,3 +131,37 @@ def lines_of(corpora: Corpora) -> Iterator[str]:
 def _named(counts: Counter[str]) -> str:
     others = f' and {len(counts) - NAMED} others' if len(counts) > NAMED else ''
     return ', '.join(f'{kind} {count}' for kind, count in counts.most_common(NAMED)) + others
+
+
+class Stopped(KeyboardInterrupt):
+    """The training was stopped after a step, and its state is saved.
+
+    Attributes:
+        folder: the run directory to resume; None if another worker wrote it.
+        earlier: the run that the training was going to replace and has not replaced yet, or None.
+    """
+
+    def __init__(self, folder: Path | None = None, earlier: Path | None = None) -> None:
+        self.folder, self.earlier = folder, earlier
+
+    def __str__(self) -> str:
+        return f'stopped and saved in {self.folder}'
+
+
+class NotFinite(OptionError):
+    """The loss or its gradients are not finite. The files of the last epoch stay as they are."""
+
+    longest = 100_000          # characters: the message names a line of the file for each sentence of the batch
+
+
+class WorkersDied(Exception):
+    """The training ended because one of its workers did.
+
+    Attributes:
+        fault: which worker died, or that none began.
+        folder: the run directory; the training can be resumed if there is one.
+    """
+
+    def __init__(self, fault: str, folder: str) -> None:
+        super().__init__(f'{fault}; all are ended, what was saved in {folder} stays; resume it to go on')
+        self.fault, self.folder = fault, folder

@@ -4,11 +4,16 @@ MindSpore's `msrun` starts them, together with a scheduler that they meet at. Ea
 share of the sentences of each; the gradients are added up over all of them, so that every worker makes the same update.
 """
 
+import functools
+import json
 import os
+import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from ms_crf.models.base import StepLearner
+from ms_crf.base.errors import OptionError
+from ms_crf.models.base import Learner, StepLearner
 
 import numpy as np
 
@@ -71,3 +76,62 @@ def share_of_batch(learner: StepLearner, batch: tuple[Any, ...], workers: Worker
         own = indices[:1]
     return tuple(learner.batch(shape._replace(rows=len(range(shape.rows)[workers.rows_of(shape.rows)])), own,
                                *others))
+
+
+@functools.cache
+def meet() -> Workers:
+    """Waits for the others when it is first called; the scheduler's call returns when they are done."""
+    from mindspore import communication
+    communication.init()
+    if is_scheduler():
+        return ALONE
+    return Workers(communication.get_rank(), communication.get_group_size())
+
+
+def tell(workers: Workers, number: float = 0.0) -> float:
+    """A number of the worker that leads, for all of them; none goes on before all have come here."""
+    return _added_up(workers, number if workers.leads else 0.0)
+
+
+def _added_up(workers: Workers, number: float) -> float:
+    """The sum of the numbers of all workers."""
+    if workers == ALONE:
+        return number
+    import mindspore as ms
+    return float(compiled_sum()(ms.Tensor([float(number)], ms.float32)).asnumpy()[0])
+
+
+def check_together(workers: Workers, learner: Learner) -> None:
+    """Raises OptionError in all workers unless they can train together what each `StepLearner` has made of the files.
+
+    None goes on before all have come here.
+    """
+    if workers == ALONE:
+        return
+    check_mean(cast(StepLearner, learner).network().head)
+    made = json.dumps([learner.record(), learner.vocabulary.to_json()], sort_keys=True)
+    mark = zlib.crc32(made.encode()) >> 8                        # 24 bits, which a float32 holds
+    differs = tell(workers, mark) != mark
+    if _added_up(workers, differs):
+        raise OptionError('the workers have made different vocabularies of the files, or read different '
+                          'files; what a model knows must not depend on the order of a set')
+
+
+def check_mean(head: Any) -> None:
+    """Raises OptionError if a head's loss is no mean of the sentences, which those of the workers would add up to."""
+    reduction = getattr(head, 'reduction', 'mean')
+    if reduction != 'mean':
+        raise OptionError("several workers need a loss that is the mean of the sentences, reduction='mean' of the "
+                          f'head, got reduction={reduction!r}')
+
+
+@functools.cache
+def compiled_sum() -> Callable:
+    """The compiled function that adds up a tensor over all workers."""
+    import mindspore as ms
+    reduce = ms.ops.AllReduce()
+
+    @ms.jit
+    def added_up(tensor: Any) -> Any:
+        return reduce(tensor)
+    return added_up

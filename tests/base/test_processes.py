@@ -1,5 +1,6 @@
 """Child processes, of commands that run in a folder whose Python files carry the names of modules."""
 
+import ast
 import json
 import os
 import re
@@ -217,3 +218,31 @@ def test_start_gives_a_child_a_session_and_end_kills_it_with_its_children():
         assert len(own) == 2
         processes.end(own, 0.1)
         assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in own)
+
+
+#: functions of the standard library that start a process, by their modules
+STARTS = {
+    'subprocess': {'Popen', 'run', 'call', 'check_call', 'check_output', 'getoutput', 'getstatusoutput'},
+    'asyncio': {'create_subprocess_exec', 'create_subprocess_shell'}, 'pty': {'fork', 'spawn'},
+    'multiprocessing': {'Process', 'Pool', 'get_context'}, 'concurrent.futures': {'ProcessPoolExecutor'},
+    'os': {'system', 'popen', 'fork', 'forkpty', 'posix_spawn', 'posix_spawnp', 'startfile',
+           *(f'{call}{kind}' for call in ('exec', 'spawn') for kind in 'l le lp lpe v ve vp vpe'.split())}}
+
+
+def starts(source):
+    """The calls in a text of Python that start a process by the standard library."""
+    tree = ast.parse(source)
+    names = {f'{module}.{name}' for module, functions in STARTS.items() for name in functions}
+    names |= {alias.asname or alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+              for alias in node.names if alias.name in STARTS.get(node.module, ())}
+    return [call for node in ast.walk(tree) if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in names]
+
+
+def test_only_one_module_starts_child_processes():
+    assert starts('subprocess.Popen([])\nprocesses.run([])\nrun()\nos.fork()') == ['subprocess.Popen', 'os.fork']
+    assert starts('from subprocess import Popen, run\nPopen([])\nrun([])') == ['Popen', 'run']
+    package = Path(processes.PACKAGES, 'ms_crf')
+    found = {path.relative_to(package).as_posix(): starts(path.read_text(encoding='utf-8'))
+             for path in sorted(package.rglob('*.py'))}
+    assert len(found) > 100
+    assert {name for name, calls in found.items() if calls} == {'base/processes.py'}

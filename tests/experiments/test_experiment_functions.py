@@ -9,8 +9,8 @@ from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import Lines
 from ms_crf.cli.compare import parser
 from ms_crf.experiments import compare as comparing
-from ms_crf.experiments import seeds as seeding
-from ms_crf.runs.saving import saving
+from ms_crf.experiments import train as seeding
+from ms_crf.runs.records import saving
 
 import pytest
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import SILENT, Lines
-from ms_crf.experiments.runner import Children, PlannedRun, nearest_folder, options_of, run_all
+from ms_crf.experiments.runner import Children, PlannedRun, options_of, run_all
+from ms_crf.runs.directory import nearest_folder
 
 import pytest
 

@@ -3,7 +3,7 @@
 import json
 
 from ms_crf.experiments.compare import Comparison, ill_formed
-from ms_crf.experiments.seeds import SeedRuns
+from ms_crf.experiments.train import SeedRuns
 
 import pytest
 

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.nn.characters import CharacterCNN, CharacterLSTM
 from ms_crf.nn.softmax import Softmax
-from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
-from ms_crf.training.step import Average
+from ms_crf.training.step import BETA1, BETA2, Average, Optimizer
 
 import mindspore as ms
 import numpy as np

@@ -128,7 +128,7 @@ UNDERSTAND = """
 import importlib, json, os, sys
 from ms_crf.cli import train
 from ms_crf.cli.parser import load_plugin, parse
-from ms_crf.training.settings import ON_RESUME, named_options
+from ms_crf.training.train import ON_RESUME, named_options
 for verb, words in json.load(sys.stdin):
     try:
         if verb == 'train' and '--resume' in words:

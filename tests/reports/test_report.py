@@ -411,7 +411,7 @@ def test_a_run_that_is_damaged(refused, hmm):
 
 
 def test_epochs_that_are_no_figures(refused, hmm):
-    from ms_crf.runs.saving import saving
+    from ms_crf.runs.records import saving
     with saving(hmm) as new:
         new.text(records.METRICS, '{"epoch": 1, "loss": 2.5, "f1": 0.5, "accuracy": 0.7}\n{"epoch": 2, "loss": "x"}\n')
     assert refused(hmm) == (f'{hmm}/metrics.jsonl:2: expected "loss" to be a number, as training writes it, got '

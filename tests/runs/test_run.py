@@ -114,7 +114,7 @@ def test_an_opened_model_is_returned_by_the_door_as_it_is(hmm):
 
 
 def test_a_file_that_is_replaced_after_the_run_was_opened_is_read(hmm):
-    from ms_crf.runs.saving import saving
+    from ms_crf.runs.records import saving
     opened = Run.open(hmm)
     for epoch in range(3):
         with saving(hmm) as new:

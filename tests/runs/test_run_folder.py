@@ -14,8 +14,8 @@ from ms_crf.cli import export, infer, train
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import checksums, directory, records
 from ms_crf.runs.directory import Lock, RunDirectory
+from ms_crf.runs.records import saving
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import saving
 
 import pytest
 
@@ -131,7 +131,7 @@ from pathlib import Path
 from ms_crf.models.hmm.model import read_hmm
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
-from ms_crf.runs.saving import saving, settle
+from ms_crf.runs.records import saving, settle
 from ms_crf.runs.run import Run
 run, top = Path(sys.argv[1]), Path(sys.argv[2])
 

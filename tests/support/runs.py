@@ -5,8 +5,8 @@ from ms_crf.models.words.network import build_network
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
+from ms_crf.runs.records import saving
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import saving
 from ms_crf.text.schemes import allowed_transitions
 
 import mindspore as ms

@@ -12,8 +12,8 @@ from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
 from ms_crf.training import course
-from ms_crf.training.balance import best_shift
-from ms_crf.training.errors import Stopped
+from ms_crf.training.scores import best_shift
+from ms_crf.training.watchers import Stopped
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ from ms_crf.models.learning import tags_of
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
 from ms_crf.training import course
-from ms_crf.training.errors import Stopped
+from ms_crf.training.watchers import Stopped
 
 import pytest
 

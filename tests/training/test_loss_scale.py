@@ -8,9 +8,9 @@ from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.runs import records
 from ms_crf.training import course
 from ms_crf.training import step as steps
-from ms_crf.training.errors import NotFinite, Stopped
-from ms_crf.training.optimizer import BETA1, BETA2, Optimizer
 from ms_crf.training.schedules import FIRST, GROWS_AFTER, LEAST, MOST, LossScale
+from ms_crf.training.step import BETA1, BETA2, Optimizer
+from ms_crf.training.watchers import NotFinite, Stopped
 
 import mindspore as ms
 import numpy as np

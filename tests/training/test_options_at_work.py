@@ -7,7 +7,7 @@ from ms_crf.cli import compare, export, infer, train
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
 from ms_crf.training import course
-from ms_crf.training.errors import Stopped
+from ms_crf.training.watchers import Stopped
 
 import numpy as np
 import pytest

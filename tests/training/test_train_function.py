@@ -10,8 +10,7 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.watchers import Lines
 from ms_crf.cli.train import parser
 from ms_crf.runs import records
-from ms_crf.training.errors import Stopped
-from ms_crf.training.watchers import TrainingWatcher
+from ms_crf.training.watchers import Stopped, TrainingWatcher
 
 import pytest
 

@@ -10,8 +10,7 @@ from ms_crf.base.errors import OptionError
 from ms_crf.cli import train
 from ms_crf.formats.dataset import load
 from ms_crf.runs import records
-from ms_crf.training.collectives import check_mean
-from ms_crf.training.workers import ALONE, Workers, share_of_batch
+from ms_crf.training.workers import ALONE, Workers, check_mean, share_of_batch
 
 import numpy as np
 import pytest

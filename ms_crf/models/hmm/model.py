@@ -18,8 +18,8 @@ from ms_crf.models.hmm.hmm import HMM
 from ms_crf.models.learning import texts_of
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
+from ms_crf.runs.records import saving
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import saving
 from ms_crf.text.partial import is_open
 from ms_crf.text.splitting import mostly_characters
 

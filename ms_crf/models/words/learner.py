@@ -27,8 +27,8 @@ from ms_crf.models.words.vectors import WAYS, read_vectors
 from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
+from ms_crf.runs.records import saving
 from ms_crf.runs.run import Run
-from ms_crf.runs.saving import saving
 
 import mindspore as ms
 import numpy as np
