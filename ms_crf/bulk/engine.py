@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 from ms_crf.base import drafts, environment, processes, signals
 from ms_crf.base.drafts import remove
 from ms_crf.base.errors import OptionError, argument, brief, not_installed
-from ms_crf.bulk.folder import draft_of
-from ms_crf.bulk.shards import Shard
+from ms_crf.bulk.shards import Shard, draft_of
 from ms_crf.bulk.worker import Began, Done, Order, Worker
 
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it

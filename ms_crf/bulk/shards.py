@@ -1,14 +1,18 @@
-"""The files of a bulk tagging, its shards: which there are, and what is written for each."""
+"""The files of a bulk tagging, its shards, and the folder that it writes to: lock, record, drafts that were left."""
 
+import glob
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from ms_crf.base.errors import OptionError
+from ms_crf.base import files
+from ms_crf.base.drafts import remove
+from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats.folders import are_many, files_of, placed
 from ms_crf.formats.lines import check_readable
 from ms_crf.formats.registry import FORMATS, JSON, TEXT
+from ms_crf.runs.directory import Lock
 
 JSONL, PARQUET, TXT = 'jsonl', 'parquet', 'txt'
 PACKED = ('.gz', '.zst')
@@ -79,3 +83,60 @@ def shards_of(inputs: Iterable[str], output: PathLike, kind: str) -> list[Shard]
     jobs = placed({source: _named(name, kind) for source, name in names.items()}, output)
     return [Shard(job.source, os.path.abspath(job.source), names[job.source], os.path.abspath(str(job.target)),
                   str(kind_of(job.source)), os.path.getsize(job.source)) for job in jobs]
+
+
+RECORD, LOCK = '.tag-many.json', '.tag-many.lock'
+_DRAFT = '.draft'
+
+
+def draft_of(shard: Shard, attempt: str) -> str:
+    """The hidden name of the file of a shard until it is whole.
+
+    Args:
+        shard: which.
+        attempt: is never the same, so that a worker that was given up and goes on all the same harms no other.
+    """
+    folder, name = os.path.split(shard.target)
+    return os.path.join(folder, os.fsdecode(os.fsencode(f'.{attempt}.{name}')[:200]) + _DRAFT)
+
+
+class Folder:
+    """The folder, locked until `release`.
+
+    Args:
+        path: it is made if it is not there.
+        made_with: what its files are made with; a folder that was begun with anything else is refused.
+
+    Raises:
+        CorpusError: it can't be written to, or another process writes there.
+        OptionError: it was begun with another model or other options.
+    """
+
+    def __init__(self, path: str, made_with: Mapping[str, Any]) -> None:
+        self.path = path
+        with files.faults_named(path, ''):
+            os.makedirs(path, exist_ok=True)
+        self._lock = Lock(path, LOCK, 'a tagging')
+        record = os.path.join(path, RECORD)
+        if not os.path.lexists(record):
+            files.write_json(record, made_with)
+            return
+        before = files.read_json(record, 'ms-crf tag-many')
+        before = before if isinstance(before, dict) else {}
+        for name, value in made_with.items():
+            if before.get(name) != value:
+                self.release()
+                what = 'another model' if name == 'model' else f'{name} {brief(before.get(name))}, not {brief(value)}'
+                raise OptionError(f'{argument("output")} {path} was begun with {what}; name another folder')
+
+    def prepare(self, shards: Iterable[Shard]) -> None:
+        """Makes the folders of these shards, and removes drafts that a killed command has left there."""
+        for folder in sorted({os.path.dirname(shard.target) for shard in shards}):
+            with files.faults_named(folder, ''):
+                os.makedirs(folder, exist_ok=True)
+            for draft in glob.glob(os.path.join(glob.escape(folder), f'.*{_DRAFT}')):
+                remove(draft)
+
+    def release(self) -> None:
+        remove(os.path.join(self.path, LOCK))
+        self._lock.release()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import CorpusError, OptionError
-from ms_crf.bulk import records, rows
+from ms_crf.bulk import rows
 from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
 from ms_crf.formats.registry import JSON
@@ -119,22 +119,22 @@ class Worker:
         """Tags and writes a shard; yields numbers of lines and entities."""
         order = self.order
         id_type = rows.id_type(shard, order.fields) if order.kind == PARQUET else None
-        made = records.Made(order.raw, order.confidence)
+        made = rows.Made(order.raw, order.confidence)
         found = rows.rows(shard, order.fields, self.tagger.of_characters, self.splitter)
-        with records.writing(shard.target, draft, order.kind, made, id_type) as write:
+        with rows.writing(shard.target, draft, order.kind, made, id_type) as write:
             for chunk in chunks(found, lambda row: sum(len(item.tokens) for item in row.items)):
                 tagged = self._tagged(shard, chunk)
                 write(tagged)
                 yield len(tagged), sum(len(record['entities']) for record in tagged)
 
-    def _tagged(self, shard: Shard, chunk: list[Row]) -> list[records.Record]:
+    def _tagged(self, shard: Shard, chunk: list[Row]) -> list[rows.Record]:
         """The records of some rows, whose sentences are tagged together."""
         items = [item for row in chunk for item in row.items]
         try:
             tagged = iter(self.tagger.tag([item.tokens for item in items], self.order.confidence))
         except SentenceError as error:
             raise CorpusError(shard.source, items[error.index].line, error.reason) from None
-        return [records.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.order.raw)
+        return [rows.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.order.raw)
                 for row in chunk]
 
 

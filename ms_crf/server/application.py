@@ -12,14 +12,11 @@ from typing import Any
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import one_line
 from ms_crf.formats.registry import HTML, JSON
-from ms_crf.server import openapi
-from ms_crf.server.hosts import check_host
-from ms_crf.server.limits import Limits, Refused
+from ms_crf.server.limits import Limits, Refused, check_host
 from ms_crf.server.metrics import TYPE, Metrics
-from ms_crf.server.model import Model
-from ms_crf.server.pages import page
+from ms_crf.server.model import Model, page
 from ms_crf.server.reading import Asked, Wanted, asked, wanted
-from ms_crf.server.schema import RAW, Error, Status, request_types
+from ms_crf.server.schema import RAW, Error, Status, document, request_types
 from ms_crf.server.schema import Model as ModelAnswer
 from ms_crf.server.splitters import Splitters
 
@@ -295,7 +292,7 @@ async def _metrics(service: Service, _: Request) -> Response:
 
 async def _openapi(service: Service, _: Request) -> Response:
     about = None if service.model is None else service.model.about
-    return _json(openapi.document(service.limits, service.token is not None, service.any_host, about))
+    return _json(document(service.limits, service.token is not None, service.any_host, about))
 
 
 async def _page(service: Service, _: Request) -> Response:

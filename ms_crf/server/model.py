@@ -1,20 +1,22 @@
-"""A model that is served: the process that tags with it, the queue in front of it, how its answers are written."""
+"""A model that is served: its queue, how its answers are written, and the page on which text is pasted and tagged."""
 
 import asyncio
 import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator
+from string import Template
 from typing import Any
 
 from ms_crf.formats.registry import HTML, JSON
+from ms_crf.render.assets import asset
+from ms_crf.render.html import Page, digest_of, escaped
 from ms_crf.render.tagged import Writer
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.metrics import Metrics
-from ms_crf.server.process import Process
+from ms_crf.server.process import Process, Settings
 from ms_crf.server.reading import Wanted
-from ms_crf.server.worker import Settings
 
 
 class Model:
@@ -92,3 +94,23 @@ class Model:
         """Lets its process end once nobody uses it; returns the status of the process."""
         await self._free.wait()
         return await self.process.close()
+
+
+def page(model: Model, name: str, most: int) -> tuple[str, str]:
+    """Returns the page of a model, and the policy (Content-Security-Policy) that it is sent with.
+
+    Args:
+        model: that tags.
+        name: as it is shown.
+        most: likeliest taggings that may be asked for.
+    """
+    tagged: Page = model.page
+    style, script = tagged.style() + asset(__file__, 'page.css'), asset(__file__, 'page.js')
+    policy = (f"default-src 'none'; style-src '{digest_of(style)}'; script-src '{digest_of(script)}'; "
+              "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+    counts = [0, *(count for count in (2, 3, 5, 10) if model.about.gives_nbest and count <= most)]
+    choices = ''.join(f'<option value="{count}">{f"the {count} likeliest" if count else "the best only"}</option>'
+                      for count in counts)
+    return Template(asset(__file__, 'page.html')).substitute(
+        style=style, kind=tagged.kind, mark=model.mark, name=escaped(name), legend=tagged.legend(), choices=choices,
+        switch=tagged.switch(), script=script), policy

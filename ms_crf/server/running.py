@@ -18,9 +18,8 @@ from ms_crf.server.application import Service, application
 from ms_crf.server.limits import Refused
 from ms_crf.server.metrics import ENDED, LOADED, REFUSED
 from ms_crf.server.model import Model
-from ms_crf.server.process import Failed, Patience, lost
+from ms_crf.server.process import Failed, Patience, Settings, lost
 from ms_crf.server.protocol import Protocol, watch
-from ms_crf.server.worker import Settings
 
 import uvicorn
 

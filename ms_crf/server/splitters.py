@@ -1,20 +1,86 @@
 """Raw text on its way to the processes that split it: one for short texts, one for long ones.
 
-Neither process shares Python's lock with the server, so the server answers whatever they do. A text that nobody waits
-for is not split: its process is killed, unless it finishes within `GRACE`, and the next text starts another one.
+A splitter's library may hold Python's lock for seconds, in which no other thread of its process runs. Neither process
+shares that lock with the server, so the server answers whatever they do. A text that nobody waits for is not split: its
+process is killed, unless it finishes within `GRACE`, and the next text starts another one.
 """
 
 import asyncio
 import contextlib
+import signal
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from ms_crf.server.child import Child
+from ms_crf.base.errors import OptionError
+from ms_crf.server.child import Child, connect
 from ms_crf.server.limits import Limits, Refused
-from ms_crf.server.reading import Asked, Wanted, work
+from ms_crf.server.reading import Asked, Wanted, wanted, work
 from ms_crf.server.schema import TEXT
-from ms_crf.server.splitter_worker import Answer, Setup, Task
-from ms_crf.text.splitting import LIBRARY
+from ms_crf.text.splitting import LIBRARY, Splitter, splitter_named
+
+MARGIN = 5                             # seconds after the limit of a request
+
+
+class Setup(NamedTuple):
+    """The first frame that the process receives."""
+
+    limits: Limits
+    splitter: str                      # is loaded before the first text
+
+
+class Task(NamedTuple):
+    """A request with raw text."""
+
+    question: Asked
+    splitter: str
+
+
+#: the sentences of a request, or status and message of what is wrong with it
+Answer = Wanted | tuple[int, str]
+
+
+def answered(task: Task, limits: Limits) -> Answer:
+    """The sentences of a request with raw text, or what is wrong with it."""
+    def splitter() -> Splitter:
+        try:
+            return splitter_named(task.splitter)
+        except OptionError as error:             # its library is not installed
+            raise Refused(422, str(error)) from None
+
+    try:
+        return wanted(task.question, splitter, limits)
+    except Refused as error:
+        return error.status, error.message
+    except Exception as error:                   # of a library
+        return 500, f'the text cannot be split: {type(error).__name__}'
+
+
+def _allow(seconds: float) -> None:
+    """Has the system end this process after so many seconds, whatever it does then; 0 for no limit.
+
+    The server kills the process sooner, unless the server itself was killed.
+    """
+    if hasattr(signal, 'setitimer'):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def main() -> None:
+    """Answers the frames of standard input, each a list of tasks, on standard output."""
+    frames, answer = connect()
+    setup: Setup | None = next(frames, None)
+    if setup is None:
+        return
+    with contextlib.suppress(OptionError):       # the answer to each request will mention it
+        splitter_named(setup.splitter)
+    with contextlib.suppress(BrokenPipeError):   # the server has ended
+        answer(True)
+        for tasks in frames:
+            _allow(setup.limits.timeout + MARGIN)
+            answers = [answered(task, setup.limits) for task in tasks]
+            _allow(0)
+            answer(answers)
+
 
 SHORT = 5000                           # characters of a request for the process of short texts
 TOGETHER = 20_000                      # characters of short texts that are sent together
@@ -171,7 +237,7 @@ class Lane:
         if self.child is not None and (self.child.ended or self._library != library):
             await self._end()
         if self.child is None:
-            self.child, self._library = await Child.start('ms_crf.server.splitter_worker'), library
+            self.child, self._library = await Child.start('ms_crf.server.splitters'), library
             self.child.send(Setup(self._limits, library))
             try:
                 return self.child if await asyncio.wait_for(self.child.receive(), LOADING) else None
