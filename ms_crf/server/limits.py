@@ -59,7 +59,7 @@ class Refused(Exception):
     """
 
     def __init__(self, status: int, message: str, retry: int | None = None, close: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(status, message, retry, close)          # with all of them it can be pickled
         self.status, self.message, self.retry, self.close = status, message, retry, close
 
 

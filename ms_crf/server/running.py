@@ -15,10 +15,11 @@ from typing import Any
 from ms_crf.base import signals
 from ms_crf.base.errors import OptionError, argument, brief, one_line
 from ms_crf.server.application import Service, application
+from ms_crf.server.child import lost
 from ms_crf.server.limits import Refused
 from ms_crf.server.metrics import ENDED, LOADED, REFUSED
-from ms_crf.server.model import Model
-from ms_crf.server.process import Failed, Patience, Settings, lost
+from ms_crf.server.model import Failed, Model
+from ms_crf.server.process import WORK, Patience, Settings
 from ms_crf.server.protocol import Protocol, watch
 
 import uvicorn
@@ -31,22 +32,16 @@ _LOOK = .5                             # seconds between two looks at the proces
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there; raises OptionError if it can't."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM,
-                                                         flags=socket.AI_PASSIVE)[0]
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     except (OSError, UnicodeError) as error:
         raise OptionError(f'{argument("host")} must be a name or an address of this machine, got {brief(host)}: '
                           f'{getattr(error, "strerror", None) or error}') from None
-    made = socket.socket(family, kind)
-    try:
-        if os.name == 'posix':
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(1024)                        # from here on clients wait, and are not refused
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    try:                                         # from here on clients wait, and are not refused
+        return socket.create_server(address, family=family, backlog=1024, dualstack_ipv6=both)
     except OSError as error:
-        made.close()
         raise OptionError(f'{argument("host")} {host} {argument("port")} {port}: can not be listened on: '
-                          f'{error.strerror}') from None
-    return made
+                          f'{os.strerror(error.errno or 0)}') from None
 
 
 def url_of(listening: socket.socket) -> str:
@@ -69,10 +64,12 @@ class Running:
         service: what is served.
         settings: of the process that tags.
         listening: the socket.
+        stopping: ends the server when it is set.
     """
 
-    def __init__(self, service: Service, settings: Settings, listening: socket.socket) -> None:
-        self.service, self.settings, self.listening = service, settings, listening
+    def __init__(self, service: Service, settings: Settings, listening: socket.socket,
+                 stopping: threading.Event) -> None:
+        self.service, self.settings, self.listening, self.stopping = service, settings, listening, stopping
         self.loop: asyncio.AbstractEventLoop | None = None       # that it runs in
         self.fault: Failed | None = None         # why the first model can't be loaded
         self._tasks: set[asyncio.Future[Any]] = set()
@@ -90,11 +87,11 @@ class Running:
         service.reload = self.reload
 
     async def run(self) -> None:
-        """Serves until a signal comes; raises Failed if the first model can't be loaded."""
+        """Serves until a signal comes or `stopping` is set; raises Failed if the first model can't be loaded."""
         loop = self.loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
             self._listen(loop)
-        tasks = [loop.create_task(self._models()), loop.create_task(self._watch_process()),
+        tasks = [loop.create_task(self._models()), loop.create_task(self._wait_for_stop()),
                  loop.create_task(watch(self.service.connections, self.service.limits))]
         try:
             await self.server.serve([self.listening])
@@ -137,13 +134,10 @@ class Running:
 
     def _loaded(self, count: int, error: Exception | None = None) -> None:
         """Ends the wait of the first requests to load the model again; it has failed if there is an error."""
-        ended, self._waiting = self._waiting[:count], self._waiting[count:]
-        for future in ended:
+        for future in self._waiting[:count]:
             if not future.done():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
+                future.set_result(None) if error is None else future.set_exception(error)
+        del self._waiting[:count]
 
     async def _models(self) -> None:
         """Loads the model, and again when that is wished for or its process has ended."""
@@ -200,21 +194,10 @@ class Running:
         if old is not None:
             self._keep(old.close())
 
-    async def _watch_process(self) -> None:
-        """Kills the process that tags when it hangs."""
-        process, patience, before = None, Patience(0), asyncio.get_running_loop().time()
-        while True:
+    async def _wait_for_stop(self) -> None:
+        while not self.stopping.is_set():
             await asyncio.sleep(_LOOK)
-            elapsed = asyncio.get_running_loop().time() - before
-            before += elapsed
-            if self.service.model is None:
-                continue
-            if process is not self.service.model.process:
-                process, patience = self.service.model.process, Patience(self.service.limits.stall)
-            if fault := patience.fault(process, elapsed):
-                self.service.say(f'the process that tags {fault}; it is killed')
-                process.kill()
-                process = None
+        self.stop()
 
     def _keep(self, work: Coroutine[Any, Any, Any]) -> None:
         """Does something beside; a task that nobody holds may be forgotten in its midst."""
@@ -223,12 +206,21 @@ class Running:
         task.add_done_callback(self._tasks.discard)
 
     async def _look_after(self, model: Model) -> None:
-        """Waits for the end of a process; if its model is still in use, has it loaded again."""
-        await model.process.ended.wait()
+        """Waits for the end of a process, which is killed when it hangs; if its model serves, has it loaded again."""
+        process, patience, loop = model.process, Patience(self.service.limits.stall), asyncio.get_running_loop()
+        before = loop.time()
+        while not process.ended.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(process.ended.wait(), _LOOK)
+            elapsed, before = loop.time() - before, loop.time()
+            if fault := patience.fault(process, elapsed):
+                self.service.say(f'the process that tags {fault}; it is killed')
+                process.kill()
+                await process.ended.wait()
         if self.service.model is model and not self.server.should_exit:
             self.service.model = None
-            status = await model.process.close()
-            model.queue.fail(lost())
+            status = await process.close()
+            model.queue.fail(lost(*WORK))
             self.service.metrics.load(ENDED)
             self.service.say(f'the process that tags has ended with status {status}; another one is started')
             self._wish.set()
@@ -238,9 +230,9 @@ def _ending() -> Refused:
     return Refused(503, 'the server is ending and loads no model', None, True)
 
 
-def run(service: Service, settings: Settings, listening: socket.socket) -> None:
-    """Serves until a signal comes; raises Failed if the model can't be loaded."""
-    running = Running(service, settings, listening)
+def run(service: Service, settings: Settings, listening: socket.socket, stop: threading.Event) -> None:
+    """Serves until a signal comes or `stop` is set; raises Failed if the model can't be loaded."""
+    running = Running(service, settings, listening, stop)
     _allow_files(2 * service.limits.connections + 100)
     try:
         asyncio.get_running_loop()
@@ -249,18 +241,18 @@ def run(service: Service, settings: Settings, listening: socket.socket) -> None:
             _run(running)
         return
 
-    def stop(*_: object) -> None:
+    def interrupt(*_: object) -> None:
         if running.loop is not None:
             running.loop.call_soon_threadsafe(running.stop)
 
     # In a notebook, which has an event loop of its own in this thread.
-    with ThreadPoolExecutor(1) as threads, signals.handling(stop):
+    with ThreadPoolExecutor(1) as threads, signals.handling(interrupt):
         threads.submit(_run, running).result()
 
 
 def _run(running: Running) -> None:
     """Runs a server in an event loop of its own."""
-    loop = (uvicorn.Config(lambda: None, log_config=None).get_loop_factory() or asyncio.new_event_loop)()
+    loop = (running.server.config.get_loop_factory() or asyncio.new_event_loop)()
     try:
         asyncio.set_event_loop(loop)
         loop.run_until_complete(running.run())

@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -68,10 +69,10 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
           max_length: int = Limits.max_length, max_nbest: int = Limits.max_nbest, queue: int = Limits.queue,
           connections: int = Limits.connections, timeout: float = Limits.timeout, slow: float = Limits.slow,
           stall: float = Limits.stall, drain: float = Limits.drain, plugin: PathLike | None = None,
-          device: str = 'auto', watcher: Watcher = SILENT) -> None:
-    """Tags over HTTP until Ctrl-C or SIGTERM, then answers the requests that it has and returns.
+          device: str = 'auto', stop: threading.Event | None = None, watcher: Watcher = SILENT) -> None:
+    """Tags over HTTP until Ctrl-C, SIGTERM or `stop`, then answers the requests that it has and returns.
 
-    SIGHUP loads the run again. In a thread other than the main thread signals have no effect.
+    SIGHUP loads the run again. In a thread other than the main thread signals have no effect; `stop` ends the server.
 
     Args:
         run: run directory; by default the newest in runs/.
@@ -95,6 +96,7 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
         drain: seconds for open requests when the server ends.
         plugin: Python file that registers kinds of model.
         device: 'auto', 'CPU', 'GPU' or 'Ascend'.
+        stop: ends the server when another thread sets it.
         watcher: is told the address of the server once it is ready, and what goes wrong.
 
     Raises:
@@ -105,10 +107,10 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
         >>> from ms_crf.api import serve
         >>> serve(run='runs/sample', port=8000)  # doctest: +SKIP
     """
-    _serve(ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)}), watcher)
+    _serve(ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)}), stop or threading.Event(), watcher)
 
 
-def _serve(given: ServeArguments, watcher: Watcher) -> None:
+def _serve(given: ServeArguments, stop: threading.Event, watcher: Watcher) -> None:
     if given.splitter is not None:
         splitter_named(given.splitter)           # raises at once if its library is missing
     token = _token(given.token_file)
@@ -132,7 +134,8 @@ def _serve(given: ServeArguments, watcher: Watcher) -> None:
     service = Service(os.path.basename(path) or path, given.limits, watcher.say, token,
                       token is not None or given.no_token, given.allow_origin)
     plugin = given.plugin and os.path.abspath(given.plugin)
-    running.run(service, Settings(path, given.device, plugin, given.splitter, 3 if given.max_nbest else 0), listening)
+    settings = Settings(path, given.device, plugin, given.splitter, 3 if given.max_nbest else 0)
+    running.run(service, settings, listening, stop)
 
 
 def _token(path: str | None) -> bytes | None:
