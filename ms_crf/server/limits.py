@@ -87,13 +87,10 @@ def check_host(scope: Mapping[str, Any]) -> None:
     """Raises Refused unless a request has one Host header, and it and an absolute target name the loopback."""
     hosts = [value for name, value in scope['headers'] if name == b'host']
     absolute = _ABSOLUTE.fullmatch(scope[TARGET].lower())
+    wrong = [brief(host.decode('latin-1')) for host in (hosts if absolute is None else [*hosts, absolute[1]])
+             if not is_loopback(host)]
     if len(hosts) != 1:
-        raise _refused(f'{len(hosts) or "no"} Host headers')
-    for host in hosts if absolute is None else [*hosts, absolute[1]]:
-        if not is_loopback(host):
-            raise _refused(brief(host.decode('latin-1')))
-
-
-def _refused(value: str) -> Refused:
-    return Refused(421, f'expected one Host header with localhost, 127.0.0.1 or [::1], got {value}; start the server '
-                        'with a token to answer requests for other hosts', None, True)
+        wrong = [f'{len(hosts) or "no"} Host headers']
+    if wrong:
+        raise Refused(421, f'expected one Host header with localhost, 127.0.0.1 or [::1], got {wrong[0]}; start the '
+                           'server with a token to answer requests for other hosts', None, True)

@@ -152,17 +152,21 @@ def _in_words(schema: Mapping[str, Any]) -> str:
 _REF = '#/components/schemas/{name}'
 
 
-def _content(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _ref(name: str) -> dict[str, str]:
+    return {'$ref': _REF.format(name=name)}
+
+
+def _content(kind: str = 'application/json', **schema: Any) -> dict[str, Any]:
     return {kind: {'schema': schema}}
 
 
-def _json(name: str, text: str) -> dict[str, Any]:
-    return {'description': text, 'content': _content('application/json', {'$ref': _REF.format(name=name)})}
+def _answer(text: str, *kind: str, **schema: Any) -> dict[str, Any]:
+    return {'description': text, 'content': _content(*kind, **schema)}
 
 
 def _errors(**texts: str) -> dict[str, Any]:
     """The answers to refused requests by status, which stands behind an underscore."""
-    answers = {name.removeprefix('_'): _json('Error', text) for name, text in texts.items()}
+    answers = {name.removeprefix('_'): _answer(text, **_ref('Error')) for name, text in texts.items()}
     if '503' in answers:
         answers['503']['headers'] = {'Retry-After': {'schema': {'type': 'integer'}, 'description': 'seconds'}}
     return answers
@@ -193,31 +197,30 @@ def document(limits: Limits, locked: bool, any_host: bool, about: About | None) 
         'Tags text or tokens', locked,
         {'description': 'a record for each sentence; of "texts" a list for each text; or, where text/html is accepted, '
                         'the sentences as a piece of a page',
-         'content': {**_content('application/json', {'anyOf': [tagged, texts]}),
-                     **_content('text/html', {'type': 'string'})}},
+         'content': _content(anyOf=[tagged, texts]) | _content('text/html', type='string')},
         _400='no JSON, or no HTTP', _408='it came too slowly', _413='the body, its sentences or tokens are too many',
         _415='not application/json', _422='JSON of another form, or what the model does not do',
         _500='it can not be tagged',
         _503=f'{loading}, too many requests wait, or the answer took longer than {limits.timeout:g} seconds')
-    tag['requestBody'] = {'required': True,
-                          'content': _content('application/json', {'$ref': _REF.format(name='Request')})}
+    tag['requestBody'] = {'required': True, 'content': _content(**_ref('Request'))}
+    status = _ref('Status')
     paths: dict[str, Any] = {
         '/v1/tag': {'post': tag},
-        '/v1/model': {'get': _operation('What model it is', locked, _json('Model', 'the model'), _503=loading)},
-        '/healthz': {'get': _operation('Whether the server runs', False, _json('Status', 'it does'))},
-        '/readyz': {'get': _operation('Whether requests are answered', False, _json('Status', 'they are'),
+        '/v1/model': {'get': _operation('What model it is', locked, _answer('the model', **_ref('Model')),
+                                        _503=loading)},
+        '/healthz': {'get': _operation('Whether the server runs', False, _answer('it does', **status))},
+        '/readyz': {'get': _operation('Whether requests are answered', False, _answer('they are', **status),
                                       _503=loading)},
-        '/metrics': {'get': _operation('Counters for Prometheus', locked, {
-            'description': 'text', 'content': _content('text/plain', {'type': 'string'})})},
-        '/openapi.json': {'get': _operation('This document', False, {
-            'description': 'the document', 'content': _content('application/json', {'type': 'object'})})},
-        '/': {'get': _operation('A page to paste text into', False, {
-            'description': 'a page', 'content': _content('text/html', {'type': 'string'})}, _503=loading)}}
+        '/metrics': {'get': _operation('Counters for Prometheus', locked,
+                                       _answer('text', 'text/plain', type='string'))},
+        '/openapi.json': {'get': _operation('This document', False, _answer('the document', type='object'))},
+        '/': {'get': _operation('A page to paste text into', False, _answer('a page', 'text/html', type='string'),
+                                _503=loading)}}
     components: dict[str, Any] = {'schemas': {'Request': {'oneOf': requests}, **schemas}}
     if locked:
         components['securitySchemes'] = {'token': {'type': 'http', 'scheme': 'bearer'}}
         paths['/v1/reload'] = {'post': _operation(
-            'Loads the run again, and answers when that is done', True, _json('Status', 'it is loaded'),
+            'Loads the run again, and answers when that is done', True, _answer('it is loaded', **status),
             _500='it cannot be loaded; the model that was there continues', _503='the server ends')}
     if not any_host:
         for methods in paths.values():
