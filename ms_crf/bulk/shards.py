@@ -1,8 +1,9 @@
 """The files of a bulk tagging, its shards, and the folder that it writes to: lock, record, drafts that were left."""
 
+import contextlib
 import glob
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.base import files
@@ -39,8 +40,7 @@ class Shard(NamedTuple):
 
 def _unpacked(name: str) -> tuple[str, str]:
     """A name without its ending that says how the file is compressed, and this ending."""
-    packed = next((ending for ending in PACKED if name.endswith(ending)), '')
-    return name.removesuffix(packed), packed
+    return os.path.splitext(name) if name.endswith(PACKED) else (name, '')
 
 
 def kind_of(name: str) -> str | None:
@@ -100,43 +100,41 @@ def draft_of(shard: Shard, attempt: str) -> str:
     return os.path.join(folder, os.fsdecode(os.fsencode(f'.{attempt}.{name}')[:200]) + _DRAFT)
 
 
-class Folder:
-    """The folder, locked until `release`.
+@contextlib.contextmanager
+def locked(folder: str, made_with: Mapping[str, Any], shards: Iterable[Shard]) -> Iterator[None]:
+    """Locks the folder of a bulk tagging within the block; drafts that a killed command has left there are removed.
 
     Args:
-        path: it is made if it is not there.
+        folder: is made if it is not there, as are the folders of the shards.
         made_with: what its files are made with; a folder that was begun with anything else is refused.
+        shards: that the folder will have.
 
     Raises:
-        CorpusError: it can't be written to, or another process writes there.
+        CorpusError: the folder can't be written to, or another process writes there.
         OptionError: it was begun with another model or other options.
     """
-
-    def __init__(self, path: str, made_with: Mapping[str, Any]) -> None:
-        self.path = path
-        with files.faults_named(path, ''):
-            os.makedirs(path, exist_ok=True)
-        self._lock = Lock(path, LOCK, 'a tagging')
-        record = os.path.join(path, RECORD)
+    with files.faults_named(folder, ''):
+        os.makedirs(folder, exist_ok=True)
+    lock, record = Lock(folder, LOCK, 'a tagging'), os.path.join(folder, RECORD)
+    try:
         if not os.path.lexists(record):
             files.write_json(record, made_with)
-            return
-        before = files.read_json(record, 'ms-crf tag-many')
-        before = before if isinstance(before, dict) else {}
-        for name, value in made_with.items():
-            if before.get(name) != value:
-                self.release()
-                what = 'another model' if name == 'model' else f'{name} {brief(before.get(name))}, not {brief(value)}'
-                raise OptionError(f'{argument("output")} {path} was begun with {what}; name another folder')
-
-    def prepare(self, shards: Iterable[Shard]) -> None:
-        """Makes the folders of these shards, and removes drafts that a killed command has left there."""
-        for folder in sorted({os.path.dirname(shard.target) for shard in shards}):
-            with files.faults_named(folder, ''):
-                os.makedirs(folder, exist_ok=True)
-            for draft in glob.glob(os.path.join(glob.escape(folder), f'.*{_DRAFT}')):
+        else:
+            _check_record(folder, files.read_json(record, 'ms-crf tag-many'), made_with)
+        for target in sorted({os.path.dirname(shard.target) for shard in shards}):
+            with files.faults_named(target, ''):
+                os.makedirs(target, exist_ok=True)
+            for draft in glob.glob(os.path.join(glob.escape(target), f'.*{_DRAFT}')):
                 remove(draft)
+        yield
+    finally:
+        remove(os.path.join(folder, LOCK))
+        lock.release()
 
-    def release(self) -> None:
-        remove(os.path.join(self.path, LOCK))
-        self._lock.release()
+
+def _check_record(folder: str, before: object, made_with: Mapping[str, Any]) -> None:
+    record = before if isinstance(before, dict) else {}
+    for name, value in made_with.items():
+        if record.get(name) != value:
+            what = 'another model' if name == 'model' else f'{name} {brief(record.get(name))}, not {brief(value)}'
+            raise OptionError(f'{argument("output")} {folder} was begun with {what}; name another folder')

@@ -12,7 +12,7 @@ from ms_crf.base.files import PathLike, check_writable, write_json
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.bulk import engine as ray_engine
 from ms_crf.bulk.rows import Fields, arrow
-from ms_crf.bulk.shards import JSONL, PARQUET, Folder, Shard, shards_of
+from ms_crf.bulk.shards import JSONL, PARQUET, Shard, locked, shards_of
 from ms_crf.bulk.worker import Done, Order
 from ms_crf.runs.arguments import Computing
 from ms_crf.runs.records import check_output, newest
@@ -166,19 +166,16 @@ def _tag_many(given: TagManyArguments, watcher: Watcher) -> TaggedShards:
     waiting = _untagged(shards)
     if given.address is not None and waiting:
         ray_engine.check_address(given.address)
-    folder = Folder(given.output, order.made_with())
     try:
-        waiting = _untagged(shards)              # before the lock, another process may have written some
-        result.skipped = len(shards) - len(waiting)
-        folder.prepare(shards)
-        if waiting:
-            _tag(given, order, waiting, result, watcher)
+        with locked(given.output, order.made_with(), shards):
+            waiting = _untagged(shards)          # before the lock, another process may have written some
+            result.skipped = len(shards) - len(waiting)
+            if waiting:
+                _tag(given, order, waiting, result, watcher)
     except KeyboardInterrupt:
         watcher.warn(f'stopped; {len(shards) - len(_untagged(shards)):,} of {len(shards):,} shards are done; the same '
                      'command goes on')
         raise
-    finally:
-        folder.release()
     result.seconds = round(time.monotonic() - began, 3)
     if given.json:
         write_json(given.json, result.to_json())
