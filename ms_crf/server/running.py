@@ -91,14 +91,14 @@ class Running:
         loop = self.loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():
             self._listen(loop)
-        tasks = [loop.create_task(self._models()), loop.create_task(self._wait_for_stop()),
-                 loop.create_task(watch(self.service.connections, self.service.limits))]
+        for work in (self._models(), self._wait_for_stop(), watch(self.service.connections, self.service.limits)):
+            self._keep(work)
         try:
             await self.server.serve([self.listening])
             if requests := list(self.server.server_state.tasks):         # cancelled after --drain; each is answered
                 await asyncio.wait(requests, timeout=LAST_ANSWERS)
         finally:
-            left = [*tasks, *self._tasks]
+            left = list(self._tasks)
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)

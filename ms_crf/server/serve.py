@@ -4,7 +4,7 @@ import ipaddress
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -43,11 +43,6 @@ class ServeArguments(Limits, OfModel):
             check_name(self.splitter, argument('splitter'))
         for origin in self.allow_origin or ():
             _check_origin(origin)
-
-    @property
-    def limits(self) -> Limits:
-        """The limits alone."""
-        return Limits(**{entry.name: getattr(self, entry.name) for entry in fields(Limits)})
 
 
 def _check_origin(origin: str) -> None:
@@ -131,7 +126,7 @@ def _serve(given: ServeArguments, stop: threading.Event, watcher: Watcher) -> No
         raise OptionError(f'{argument("host")} {given.host} can be reached from other machines: expected a token, by '
                           f'{argument("token_file")} FILE or {TOKEN}, got none; {argument("no_token")} answers '
                           'everybody')
-    service = Service(os.path.basename(path) or path, given.limits, watcher.say, token,
+    service = Service(os.path.basename(path) or path, given, watcher.say, token,
                       token is not None or given.no_token, given.allow_origin)
     plugin = given.plugin and os.path.abspath(given.plugin)
     settings = Settings(path, given.device, plugin, given.splitter, 3 if given.max_nbest else 0)
@@ -140,12 +135,11 @@ def _serve(given: ServeArguments, stop: threading.Event, watcher: Watcher) -> No
 
 def _token(path: str | None) -> bytes | None:
     """The token that requests must bring, from a file or the environment; not from options, which others may see."""
-    if path is None:
-        variable = os.environ.get(TOKEN)
-        where, data = TOKEN, None if variable is None else os.fsencode(variable)
-    else:
+    if path is not None:
         where, data = path, read_whole(Path(path), 'no such file')
-    if data is None:
+    elif TOKEN in os.environ:
+        where, data = TOKEN, os.fsencode(os.environ[TOKEN])
+    else:
         return None
     token = data.strip()
     if not token or not all(0x21 <= byte < 0x7f for byte in token):
