@@ -65,20 +65,16 @@ class Refused(Exception):
 
 TARGET = 'ms_crf.target'               # of a scope: the target as it stands in the first line of the request
 
-_AUTHORITY = re.compile(rb'(?:(localhost|[\d.]+?)\.?|\[([0-9a-f:.]+)\])(?::\d{0,5})?')
+_AUTHORITY = re.compile(rb'(?:(localhost|[\d.]+?)\.?|\[([0-9a-f.]*:[0-9a-f:.]*)\])(?::\d{0,5})?')
 _ABSOLUTE = re.compile(rb'[a-z][a-z0-9+.-]*://([^/?#]*).*', re.DOTALL)
 
 
 def is_loopback(authority: bytes) -> bool:
     """Whether a host, which a port may follow, is `localhost`, an address of 127.0.0.0/8, or `[::1]`."""
     match = _AUTHORITY.fullmatch(authority.lower())
-    if not match:
-        return False
-    name, address = match.groups()
     try:
-        if address:
-            return ipaddress.IPv6Address(address.decode()).is_loopback
-        return name == b'localhost' or ipaddress.IPv4Address(name.decode()).is_loopback
+        return match is not None and (
+            match[1] == b'localhost' or ipaddress.ip_address((match[1] or match[2]).decode()).is_loopback)
     except ValueError:
         return False
 

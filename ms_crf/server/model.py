@@ -20,6 +20,8 @@ from ms_crf.server.metrics import Metrics
 from ms_crf.server.process import WORK, About, Settings
 from ms_crf.server.reading import Wanted
 
+_LOOK = .1                             # seconds between two looks at who uses a model
+
 
 class Failed(OptionError):
     """A model that can't be served, in one line."""
@@ -41,9 +43,7 @@ class Model:
         self.queue = Queue(lambda *batch: process.ask(batch), limits.queue, metrics.batch)
         self.writers = {kind: Writer(kind[0], about.scheme, about.tags, about.of_characters, kind[1])
                         for kind in ((JSON, True), (HTML, False), (HTML, True))}
-        self._users, self._free = 0, asyncio.Event()
-        self._free.set()
-        self.loaded = time.time()
+        self._users, self.loaded = 0, time.time()
         self.mark = hashlib.sha256(f'{process.pid} {self.loaded}'.encode()).hexdigest()[:12]
 
     @classmethod
@@ -98,17 +98,15 @@ class Model:
     def used(self) -> Iterator[None]:
         """Within the block the process stays, whichever model serves others by then."""
         self._users += 1
-        self._free.clear()
         try:
             yield
         finally:
             self._users -= 1
-            if not self._users:
-                self._free.set()
 
     async def close(self) -> int:
         """Lets its process end once nobody uses it; returns the status of the process."""
-        await self._free.wait()
+        while self._users:
+            await asyncio.sleep(_LOOK)
         return await self.process.close()
 
 

@@ -61,10 +61,8 @@ def _begin(settings: Settings, say: Say) -> tuple[About | str, Callable[[Any], l
     """Loads the model; what is wrong with it takes the place of `About`."""
     try:
         tagger, about = _load(settings, say)
-    except OptionError as error:
-        return error.message, None
-    except CorpusError as error:
-        return str(error), None
+    except (OptionError, CorpusError) as error:
+        return getattr(error, 'message', str(error)), None
     except OSError as error:
         return f'{error.filename}: {error.strerror or error}' if error.filename else str(error), None
     except Exception as error:                   # of a library or a plugin

@@ -141,12 +141,12 @@ class Running:
 
     async def _models(self) -> None:
         """Loads the model, and again when that is wished for or its process has ended."""
-        pause, first = 1, True
+        pause, first = .5, True
         while True:
             count = len(self._waiting)           # later requests may be about a later run
             try:
                 await self._load()
-                pause = 1
+                pause = .5
                 self._loaded(count)
             except Failed as error:
                 self.service.metrics.load(REFUSED)
@@ -157,13 +157,10 @@ class Running:
                 kept = '; the model that was there goes on' if self.service.model else ''
                 self.service.say(f'{error}{kept}')
                 self._loaded(count, Refused(500, f'{error}{kept}'))
-            first = False
-            if self.service.model is None:
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._wish.wait(), pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
-            else:
-                await self._wish.wait()
+            first = False
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wish.wait(), None if self.service.model else pause)
             self._wish.clear()
 
     async def _load(self) -> None:
@@ -171,9 +168,7 @@ class Running:
         service, old = self.service, self.service.model
         try:
             new = await Model.load(self.settings, service.limits, service.metrics, service.say)
-        except Failed:
-            raise
-        except (OSError, ValueError) as error:   # of the system, which starts no more processes, or of what one says
+        except OSError as error:                 # of the system, which starts no more processes
             raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
         try:
             await service.splitters.prepare(new.about.splitter)
