@@ -191,8 +191,7 @@ class Pool:
         self._deaths = 0                         # of workers that were loading, one after the other
         self._attempts: dict[str, int] = {}      # by target
         self._count = count
-        given = {'num_cpus': 1, 'max_restarts': 0, **_DEVICES.get(order.device, {})}
-        self._kind = ray.remote(Worker).options(**given)
+        self._kind = ray.remote(Worker).options(num_cpus=1, max_restarts=0, **_DEVICES.get(order.device, {}))
 
     def tag(self, shards: Iterable[Shard]) -> Iterator[Done | None]:
         """Tags shards; yields the result of each as it is done or given up, and None now and then while none is.
@@ -294,6 +293,5 @@ class Pool:
             with contextlib.suppress(self.ray.exceptions.RayError):          # one that writes might make its draft anew
                 self.ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=PATIENCE)
         for task in self._tasks.values():
-            if task.draft:
-                remove(task.draft)
+            remove(task.draft)
         self._tasks.clear()

@@ -13,7 +13,7 @@ from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.bulk import engine as ray_engine
 from ms_crf.bulk.rows import Fields, arrow
 from ms_crf.bulk.shards import JSONL, PARQUET, Shard, locked, shards_of
-from ms_crf.bulk.worker import Done, Order
+from ms_crf.bulk.worker import Order
 from ms_crf.runs.arguments import Computing
 from ms_crf.runs.records import check_output, newest
 from ms_crf.runs.run import Run
@@ -102,15 +102,6 @@ class TaggedShards:
     def to_json(self) -> dict[str, Any]:
         """The result as JSON has it."""
         return asdict(self)
-
-    def count(self, done: Done) -> None:
-        """Counts a shard."""
-        if done.fault is not None:
-            self.faults.append(done.fault)
-            return
-        self.shards += 1
-        self.lines += done.lines
-        self.entities += done.entities
 
 
 def tag_many(input: PathLike | Sequence[PathLike], output: PathLike, *, run: PathLike | None = None,
@@ -206,13 +197,17 @@ def _tag(given: TagManyArguments, order: Order, waiting: list[Shard], result: Ta
             if done is None:
                 progress(0)                      # shows that time passes
                 continue
-            result.count(done)
             result.retries = pool.retries
             if done.worker:
                 one = counts.setdefault(done.worker, WorkerCounts(done.worker))
                 one.lines += done.lines
                 one.peak_bytes = max(one.peak_bytes, done.peak)
-            if done.fault is not None:
+            if done.fault is None:
+                result.shards += 1
+                result.lines += done.lines
+                result.entities += done.entities
+            else:
+                result.faults.append(done.fault)
                 if len(result.faults) >= MOST_FAULTS:
                     raise OptionError(f'{done.fault}; this is the {MOST_FAULTS}th shard with a fault, the others are '
                                       'left')

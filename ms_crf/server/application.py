@@ -229,12 +229,11 @@ async def _tagged(service: Service, model: Model, question: Asked, kind: str) ->
 async def _model(service: Service, request: Request) -> Response:
     service.check_token(request)
     model = service.ready()
-    about, loaded = model.about, datetime.fromtimestamp(model.loaded, timezone.utc)
+    loaded = datetime.fromtimestamp(model.loaded, timezone.utc)
     limits = {name: value for name, value in asdict(service.limits).items()
               if name.startswith('max_') or name == 'timeout'}
-    return _json(ModelAnswer(service.name, about.kind, about.scheme, about.tags, about.of_characters, about.splitter,
-                             about.gives_confidences, about.gives_nbest, loaded.isoformat(timespec='seconds'), VERSION,
-                             limits), headers={'MS-CRF-Model': model.mark})
+    return _json(ModelAnswer(service.name, *model.about, loaded.isoformat(timespec='seconds'), VERSION, limits),
+                 headers={'MS-CRF-Model': model.mark})
 
 
 async def _reload(service: Service, request: Request) -> Response:

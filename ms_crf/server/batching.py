@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ms_crf.server.child import settle
 from ms_crf.server.limits import Refused
 
 WORDS, TOKENS, ROWS = 4000, 8000, 512  # distinct words, tokens and sentences of a batch: some 30 ms of an LSTM
@@ -48,10 +49,6 @@ class Job:
         self.place, self.left = 0, len(sentences)                # the next sentence, and how many are not tagged
         self.results: list[str] = [''] * len(sentences)
         self.done: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-
-    def fail(self, error: BaseException) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
 
 
 class Queue:
@@ -88,7 +85,7 @@ class Queue:
     def fail(self, error: Exception) -> None:
         """Ends all jobs, for the tagger is gone."""
         for job in [*self._short, *self._long, *(part.job for parts in self._flying for part in parts)]:
-            job.fail(error)
+            settle(job.done, error)
 
     def _drop(self, job: Job) -> None:
         if job.place < len(job.sentences):
@@ -135,7 +132,7 @@ class Queue:
             self._write(parts, iter(future.result()))
         else:
             for part in parts:
-                part.job.fail(error)
+                settle(part.job.done, error)
 
     @staticmethod
     def _write(parts: list[Part], said: Iterator[Any]) -> None:
@@ -145,12 +142,11 @@ class Queue:
                 continue
             try:
                 job.results[first:first + size] = [job.write(*numbered) for numbered in enumerate(values, first)]
+                job.left -= size
+                if not job.left:
+                    settle(job.done, job.results)
             except Exception as error:           # of this request only, for whatever reason
-                job.fail(error)
-                continue
-            job.left -= size
-            if not job.left:
-                job.done.set_result(job.results)
+                settle(job.done, error)
 
 
 class _Batch:

@@ -30,6 +30,16 @@ def lost(work: str, retry: int) -> Refused:
     return Refused(503, f'the process that {work} has ended; another one is started, try again', retry)
 
 
+def settle(future: 'asyncio.Future[Any]', result: object) -> None:
+    """Gives a future its result, or raises the result there if it is an exception; a future that is done stays."""
+    if future.done():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)
+
+
 class Line(NamedTuple):
     """A line for the user, which a child process may send before its first answer."""
 
@@ -81,7 +91,7 @@ class Child:
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self.ended.is_set():
-            future.set_exception(lost(*self._work))
+            settle(future, lost(*self._work))
         else:
             self._asked.append(future)
             self._input.write(pickle.dumps(value, 5))
@@ -96,14 +106,10 @@ class Child:
                     self._say(answer.text)
                     continue
                 self.answers += 1
-                future = self._asked.popleft()
-                if not future.done():
-                    future.set_result(answer)
+                settle(self._asked.popleft(), answer)
         self.ended.set()
         while self._asked:
-            future = self._asked.popleft()
-            if not future.done():
-                future.set_exception(lost(*self._work))
+            settle(self._asked.popleft(), lost(*self._work))
 
     def seconds_of_cpu(self) -> float:
         """The CPU time that the process has used, with the CPU time of its child processes that have ended."""

@@ -15,7 +15,7 @@ from typing import Any
 from ms_crf.base import signals
 from ms_crf.base.errors import OptionError, argument, brief, one_line
 from ms_crf.server.application import Service, application
-from ms_crf.server.child import lost
+from ms_crf.server.child import lost, settle
 from ms_crf.server.limits import Refused
 from ms_crf.server.metrics import ENDED, LOADED, REFUSED
 from ms_crf.server.model import Failed, Model
@@ -135,8 +135,7 @@ class Running:
     def _loaded(self, count: int, error: Exception | None = None) -> None:
         """Ends the wait of the first requests to load the model again; it has failed if there is an error."""
         for future in self._waiting[:count]:
-            if not future.done():
-                future.set_result(None) if error is None else future.set_exception(error)
+            settle(future, error)
         del self._waiting[:count]
 
     async def _models(self) -> None:

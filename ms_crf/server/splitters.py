@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ms_crf.base.errors import OptionError
-from ms_crf.server.child import Child, Say, answer_all, lost
+from ms_crf.server.child import Child, Say, answer_all, lost, settle
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.reading import Asked, Wanted, wanted, work
 from ms_crf.server.schema import TEXT
@@ -124,14 +124,6 @@ class _Text:
         self.task, self.library, self.work = task, library, work(task[0])
         self.done: asyncio.Future[Wanted] = asyncio.get_running_loop().create_future()
 
-    def answer(self, answer: Answer) -> None:
-        if self.done.done():
-            return
-        if isinstance(answer, Wanted):
-            self.done.set_result(answer)
-        else:
-            self.done.set_exception(answer)
-
 
 class Lane:
     """Texts that one process splits in their order.
@@ -176,7 +168,7 @@ class Lane:
                 answers = [lost(*WORK) for _ in batch]
                 await self._end()
             for text, answer in zip(batch, answers, strict=True):
-                text.answer(answer)
+                settle(text.done, answer)
 
     async def _batch(self) -> list[_Text]:
         """The next text, and those behind it that are sent with it."""
