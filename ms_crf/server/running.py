@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +26,7 @@ import uvicorn
 
 LAST_ANSWERS = 2                       # seconds for the answers to requests that are cancelled at the end
 LONGEST_PAUSE = 60                     # seconds between two attempts to load a model whose process has ended
+_RELOAD: int | None = getattr(signal, 'SIGHUP', None)        # which Windows does not have
 _LOOK = .5                             # seconds between two looks at the process that tags
 
 
@@ -49,14 +50,6 @@ def url_of(listening: socket.socket) -> str:
     return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
 
 
-class _Server(uvicorn.Server):
-    """uvicorn's, without its handlers of signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class Running:
     """A server from its start to its end.
 
@@ -70,7 +63,6 @@ class Running:
     def __init__(self, service: Service, settings: Settings, listening: socket.socket,
                  stopping: threading.Event) -> None:
         self.service, self.settings, self.listening, self.stopping = service, settings, listening, stopping
-        self.loop: asyncio.AbstractEventLoop | None = None       # that it runs in
         self.fault: Failed | None = None         # why the first model can't be loaded
         self._tasks: set[asyncio.Future[Any]] = set()
         self._wish = asyncio.Event()             # for the run to be loaded again
@@ -82,15 +74,13 @@ class Running:
                                 lifespan='off', log_config=None, access_log=False, server_header=False,
                                 proxy_headers=False, timeout_keep_alive=max(1, int(service.limits.slow)),
                                 timeout_graceful_shutdown=max(1, int(service.limits.drain)))
-        self.server = _Server(config)
+        self.server = uvicorn.Server(config)
+        self.loop = (config.get_loop_factory() or asyncio.new_event_loop)()
         service.connections = self.server.server_state.connections
         service.reload = self.reload
 
     async def run(self) -> None:
         """Serves until a signal comes or `stopping` is set; raises Failed if the first model can't be loaded."""
-        loop = self.loop = asyncio.get_running_loop()
-        if threading.current_thread() is threading.main_thread():
-            self._listen(loop)
         for work in (self._models(), self._wait_for_stop(), watch(self.service.connections, self.service.limits)):
             self._keep(work)
         try:
@@ -108,14 +98,10 @@ class Running:
         if self.fault is not None:
             raise self.fault
 
-    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sets the handlers of signals."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) != signal.SIG_IGN:
-                loop.add_signal_handler(number, self.stop)
-        if hasattr(signal, 'SIGHUP'):            # also under nohup, where the command ignores and blocks this signal
-            loop.add_signal_handler(signal.SIGHUP, self._wish.set)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+    def interrupt(self, number: int, _: object) -> None:
+        """Handles a signal, in another thread than the thread of the loop."""
+        with contextlib.suppress(RuntimeError):                  # the loop is closed
+            self.loop.call_soon_threadsafe(self._wish.set if number == _RELOAD else self.stop)
 
     def stop(self) -> None:
         """Takes no more connections, and ends when those that are there have their answers; at once if said twice."""
@@ -127,7 +113,7 @@ class Running:
         """Loads the model again; raises Refused if that fails."""
         if self.server.should_exit:
             raise _ending()
-        loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loaded: asyncio.Future[None] = self.loop.create_future()
         self._waiting.append(loaded)
         self._wish.set()
         await loaded
@@ -201,12 +187,12 @@ class Running:
 
     async def _look_after(self, model: Model) -> None:
         """Waits for the end of a process, which is killed when it hangs; if its model serves, has it loaded again."""
-        process, patience, loop = model.process, Patience(self.service.limits.stall), asyncio.get_running_loop()
-        before = loop.time()
+        process, patience = model.process, Patience(self.service.limits.stall)
+        before = self.loop.time()
         while not process.ended.is_set():
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(process.ended.wait(), _LOOK)
-            elapsed, before = loop.time() - before, loop.time()
+            elapsed, before = self.loop.time() - before, self.loop.time()
             if fault := patience.fault(process, elapsed):
                 self.service.say(f'the process that tags {fault}; it is killed')
                 process.kill()
@@ -228,31 +214,13 @@ def run(service: Service, settings: Settings, listening: socket.socket, stop: th
     """Serves until a signal comes or `stop` is set; raises Failed if the model can't be loaded."""
     running = Running(service, settings, listening, stop)
     _allow_files(2 * service.limits.connections + 100)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:                         # there is none
-        with signals.kept():
-            _run(running)
-        return
-
-    def interrupt(*_: object) -> None:
-        if running.loop is not None:
-            running.loop.call_soon_threadsafe(running.stop)
-
-    # In a notebook, which has an event loop of its own in this thread.
-    with ThreadPoolExecutor(1) as threads, signals.handling(interrupt):
-        threads.submit(_run, running).result()
-
-
-def _run(running: Running) -> None:
-    """Runs a server in an event loop of its own."""
-    loop = (running.server.config.get_loop_factory() or asyncio.new_event_loop)()
-    try:
-        asyncio.set_event_loop(loop)
-        loop.run_until_complete(running.run())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    # In a thread of its own, as a notebook has an event loop in this thread.
+    with (contextlib.closing(running.loop), ThreadPoolExecutor(1) as threads, signals.kept(),
+          signals.handling(running.interrupt)):
+        if _RELOAD is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(_RELOAD, running.interrupt)            # also under nohup, where this signal is ignored
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {_RELOAD})
+        threads.submit(running.loop.run_until_complete, running.run()).result()
 
 
 def _allow_files(count: int) -> None:
