@@ -17,7 +17,7 @@ from ms_crf.server.child import Child, Say, answer_all, lost, settle
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.reading import Asked, Wanted, wanted, work
 from ms_crf.server.schema import TEXT
-from ms_crf.text.splitting import LIBRARY, Splitter, splitter_named
+from ms_crf.text.splitting import LIBRARY, splitter_named
 
 SHORT = 5000                           # characters of a request for the process of short texts
 TOGETHER = 20_000                      # characters of short texts that are sent together
@@ -55,16 +55,12 @@ def _begin(setup: tuple[Limits, str], _: Say) -> tuple[None, Callable[[Any], lis
 
 def _answer(question: Asked, name: str, limits: Limits) -> Answer:
     """The sentences of a request with raw text, or what is wrong with it."""
-    def splitter() -> Splitter:
-        try:
-            return splitter_named(name)
-        except OptionError as error:             # its library is not installed
-            raise Refused(422, str(error)) from None
-
     try:
-        return wanted(question, splitter, limits)
+        return wanted(question, lambda: splitter_named(name), limits)
     except Refused as error:
         return error
+    except OptionError as error:                 # the library of the splitter is not installed
+        return Refused(422, str(error))
     except Exception as error:                   # of a library
         return Refused(500, f'the text cannot be split: {type(error).__name__}')
 
