@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 from ms_crf import Tagger
 from ms_crf.api import serve
@@ -73,17 +72,19 @@ def test_serve_function_tags_until_it_is_interrupted_and_the_program_goes_on(run
 
 def test_serve_function_in_another_thread_ends_when_stop_is_set(run):
     stop, lines = threading.Event(), queue.Queue()
-    with ThreadPoolExecutor(1) as threads:
-        ended = threads.submit(serve, run=run, port=0, splitter='blanks', stop=stop, watcher=Lines(lines.put))
-        try:
-            port = int(re.fullmatch(r'run is served at http://127\.0\.0\.1:(\d+)/', lines.get(timeout=SECONDS))[1])
-            connection = http.client.HTTPConnection('127.0.0.1', port, timeout=SECONDS)
-            connection.request('GET', '/healthz')
-            assert connection.getresponse().status == 200 and not ended.done()
-            connection.close()
-        finally:
-            stop.set()
-        assert ended.result(SECONDS) is None
+    arguments = {'run': run, 'port': 0, 'splitter': 'blanks', 'stop': stop, 'watcher': Lines(lines.put)}
+    thread = threading.Thread(target=serve, kwargs=arguments, daemon=True)
+    thread.start()
+    try:
+        port = int(re.fullmatch(r'run is served at http://127\.0\.0\.1:(\d+)/', lines.get(timeout=SECONDS))[1])
+        connection = http.client.HTTPConnection('127.0.0.1', port, timeout=SECONDS)
+        connection.request('GET', '/healthz')
+        assert connection.getresponse().status == 200
+        connection.close()
+    finally:
+        stop.set()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(('127.0.0.1', port), SECONDS)
     assert lines.empty()
