@@ -1,7 +1,6 @@
 """Workers on Ray: an instance on this machine or a cluster that is there, shards handed out one by one, retries."""
 
 import contextlib
-import functools
 import importlib.util
 import os
 import re
@@ -17,8 +16,7 @@ from typing import Any, NamedTuple
 from ms_crf.base import drafts, environment, processes, signals
 from ms_crf.base.drafts import remove
 from ms_crf.base.errors import OptionError, argument, brief, not_installed
-from ms_crf.bulk.folder import draft_of
-from ms_crf.bulk.shards import Shard
+from ms_crf.bulk.shards import Shard, draft_of
 from ms_crf.bulk.worker import Began, Done, Order, Worker
 
 ATTEMPTS = 5                   # that a shard, or the start of a worker, gets if workers die of it
@@ -31,6 +29,7 @@ _QUIET = {'RAY_USAGE_STATS_ENABLED': '0', 'RAY_DEDUP_LOGS_SKIP_REGEX': '.', 'RAY
           'RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO': '0'}
 #: keeps an instance of its own to the loopback; the name is of the time when Ray had clusters on Linux only
 _LOOPBACK = {'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0', 'RAY_AUTH_MODE': 'token'}
+_TOKEN = secrets.token_hex(32)  # of instances of this process; Ray reads it once only
 _DEVICES: dict[str, dict[str, Any]] = {'GPU': {'num_gpus': 1}, 'Ascend': {'resources': {'NPU': 1}}}
 
 
@@ -63,15 +62,9 @@ def _engine(alone: bool) -> Any:
         raise not_installed('tag-many', 'Ray', 'bulk')
     os.environ.update(_QUIET)
     if alone:                    # others on this machine, who can reach the loopback, do not know the token
-        os.environ.update(processes.environment(**_LOOPBACK, RAY_AUTH_TOKEN=_token()))
+        os.environ.update(processes.environment(**_LOOPBACK, RAY_AUTH_TOKEN=_TOKEN))
     import ray
     return ray
-
-
-@functools.cache
-def _token() -> str:
-    """The token of instances of this process. Ray reads it once only."""
-    return secrets.token_hex(32)
 
 
 @contextlib.contextmanager
@@ -151,8 +144,7 @@ def check_address(address: str) -> None:
     if address == 'auto':
         return
     host, colon, port = address.rpartition(':')
-    if not colon or '://' in address or not port.isdecimal() or len(port) > 5 \
-            or not 0 < int(port) < 65536:
+    if not colon or '://' in address or not port.isdecimal() or len(port) > 5 or not 0 < int(port) < 65536:
         raise OptionError(f'{argument("address")} must be HOST:PORT or auto, got {brief(address)}')
     try:
         socket.create_connection((host.strip('[]'), int(port)), 10).close()
@@ -163,9 +155,8 @@ def check_address(address: str) -> None:
 
 
 def _check_device(ray: Any, device: str) -> None:
-    there = ray.cluster_resources()
     name = {'GPU': 'GPU', 'Ascend': 'NPU'}.get(device)
-    if name is not None and not there.get(name):
+    if name is not None and not ray.cluster_resources().get(name):
         raise OptionError(f'{argument("device")} {device} needs a cluster in which Ray sees one, got one without')
 
 
@@ -200,8 +191,7 @@ class Pool:
         self._deaths = 0                         # of workers that were loading, one after the other
         self._attempts: dict[str, int] = {}      # by target
         self._count = count
-        given = {'num_cpus': 1, 'max_restarts': 0, **_DEVICES.get(order.device, {})}
-        self._kind = ray.remote(Worker).options(**given)
+        self._kind = ray.remote(Worker).options(num_cpus=1, max_restarts=0, **_DEVICES.get(order.device, {}))
 
     def tag(self, shards: Iterable[Shard]) -> Iterator[Done | None]:
         """Tags shards; yields the result of each as it is done or given up, and None now and then while none is.
@@ -224,7 +214,10 @@ class Pool:
                 for reference in ready:
                     yield from self._settled(self._tasks.pop(reference), reference, waiting)
                 if not ready:
-                    self._check_machines()
+                    if not any(task.shard for task in self._tasks.values()) and not any(
+                            node['Alive'] for node in self.ray.nodes()):
+                        raise OptionError('Ray has ended on all machines; start it again, and the same command goes '
+                                          'on')
                     yield None
         finally:
             self._stop()
@@ -291,12 +284,6 @@ class Pool:
         if len(waiting) > loading:
             self._start()
 
-    def _check_machines(self) -> None:
-        """Raises OptionError if there is no machine any more on which a worker could start."""
-        if not any(task.shard for task in self._tasks.values()) and not any(
-                node['Alive'] for node in self.ray.nodes()):
-            raise OptionError('Ray has ended on all machines; start it again, and the same command goes on')
-
     def _stop(self) -> None:
         """Ends all workers, and removes what they have not finished."""
         for task in self._tasks.values():
@@ -306,6 +293,5 @@ class Pool:
             with contextlib.suppress(self.ray.exceptions.RayError):          # one that writes might make its draft anew
                 self.ray.wait(list(self._tasks), num_returns=len(self._tasks), timeout=PATIENCE)
         for task in self._tasks.values():
-            if task.draft:
-                remove(task.draft)
+            remove(task.draft)
         self._tasks.clear()

@@ -1,13 +1,18 @@
-"""The files of a bulk tagging, its shards: which there are, and what is written for each."""
+"""The files of a bulk tagging, its shards, and the folder that it writes to: lock, record, drafts that were left."""
 
+import contextlib
+import glob
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from ms_crf.base.errors import OptionError
+from ms_crf.base import files
+from ms_crf.base.drafts import remove
+from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats.lines import are_many, check_readable, files_of, placed
 from ms_crf.formats.registry import FORMATS, JSON, TEXT
+from ms_crf.runs.directory import Lock
 
 JSONL, PARQUET, TXT = 'jsonl', 'parquet', 'txt'
 PACKED = ('.gz', '.zst')
@@ -34,8 +39,7 @@ class Shard(NamedTuple):
 
 def _unpacked(name: str) -> tuple[str, str]:
     """A name without its ending that says how the file is compressed, and this ending."""
-    packed = next((ending for ending in PACKED if name.endswith(ending)), '')
-    return name.removesuffix(packed), packed
+    return os.path.splitext(name) if name.endswith(PACKED) else (name, '')
 
 
 def kind_of(name: str) -> str | None:
@@ -78,3 +82,58 @@ def shards_of(inputs: Iterable[str], output: PathLike, kind: str) -> list[Shard]
     jobs = placed({source: _named(name, kind) for source, name in names.items()}, output)
     return [Shard(job.source, os.path.abspath(job.source), names[job.source], os.path.abspath(str(job.target)),
                   str(kind_of(job.source)), os.path.getsize(job.source)) for job in jobs]
+
+
+RECORD, LOCK = '.tag-many.json', '.tag-many.lock'
+_DRAFT = '.draft'
+
+
+def draft_of(shard: Shard, attempt: str) -> str:
+    """The hidden name of the file of a shard until it is whole.
+
+    Args:
+        shard: which.
+        attempt: is never the same, so that a worker that was given up and goes on all the same harms no other.
+    """
+    folder, name = os.path.split(shard.target)
+    return os.path.join(folder, os.fsdecode(os.fsencode(f'.{attempt}.{name}')[:200]) + _DRAFT)
+
+
+@contextlib.contextmanager
+def locked(folder: str, made_with: Mapping[str, Any], shards: Iterable[Shard]) -> Iterator[None]:
+    """Locks the folder of a bulk tagging within the block; drafts that a killed command has left there are removed.
+
+    Args:
+        folder: is made if it is not there, as are the folders of the shards.
+        made_with: what its files are made with; a folder that was begun with anything else is refused.
+        shards: that the folder will have.
+
+    Raises:
+        CorpusError: the folder can't be written to, or another process writes there.
+        OptionError: it was begun with another model or other options.
+    """
+    with files.faults_named(folder, ''):
+        os.makedirs(folder, exist_ok=True)
+    lock, record = Lock(folder, LOCK, 'a tagging'), os.path.join(folder, RECORD)
+    try:
+        if not os.path.lexists(record):
+            files.write_json(record, made_with)
+        else:
+            _check_record(folder, files.read_json(record, 'ms-crf tag-many'), made_with)
+        for target in sorted({os.path.dirname(shard.target) for shard in shards}):
+            with files.faults_named(target, ''):
+                os.makedirs(target, exist_ok=True)
+            for draft in glob.glob(os.path.join(glob.escape(target), f'.*{_DRAFT}')):
+                remove(draft)
+        yield
+    finally:
+        remove(os.path.join(folder, LOCK))
+        lock.release()
+
+
+def _check_record(folder: str, before: object, made_with: Mapping[str, Any]) -> None:
+    record = before if isinstance(before, dict) else {}
+    for name, value in made_with.items():
+        if record.get(name) != value:
+            what = 'another model' if name == 'model' else f'{name} {brief(record.get(name))}, not {brief(value)}'
+            raise OptionError(f'{argument("output")} {folder} was begun with {what}; name another folder')

@@ -1,4 +1,4 @@
-"""Tags many files with several processes or machines."""
+"""The function `tag_many`, which tags many files with several processes or machines, and its arguments."""
 
 import os
 import time
@@ -6,17 +6,60 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ms_crf.base.errors import OptionError
+from ms_crf.base.arguments import DIR, FILE, option
+from ms_crf.base.errors import OptionError, argument, brief
 from ms_crf.base.files import PathLike, check_writable, write_json
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.bulk import engine as ray_engine
-from ms_crf.bulk.arguments import RAY, TagManyArguments
-from ms_crf.bulk.folder import Folder
 from ms_crf.bulk.rows import Fields, arrow
-from ms_crf.bulk.shards import JSONL, Shard, shards_of
-from ms_crf.bulk.worker import Done, Order
-from ms_crf.runs.records import newest
+from ms_crf.bulk.shards import JSONL, PARQUET, Shard, locked, shards_of
+from ms_crf.bulk.worker import Order
+from ms_crf.runs.arguments import Computing
+from ms_crf.runs.records import check_output, newest
 from ms_crf.runs.run import Run
+from ms_crf.text.splitting import CHOICES, check_name
+
+RAY = 'ray'
+MOST_WORKERS = 10_000
+
+
+@dataclass
+class TagManyArguments(Computing):
+    """What `tag_many` takes."""
+
+    run: str = option(None, 'Input', 'run directory (default: the newest in runs/)', DIR)
+    input: list = option(None, 'Input', 'files, folders or patterns like "shards/*.jsonl.zst": JSON lines (.jsonl, '
+                         '.json), a text a line (.txt), these also with .gz or .zst, and .parquet', FILE,
+                         required=True, several=True)
+    id_field: str = option(None, 'Input', 'field or column of the id (default: id where a row has it, otherwise file '
+                           'and line)', 'NAME')
+    text_field: str = option('text', 'Input', 'field or column of the text', 'NAME')
+    tokens_field: str = option('tokens', 'Input', 'field or column of the tokens, taken where a row has both', 'NAME')
+    raw: bool = option(False, 'Input', 'find sentences and tokens in each text')
+    splitter: str = option(None, 'Input', f'what finds them: {CHOICES} (default: as the model was trained)', 'NAME',
+                           needs={'raw': True})
+    output: str = option(None, 'Output', 'folder for the tagged files, of the same names', DIR, required=True)
+    format: str = option(JSONL, 'Output', 'of the tagged files', choices=(JSONL, PARQUET))
+    confidence: bool = option(False, 'Output', 'posteriors of tags, entities and sentences')
+    json: str = option(None, 'Output', 'write the summary there', FILE)
+    workers: int = option(None, 'Computing', 'processes, each with the model (default: as many as this machine has '
+                          'processors)', 'N', least=1, most=MOST_WORKERS)
+    engine: str = option(RAY, 'Computing', 'what runs the workers', choices=(RAY,))
+    address: str = option(None, 'Computing', "of a cluster that is there, or 'auto' for the cluster that this machine "
+                          'belongs to (default: processes of this machine)', 'HOST:PORT')
+
+    def check(self) -> None:
+        """Raises OptionError at the first value that can't be."""
+        super().check()
+        if self.splitter is not None and self.raw:
+            check_name(self.splitter, argument('splitter'))
+        for name in self.input:
+            if '://' in name:
+                raise OptionError(f'{argument("input")} must be files that all machines see by their names, got '
+                                  f'{brief(name)}')
+        if self.json:
+            check_output(self.json)
+
 
 MOST_FAULTS = 10
 
@@ -59,15 +102,6 @@ class TaggedShards:
     def to_json(self) -> dict[str, Any]:
         """The result as JSON has it."""
         return asdict(self)
-
-    def count(self, done: Done) -> None:
-        """Counts a shard."""
-        if done.fault is not None:
-            self.faults.append(done.fault)
-            return
-        self.shards += 1
-        self.lines += done.lines
-        self.entities += done.entities
 
 
 def tag_many(input: PathLike | Sequence[PathLike], output: PathLike, *, run: PathLike | None = None,
@@ -123,19 +157,16 @@ def _tag_many(given: TagManyArguments, watcher: Watcher) -> TaggedShards:
     waiting = _untagged(shards)
     if given.address is not None and waiting:
         ray_engine.check_address(given.address)
-    folder = Folder(given.output, order.made_with())
     try:
-        waiting = _untagged(shards)              # before the lock, another process may have written some
-        result.skipped = len(shards) - len(waiting)
-        folder.prepare(shards)
-        if waiting:
-            _tag(given, order, waiting, result, watcher)
+        with locked(given.output, order.made_with(), shards):
+            waiting = _untagged(shards)          # before the lock, another process may have written some
+            result.skipped = len(shards) - len(waiting)
+            if waiting:
+                _tag(given, order, waiting, result, watcher)
     except KeyboardInterrupt:
         watcher.warn(f'stopped; {len(shards) - len(_untagged(shards)):,} of {len(shards):,} shards are done; the same '
                      'command goes on')
         raise
-    finally:
-        folder.release()
     result.seconds = round(time.monotonic() - began, 3)
     if given.json:
         write_json(given.json, result.to_json())
@@ -166,13 +197,17 @@ def _tag(given: TagManyArguments, order: Order, waiting: list[Shard], result: Ta
             if done is None:
                 progress(0)                      # shows that time passes
                 continue
-            result.count(done)
             result.retries = pool.retries
             if done.worker:
                 one = counts.setdefault(done.worker, WorkerCounts(done.worker))
                 one.lines += done.lines
                 one.peak_bytes = max(one.peak_bytes, done.peak)
-            if done.fault is not None:
+            if done.fault is None:
+                result.shards += 1
+                result.lines += done.lines
+                result.entities += done.entities
+            else:
+                result.faults.append(done.fault)
                 if len(result.faults) >= MOST_FAULTS:
                     raise OptionError(f'{done.fault}; this is the {MOST_FAULTS}th shard with a fault, the others are '
                                       'left')

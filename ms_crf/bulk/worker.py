@@ -4,12 +4,11 @@ import itertools
 import os
 import socket
 import sys
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import CorpusError, OptionError
-from ms_crf.bulk import records, rows
+from ms_crf.bulk import rows
 from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
 from ms_crf.formats.registry import JSON
@@ -88,10 +87,8 @@ class Worker:
             self.splitter = splitter_named(order.splitter or self.tagger.splitter) if order.raw else None
             self.writer = Writer(JSON, self.tagger.scheme, self.tagger.tags)
             return Began(None, VERSION, run.digest)
-        except OptionError as error:
-            return Began(error.message, VERSION, '')
-        except CorpusError as error:
-            return Began(str(error), VERSION, '')
+        except (OptionError, CorpusError) as error:
+            return Began(getattr(error, 'message', str(error)), VERSION, '')
 
     def tag(self, shard: Shard, draft: str) -> Done:
         """Tags a shard, whose file is there afterwards unless something is wrong.
@@ -100,40 +97,30 @@ class Worker:
             shard: which.
             draft: the name of the file until it is whole.
         """
-        lines = entities = 0
-        fault = None
+        order, lines, entities, fault = self.order, 0, 0, None
         try:
-            for written, found in self._written(shard, draft):
-                lines, entities = lines + written, entities + found
+            id_type = rows.id_type(shard, order.fields) if order.kind == PARQUET else None
+            found = rows.rows(shard, order.fields, self.tagger.of_characters, self.splitter)
+            with rows.writing(shard.target, draft, order.kind, order.raw, order.confidence, id_type) as write:
+                for chunk in chunks(found, lambda row: sum(len(item.tokens) for item in row.items)):
+                    tagged = self._tagged(shard, chunk)
+                    write(tagged)
+                    lines += len(tagged)
+                    entities += sum(len(record['entities']) for record in tagged)
         except (CorpusError, OptionError) as error:
-            message = str(error)
-            if message.startswith(shard.source):         # as the user has named it
-                message = shard.shown + message.removeprefix(shard.source)
-            fault = message
+            fault = str(error).replace(shard.source, shard.shown, 1)             # as the user has named it
         except MemoryError:
             fault = f'{shard.shown}: not enough memory; use fewer workers or a smaller model'
         return Done(fault, lines, entities, f'{socket.gethostname()}:{os.getpid()}', _peak())
 
-    def _written(self, shard: Shard, draft: str) -> Iterator[tuple[int, int]]:
-        """Tags and writes a shard; yields numbers of lines and entities."""
-        order = self.order
-        id_type = rows.id_type(shard, order.fields) if order.kind == PARQUET else None
-        made = records.Made(order.raw, order.confidence)
-        found = rows.rows(shard, order.fields, self.tagger.of_characters, self.splitter)
-        with records.writing(shard.target, draft, order.kind, made, id_type) as write:
-            for chunk in chunks(found, lambda row: sum(len(item.tokens) for item in row.items)):
-                tagged = self._tagged(shard, chunk)
-                write(tagged)
-                yield len(tagged), sum(len(record['entities']) for record in tagged)
-
-    def _tagged(self, shard: Shard, chunk: list[Row]) -> list[records.Record]:
+    def _tagged(self, shard: Shard, chunk: list[Row]) -> list[rows.Record]:
         """The records of some rows, whose sentences are tagged together."""
         items = [item for row in chunk for item in row.items]
         try:
             tagged = iter(self.tagger.tag([item.tokens for item in items], self.order.confidence))
         except SentenceError as error:
             raise CorpusError(shard.source, items[error.index].line, error.reason) from None
-        return [records.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.order.raw)
+        return [rows.record_of(row, list(itertools.islice(tagged, len(row.items))), self.writer, self.order.raw)
                 for row in chunk]
 
 

@@ -6,7 +6,7 @@ from ms_crf.api import serve
 from ms_crf.cli import console
 from ms_crf.cli.parser import Parser, call, command_parser
 from ms_crf.cli.terminal import Terminal
-from ms_crf.server.arguments import ServeArguments
+from ms_crf.server.serve import ServeArguments
 
 
 def parser() -> Parser:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ms_crf.api import tag_many
-from ms_crf.bulk.arguments import TagManyArguments
+from ms_crf.bulk.tag_many import TagManyArguments
 from ms_crf.cli import console
 from ms_crf.cli.parser import Parser, call, command_parser
 from ms_crf.cli.terminal import Terminal

@@ -7,19 +7,18 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
+from functools import partial
+from itertools import islice
 from typing import Any
 
 from ms_crf.base.environment import VERSION
 from ms_crf.base.errors import one_line
 from ms_crf.formats.registry import HTML, JSON
-from ms_crf.server import openapi
-from ms_crf.server.hosts import check_host
-from ms_crf.server.limits import Limits, Refused
+from ms_crf.server.limits import Limits, Refused, check_host
 from ms_crf.server.metrics import TYPE, Metrics
-from ms_crf.server.model import Model
-from ms_crf.server.pages import page
-from ms_crf.server.reading import Asked, Wanted, asked, wanted
-from ms_crf.server.schema import RAW, Error, Status, request_types
+from ms_crf.server.model import Model, page
+from ms_crf.server.reading import Asked, asked, wanted
+from ms_crf.server.schema import RAW, Error, Status, document, request_types
 from ms_crf.server.schema import Model as ModelAnswer
 from ms_crf.server.splitters import Splitters
 
@@ -76,47 +75,22 @@ class Service:
 
 
 def application(service: Service) -> ASGIApp:
-    """What uvicorn runs."""
-    def route(path: str, method: str, answer: Callable[[Service, Request], Awaitable[Response]],
-              locked: bool = False) -> Route:
-        async def endpoint(request: Request) -> Response:
-            if locked:
-                service.check_token(request)
-            return await answer(service, request)
-        return Route(path, endpoint, methods=[method])
-
-    routes = [route('/v1/tag', 'POST', _tag, True), route('/v1/model', 'GET', _model, True),
-              route('/v1/reload', 'POST', _reload, True),
-              route('/healthz', 'GET', _healthz), route('/readyz', 'GET', _readyz),
-              route('/metrics', 'GET', _metrics, True), route('/openapi.json', 'GET', _openapi),
-              route('/', 'GET', _page)]
+    """What uvicorn runs: checks hosts, adds headers to all answers and counts them; what fails is one line."""
+    table = (('/v1/tag', 'POST', _tag), ('/v1/model', 'GET', _model), ('/v1/reload', 'POST', _reload),
+             ('/healthz', 'GET', _healthz), ('/readyz', 'GET', _readyz), ('/metrics', 'GET', _metrics),
+             ('/openapi.json', 'GET', _openapi), ('/', 'GET', _page))
+    routes = [Route(path, partial(answer, service), methods=[method]) for path, method, answer in table]
     middleware = []
     if service.origins:
         middleware.append(Middleware(CORSMiddleware, allow_origins=service.origins, allow_methods=['GET', 'POST'],
                                      allow_headers=['Authorization', 'Content-Type']))
-    made = Starlette(routes=routes, middleware=middleware,
-                     exception_handlers={Refused: _refused, HTTPException: _no_route, ClientDisconnect: _left,
-                                         Exception: _fault})
-    made.router.redirect_slashes = False
-    return _Outermost(made, service, {one.path for one in routes})
+    app = Starlette(routes=routes, middleware=middleware,
+                    exception_handlers={Refused: _refused, HTTPException: _no_route, ClientDisconnect: _left,
+                                        Exception: _fault})
+    app.router.redirect_slashes = False
 
-
-class _Outermost:
-    """Checks hosts, adds headers to all answers and counts them; what fails is one line, and never a traceback.
-
-    Args:
-        app: what answers.
-        service: counts, and says the line.
-        paths: of routes, by which answers are counted.
-    """
-
-    def __init__(self, app: ASGIApp, service: Service, paths: set[str]) -> None:
-        self.app, self.service, self.paths = app, service, paths
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope['type'] != 'http':
-            return await self.app(scope, receive, send)
-        began, status = time.perf_counter(), 0
+    async def outermost(scope: Scope, receive: Receive, send: Send) -> None:
+        began, status, path = time.perf_counter(), 0, scope['path']
 
         async def answer(message: Message) -> None:
             nonlocal status
@@ -127,16 +101,18 @@ class _Outermost:
             await send(message)
 
         try:
-            if not self.service.any_host:
+            if not service.any_host:
                 check_host(scope)
-            await self.app(scope, receive, answer)
+            await app(scope, receive, answer)
         except Refused as error:                 # the host
             await _refused(None, error)(scope, receive, answer)
         except Exception as error:               # it has been answered by `_fault`
-            self.service.say(one_line(f'{scope["method"]} {scope["path"]}: {type(error).__name__}: {error}'))
-        path = scope['path'] if scope['path'] in self.paths else ''
+            service.say(one_line(f'{scope["method"]} {path}: {type(error).__name__}: {error}'))
         if status:
-            self.service.metrics.request(path, status, time.perf_counter() - began)
+            service.metrics.request(path if path in (route.path for route in routes) else '', status,
+                                    time.perf_counter() - began)
+
+    return outermost
 
 
 def _json(value: Struct | dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -180,21 +156,19 @@ async def _body(request: Request, limits: Limits) -> bytes:
     encoding = request.headers.get('content-encoding', 'identity').strip().lower()
     if encoding != 'identity':
         raise Refused(415, f'expected a body without Content-Encoding, got {encoding!r:.60}')
-    declared = request.headers.get('content-length', '')
-    parts, size = [], int(declared) if declared.isdecimal() and len(declared) < 20 else 0
-    if size <= limits.max_body:
-        size = 0
+    body, too_large = bytearray(), int(request.headers.get('content-length', 0)) > limits.max_body
+    if not too_large:
         async for part in request.stream():
-            parts.append(part)
-            size += len(part)
-            if size > limits.max_body:
+            body += part
+            if too_large := len(body) > limits.max_body:
                 break
-    if size > limits.max_body:
+    if too_large:
         raise Refused(413, f'expected a body of at most {limits.max_body:,} bytes, got more; send less at a time')
-    return b''.join(parts)
+    return bytes(body)
 
 
 async def _tag(service: Service, request: Request) -> Response:
+    service.check_token(request)
     accepted = request.headers.get('accept', '')
     kind = HTML if 'text/html' in accepted and 'application/json' not in accepted else JSON
     service.ready()
@@ -242,32 +216,28 @@ async def _tagged(service: Service, model: Model, question: Asked, kind: str) ->
     else:
         found = wanted(question, None, service.limits)
     results = await model.tag(found, kind)
-    return _joined(results, found, kind).encode('utf-8', 'backslashreplace')
-
-
-def _joined(results: list[str], found: Wanted, kind: str) -> str:
-    """The body of an answer, from the records or pieces of its sentences."""
     if kind == HTML:
-        return '\n'.join(results)
-    if found.sizes is None:
-        return f'{{"sentences": [{", ".join(results)}]}}'
-    texts, rest = [], iter(results)
-    for size in found.sizes:
-        texts.append(f'{{"sentences": [{", ".join(next(rest) for _ in range(size))}]}}')
-    return f'{{"texts": [{", ".join(texts)}]}}'
+        body = '\n'.join(results)
+    else:
+        rest = iter(results)
+        sizes = [len(results)] if found.sizes is None else found.sizes
+        texts = [f'{{"sentences": [{", ".join(islice(rest, size))}]}}' for size in sizes]
+        body = texts[0] if found.sizes is None else f'{{"texts": [{", ".join(texts)}]}}'
+    return body.encode('utf-8', 'backslashreplace')
 
 
-async def _model(service: Service, _: Request) -> Response:
+async def _model(service: Service, request: Request) -> Response:
+    service.check_token(request)
     model = service.ready()
-    about, loaded = model.about, datetime.fromtimestamp(model.loaded, timezone.utc)
+    loaded = datetime.fromtimestamp(model.loaded, timezone.utc)
     limits = {name: value for name, value in asdict(service.limits).items()
               if name.startswith('max_') or name == 'timeout'}
-    return _json(ModelAnswer(service.name, about.kind, about.scheme, about.tags, about.of_characters, about.splitter,
-                             about.gives_confidences, about.gives_nbest, loaded.isoformat(timespec='seconds'), VERSION,
-                             limits), headers={'MS-CRF-Model': model.mark})
+    return _json(ModelAnswer(service.name, *model.about, loaded.isoformat(timespec='seconds'), VERSION, limits),
+                 headers={'MS-CRF-Model': model.mark})
 
 
-async def _reload(service: Service, _: Request) -> Response:
+async def _reload(service: Service, request: Request) -> Response:
+    service.check_token(request)
     if service.token is None:
         raise Refused(403, 'expected a server with a token, got one without; start it with a token, or send SIGHUP '
                            'to its process')
@@ -285,17 +255,17 @@ async def _readyz(service: Service, _: Request) -> Response:
     return _json(Status('ready'))
 
 
-async def _metrics(service: Service, _: Request) -> Response:
+async def _metrics(service: Service, request: Request) -> Response:
+    service.check_token(request)
     model = service.model
-    text = service.metrics.text(model is not None, 0 if model is None else model.queue.tokens,
-                                len(service.connections),
+    text = service.metrics.text(model is not None, model.queue.tokens if model else 0, len(service.connections),
                                 [*service.processes.items(), *service.splitters.processes()])
     return Response(text, headers={'Content-Type': TYPE})
 
 
 async def _openapi(service: Service, _: Request) -> Response:
-    about = None if service.model is None else service.model.about
-    return _json(openapi.document(service.limits, service.token is not None, service.any_host, about))
+    about = service.model.about if service.model else None
+    return _json(document(service.limits, service.token is not None, service.any_host, about))
 
 
 async def _page(service: Service, _: Request) -> Response:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from ms_crf.server.child import settle
 from ms_crf.server.limits import Refused
 
 WORDS, TOKENS, ROWS = 4000, 8000, 512  # distinct words, tokens and sentences of a batch: some 30 ms of an LSTM
@@ -48,10 +49,6 @@ class Job:
         self.place, self.left = 0, len(sentences)                # the next sentence, and how many are not tagged
         self.results: list[str] = [''] * len(sentences)
         self.done: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-
-    def fail(self, error: Exception) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
 
 
 class Queue:
@@ -88,7 +85,7 @@ class Queue:
     def fail(self, error: Exception) -> None:
         """Ends all jobs, for the tagger is gone."""
         for job in [*self._short, *self._long, *(part.job for parts in self._flying for part in parts)]:
-            job.fail(error)
+            settle(job.done, error)
 
     def _drop(self, job: Job) -> None:
         if job.place < len(job.sentences):
@@ -97,17 +94,15 @@ class Queue:
             job.place = len(job.sentences)
 
     def _dispatch(self) -> None:
-        while (self._short or self._long) and len(self._flying) < 2 and (not self._flying or self._is_full()):
+        # A second batch, while another one is tagged, only if it is worth its time by itself.
+        while (self._short or self._long) and (not self._flying or
+                                               len(self._flying) < 2 and self.tokens >= ENOUGH):
             parts = self._take()
             sentences = [tokens for job, first, size in parts for tokens in job.sentences[first:first + size]]
             self._counted(len(sentences), sum(map(len, sentences)))
             self._flying.append(parts)
             self._send(parts[0].job.task, sentences).add_done_callback(
                 lambda future, parts=parts: self._arrived(parts, future))     # type: ignore[misc]
-
-    def _is_full(self) -> bool:
-        """Whether what waits makes a batch that is worth its time by itself."""
-        return self.tokens >= ENOUGH
 
     def _take(self) -> list[Part]:
         """The next batch: half of it for short requests, in their order, then for long ones in turn, then for both."""
@@ -131,14 +126,13 @@ class Queue:
 
     def _arrived(self, parts: list[Part], future: 'asyncio.Future[list[Any]]') -> None:
         self._flying.remove(parts)
-        error = asyncio.CancelledError() if future.cancelled() else future.exception()
+        self._dispatch()                         # first of all, so that the tagger has work while results are written
+        error = Refused(503, 'stopped; try again', 1) if future.cancelled() else future.exception()
         if error is None:
-            self._dispatch()                     # first of all, so that the tagger has work while results are written
             self._write(parts, iter(future.result()))
         else:
             for part in parts:
-                part.job.fail(error if isinstance(error, Exception) else Refused(503, 'stopped; try again', 1))
-            self._dispatch()
+                settle(part.job.done, error)
 
     @staticmethod
     def _write(parts: list[Part], said: Iterator[Any]) -> None:
@@ -147,14 +141,12 @@ class Queue:
             if job.done.done():
                 continue
             try:
-                job.results[first:first + size] = [job.write(index, value)
-                                                    for index, value in enumerate(values, first)]
+                job.results[first:first + size] = [job.write(*numbered) for numbered in enumerate(values, first)]
+                job.left -= size
+                if not job.left:
+                    settle(job.done, job.results)
             except Exception as error:           # of this request only, for whatever reason
-                job.fail(error)
-                continue
-            job.left -= size
-            if not job.left:
-                job.done.set_result(job.results)
+                settle(job.done, error)
 
 
 class _Batch:

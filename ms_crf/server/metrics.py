@@ -1,5 +1,6 @@
 """Counters of the server for Prometheus."""
 
+import contextlib
 from collections.abc import Iterable, Iterator
 
 import psutil
@@ -75,8 +76,7 @@ class Metrics:
         self._connections.set(connections)
         self._memory.clear()
         for name, number in processes:
-            try:
-                self._memory.labels(name).set(psutil.Process(number).memory_info().rss)
-            except psutil.Error:                 # it has ended
-                self._memory.remove(name)
+            with contextlib.suppress(psutil.Error):              # it has ended
+                size = psutil.Process(number).memory_info().rss
+                self._memory.labels(name).set(size)
         return generate_latest(self._registry)

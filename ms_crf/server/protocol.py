@@ -9,8 +9,7 @@ import json
 from collections import deque
 from typing import Any
 
-from ms_crf.server.hosts import TARGET
-from ms_crf.server.limits import MEGABYTE, Limits
+from ms_crf.server.limits import MEGABYTE, TARGET, Limits
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 

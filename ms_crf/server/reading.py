@@ -34,6 +34,11 @@ class Asked(NamedTuple):
     nbest: int
     splitter: str | None
 
+    @property
+    def values(self) -> list[Any]:
+        """The texts, or the sentences."""
+        return [self.value] if self.kind in (TEXT, TOKENS) else self.value
+
 
 def asked(data: bytes, types: Mapping[str, type[Struct]]) -> Asked:
     """Returns the values in the body of a request; raises Refused if it is invalid.
@@ -66,8 +71,7 @@ def asked(data: bytes, types: Mapping[str, type[Struct]]) -> Asked:
 
 def work(request: Asked) -> int:
     """How much work it is to split the raw text of a request: its characters, and some for each text."""
-    texts = [request.value] if request.kind == TEXT else request.value
-    return sum(map(len, texts)) + EACH * len(texts)
+    return sum(map(len, request.values)) + EACH * len(request.values)
 
 
 def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limits) -> Wanted:
@@ -78,24 +82,19 @@ def wanted(request: Asked, splitter: Callable[[], Splitter] | None, limits: Limi
         splitter: returns the splitter of raw text; None if the request has no raw text.
         limits: of requests.
     """
-    sizes = None
     if request.kind in RAW:
         assert splitter is not None
-        cut = splitter()
-        texts = [request.value] if request.kind == TEXT else request.value
-        parts = [cut.split(text) for text in texts]
-        items = [item for part in parts for item in part]
-        sizes = [len(part) for part in parts] if request.kind == TEXTS else None
+        parts = [*map(splitter().split, request.values)]
     else:
-        items = [Sentence(tokens) for tokens in ([request.value] if request.kind == TOKENS else request.value)]
-    if len(items) > limits.max_sentences:
-        raise Refused(413, f'expected at most {limits.max_sentences:,} sentences, got {len(items):,}; send fewer at a '
-                           'time')
+        parts = [[Sentence(tokens)] for tokens in request.values]
+    items = [item for part in parts for item in part]
     tokens = sum(len(item.tokens) for item in items)
-    if tokens > limits.max_tokens:
-        raise Refused(413, f'expected at most {limits.max_tokens:,} tokens, got {tokens:,}; send fewer at a time')
+    for count, most, what in ((len(items), limits.max_sentences, 'sentences'), (tokens, limits.max_tokens, 'tokens')):
+        if count > most:
+            raise Refused(413, f'expected at most {most:,} {what}, got {count:,}; send fewer at a time')
     for index, item in enumerate(items):
         if len(item.tokens) > limits.max_length:
             raise Refused(413, f'expected sentences of at most {limits.max_length:,} tokens, got '
                                f'{len(item.tokens):,} in sentence {index}')
+    sizes = [len(part) for part in parts] if request.kind == TEXTS else None
     return Wanted(items, sizes, request.confidence, request.nbest)

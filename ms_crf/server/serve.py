@@ -1,18 +1,60 @@
-"""Tags over HTTP until it is interrupted."""
+"""The function `serve`, which tags over HTTP until it is interrupted, and its arguments."""
 
 import ipaddress
 import os
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from ms_crf.base.errors import CorpusError, OptionError, argument, not_installed
+from ms_crf.base.arguments import FILE, option
+from ms_crf.base.errors import CorpusError, OptionError, argument, brief, not_installed
 from ms_crf.base.files import PathLike, read_whole
 from ms_crf.base.watchers import SILENT, Watcher
+from ms_crf.runs.arguments import OfModel
 from ms_crf.runs.records import newest
-from ms_crf.server.arguments import TOKEN, ServeArguments
 from ms_crf.server.limits import Limits
-from ms_crf.server.worker import Settings
-from ms_crf.text.splitting import splitter_named
+from ms_crf.server.process import Settings
+from ms_crf.text.splitting import CHOICES, check_name, splitter_named
+
+TOKEN = 'MS_CRF_TOKEN'                 # the variable of the environment
+
+
+@dataclass
+class ServeArguments(Limits, OfModel):
+    """What `serve` takes."""
+
+    splitter: str = option(None, '', f'what cuts raw text: {CHOICES} (default: as the model was trained)', 'NAME')
+    host: str = option('127.0.0.1', '', 'address to listen on; 0.0.0.0 or :: for the addresses of all networks, with a '
+                       'token')
+    port: int = option(8000, '', '0 for a free port', 'N', least=0, most=65535)
+    token_file: str = option(None, '', f'file with the token that requests must bring (default: the token in {TOKEN} '
+                             'in the environment, or none)', FILE)
+    no_token: bool = option(False, '', 'answer everybody who reaches the server, and requests for any host, without a '
+                            'token')
+    allow_origin: list = option(None, '', 'scripts of pages from there may ask, too, such as https://example.org; may '
+                                'be repeated', 'URL', several=True)
+
+    def check(self) -> None:
+        """Raises OptionError at the first value that can't be."""
+        super().check()
+        if self.splitter is not None:
+            check_name(self.splitter, argument('splitter'))
+        for origin in self.allow_origin or ():
+            _check_origin(origin)
+
+
+def _check_origin(origin: str) -> None:
+    try:
+        parts = urlsplit(origin)
+        _ = parts.port
+    except ValueError:                           # brackets that hold no address, a port that is none
+        parts = urlsplit('')
+    if origin != '*' and (parts.scheme not in ('http', 'https') or origin != f'{parts.scheme}://{parts.netloc}'
+                          or not parts.netloc or not origin.isascii()):
+        raise OptionError(f'{argument("allow_origin")} must be * or an origin such as https://example.org, without a '
+                          f'path, got {brief(origin)}')
 
 
 def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitter: str | None = None,
@@ -22,10 +64,10 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
           max_length: int = Limits.max_length, max_nbest: int = Limits.max_nbest, queue: int = Limits.queue,
           connections: int = Limits.connections, timeout: float = Limits.timeout, slow: float = Limits.slow,
           stall: float = Limits.stall, drain: float = Limits.drain, plugin: PathLike | None = None,
-          device: str = 'auto', watcher: Watcher = SILENT) -> None:
-    """Tags over HTTP until Ctrl-C or SIGTERM, then answers the requests that it has and returns.
+          device: str = 'auto', stop: threading.Event | None = None, watcher: Watcher = SILENT) -> None:
+    """Tags over HTTP until Ctrl-C, SIGTERM or `stop`, then answers the requests that it has and returns.
 
-    SIGHUP loads the run again. In a thread other than the main thread signals have no effect.
+    SIGHUP loads the run again. In a thread other than the main thread signals have no effect; `stop` ends the server.
 
     Args:
         run: run directory; by default the newest in runs/.
@@ -49,6 +91,7 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
         drain: seconds for open requests when the server ends.
         plugin: Python file that registers kinds of model.
         device: 'auto', 'CPU', 'GPU' or 'Ascend'.
+        stop: ends the server when another thread sets it.
         watcher: is told the address of the server once it is ready, and what goes wrong.
 
     Raises:
@@ -59,10 +102,10 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
         >>> from ms_crf.api import serve
         >>> serve(run='runs/sample', port=8000)  # doctest: +SKIP
     """
-    _serve(ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)}), watcher)
+    _serve(ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)}), stop or threading.Event(), watcher)
 
 
-def _serve(given: ServeArguments, watcher: Watcher) -> None:
+def _serve(given: ServeArguments, stop: threading.Event, watcher: Watcher) -> None:
     if given.splitter is not None:
         splitter_named(given.splitter)           # raises at once if its library is missing
     token = _token(given.token_file)
@@ -83,20 +126,20 @@ def _serve(given: ServeArguments, watcher: Watcher) -> None:
         raise OptionError(f'{argument("host")} {given.host} can be reached from other machines: expected a token, by '
                           f'{argument("token_file")} FILE or {TOKEN}, got none; {argument("no_token")} answers '
                           'everybody')
-    service = Service(os.path.basename(path) or path, given.limits, watcher.say, token,
+    service = Service(os.path.basename(path) or path, given, watcher.say, token,
                       token is not None or given.no_token, given.allow_origin)
     plugin = given.plugin and os.path.abspath(given.plugin)
-    running.run(service, Settings(path, given.device, plugin, given.splitter, 3 if given.max_nbest else 0), listening)
+    settings = Settings(path, given.device, plugin, given.splitter, 3 if given.max_nbest else 0)
+    running.run(service, settings, listening, stop)
 
 
 def _token(path: str | None) -> bytes | None:
     """The token that requests must bring, from a file or the environment; not from options, which others may see."""
-    if path is None:
-        variable = os.environ.get(TOKEN)
-        where, data = TOKEN, None if variable is None else os.fsencode(variable)
-    else:
+    if path is not None:
         where, data = path, read_whole(Path(path), 'no such file')
-    if data is None:
+    elif TOKEN in os.environ:
+        where, data = TOKEN, os.fsencode(os.environ[TOKEN])
+    else:
         return None
     token = data.strip()
     if not token or not all(0x21 <= byte < 0x7f for byte in token):

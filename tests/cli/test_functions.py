@@ -113,7 +113,8 @@ def test_each_option_is_an_argument_with_the_same_default(name):
     options = {action.dest: action.default for action in command_of(name).parser()._actions if action.dest != 'help'}
     parameters = dict(inspect.signature(getattr(api, name)).parameters)
     assert parameters.pop('watcher').default is importlib.import_module('ms_crf.base.watchers').SILENT
-    parameters.pop('children', None)             # how a command starts trainings
+    for name in ('children', 'stop'):            # how a command starts trainings; what ends a server in a thread
+        parameters.pop(name, None)
     assert set(parameters) == set(options)
     for argument, parameter in parameters.items():
         assert parameter.default == options[argument] or not (parameter.default or options[argument]) or (

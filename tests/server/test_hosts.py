@@ -4,7 +4,7 @@ import json
 import re
 
 from ms_crf.cli import train
-from ms_crf.server.hosts import is_loopback
+from ms_crf.server.limits import is_loopback
 
 import pytest
 

@@ -5,11 +5,10 @@ import json
 import pytest
 
 pytest.importorskip('msgspec', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
-from ms_crf.server import openapi  # noqa: E402
 from ms_crf.server.limits import Limits, Refused  # noqa: E402
+from ms_crf.server.process import About  # noqa: E402
 from ms_crf.server.reading import asked  # noqa: E402
-from ms_crf.server.schema import request_types  # noqa: E402
-from ms_crf.server.worker import About  # noqa: E402
+from ms_crf.server.schema import document, request_types  # noqa: E402
 
 TYPES = request_types(Limits(max_nbest=4))
 FILLED = 'a string that is not empty'
@@ -43,7 +42,7 @@ def test_schema_keeps_values_as_they_came():
 
 def test_description_allows_what_the_model_computes():
     about = About('hmm', 'BIO', ['O'], False, 'spacy-en', False, False)
-    schemas = openapi.document(Limits(max_length=7), False, False, about)['components']['schemas']
+    schemas = document(Limits(max_length=7), False, False, about)['components']['schemas']
     request = schemas['TextsRequest']['properties']
     assert (request['nbest']['minimum'], request['nbest']['maximum'], request['nbest']['default']) == (0, 0, 0)
     assert request['confidence']['enum'] == [False, None]

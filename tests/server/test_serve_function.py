@@ -1,15 +1,19 @@
-"""`ms_crf.api.serve` called from a script, and within an event loop as in a notebook."""
+"""`ms_crf.api.serve` called from a script, in another thread, and within an event loop as in a notebook."""
 
 import http.client
 import json
+import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 
 from ms_crf import Tagger
 from ms_crf.api import serve
 from ms_crf.base.errors import OptionError
+from ms_crf.base.watchers import Lines
 from ms_crf.cli import train
 
 import pytest
@@ -64,6 +68,26 @@ def test_serve_function_tags_until_it_is_interrupted_and_the_program_goes_on(run
             assert process.communicate(timeout=SECONDS) == ('goes on\n', '') and process.returncode == 0
         finally:
             process.kill()
+
+
+def test_serve_function_in_another_thread_ends_when_stop_is_set(run):
+    stop, lines = threading.Event(), queue.Queue()
+    arguments = {'run': run, 'port': 0, 'splitter': 'blanks', 'stop': stop, 'watcher': Lines(lines.put)}
+    thread = threading.Thread(target=serve, kwargs=arguments, daemon=True)
+    thread.start()
+    try:
+        port = int(re.fullmatch(r'run is served at http://127\.0\.0\.1:(\d+)/', lines.get(timeout=SECONDS))[1])
+        connection = http.client.HTTPConnection('127.0.0.1', port, timeout=SECONDS)
+        connection.request('GET', '/healthz')
+        assert connection.getresponse().status == 200
+        connection.close()
+    finally:
+        stop.set()
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(('127.0.0.1', port), SECONDS)
+    assert lines.empty()
 
 
 @pytest.mark.parametrize('arguments,message', [

@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+import psutil
 import pytest
 
 from support.paths import ROOT
@@ -93,9 +94,7 @@ class Server:
 
     def children(self):
         """The processes that the server has started."""
-        number = self.process.pid
-        with open(f'/proc/{number}/task/{number}/children') as file:
-            return [int(word) for word in file.read().split()]
+        return [child.pid for child in psutil.Process(self.process.pid).children()]
 
     def stop(self, number=signal.SIGTERM):
         """Ends it; returns its status, and what else it has said."""
