@@ -7,7 +7,7 @@ start without it.
 from typing import TYPE_CHECKING
 
 from ms_crf.base import environment
-from ms_crf.base.lazy import loader
+from ms_crf.base.environment import loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.crf.layer import CRF

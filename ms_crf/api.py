@@ -6,7 +6,7 @@ Each takes keyword arguments that are called like the options of its command, pr
 
 from typing import TYPE_CHECKING
 
-from ms_crf.base.lazy import loader
+from ms_crf.base.environment import loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.bulk.tag_many import tag_many

@@ -5,7 +5,7 @@ These names stay when the modules behind them move. A name is loaded when it is 
 
 from typing import TYPE_CHECKING
 
-from ms_crf.base.lazy import loader
+from ms_crf.base.environment import loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.base.environment import prepare

@@ -1,5 +1,7 @@
 """What MindSpore needs of a process: its environment, set before it is imported; its device; turns in graphs.
 
+MindSpore takes seconds to import, so public names are loaded when a program first asks for them: see `loader`.
+
 Compiled functions and `GraphCell`s are not safe for threads: two threads in one of them fail or crash, two threads in
 two of them wait for each other for ever. A process that is forked from one that has run a graph lacks MindSpore's
 threads and waits for them for ever as well.
@@ -7,13 +9,15 @@ threads and waits for them for ever as well.
 
 import contextlib
 import glob
+import importlib
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from ms_crf.base import processes, signals
+from ms_crf.base import processes
 from ms_crf.base.watchers import SILENT, Watcher
 
 VERSION = '0.3.0'
@@ -32,6 +36,22 @@ _BLOCKING = 'MS_DEV_HOST_BLOCKING_RUN'
 _given_blocking = _BLOCKING in os.environ
 _lock = threading.RLock()
 _process: int | None = None    # that has run the first graph
+
+
+def loader(module: str, names: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module.
+
+    Args:
+        module: its name.
+        names: its `globals()`, where a name stays once it is loaded.
+        homes: for each public name the module that defines it, without the package's name.
+    """
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f'module {module!r} has no attribute {name!r}')
+        names[name] = getattr(importlib.import_module(f'ms_crf.{homes[name]}'), name)
+        return names[name]
+    return load
 
 
 def present(device: str) -> bool:
@@ -187,7 +207,7 @@ def _unusable(device: str) -> str | None:
     if not _supported(device):
         return 'this MindSpore does not find what it needs for it'
     try:
-        with tempfile.TemporaryDirectory() as folder, signals.handling(signals.interrupt):
+        with tempfile.TemporaryDirectory() as folder, processes.handling_signals(processes.interrupt):
             tried = processes.run(processes.command(_TRIAL, device), cwd=folder, capture_output=True, text=True,
                                   errors='replace', timeout=SECONDS)
     except subprocess.TimeoutExpired:

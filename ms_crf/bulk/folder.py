@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ms_crf.base import files
-from ms_crf.base.drafts import remove
 from ms_crf.base.errors import OptionError, argument, brief
+from ms_crf.base.fields import read_json
+from ms_crf.base.files import remove
 from ms_crf.bulk.shards import Shard
 from ms_crf.runs.directory import Lock
 
@@ -47,7 +48,7 @@ class Folder:
         if not os.path.lexists(record):
             files.write_json(record, made_with)
             return
-        before = files.read_json(record, 'ms-crf tag-many')
+        before = read_json(record, 'ms-crf tag-many')
         before = before if isinstance(before, dict) else {}
         for name, value in made_with.items():
             if before.get(name) != value:

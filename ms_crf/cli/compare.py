@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ms_crf.api import compare
 from ms_crf.cli import console
-from ms_crf.cli.children import Heading, trainings
 from ms_crf.cli.parser import Parser, add_arguments, call, command_parser
+from ms_crf.cli.terminal import Heading, trainings
 from ms_crf.cli.train import with_options
 from ms_crf.experiments.compare import Comparison
 from ms_crf.formats.tag_columns import UnlikelyTags

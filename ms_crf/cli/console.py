@@ -12,8 +12,8 @@ from io import TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
 from ms_crf.base.errors import visible
-from ms_crf.base.signals import INTERRUPTED as INTERRUPTED
-from ms_crf.base.signals import SIGNALS
+from ms_crf.base.processes import INTERRUPTED as INTERRUPTED
+from ms_crf.base.processes import SIGNALS
 
 FAULT = 2
 REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages that requirements.txt names, for running

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ms_crf.api import tag
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import console
 from ms_crf.cli.parser import Parser, command_parser, parse
@@ -64,7 +64,7 @@ def _talk(named: Mapping[str, Any], watcher: Person) -> None:
     console.say('a sentence a line; an empty line or Ctrl-D ends')
     while True:
         try:
-            with signals.handling(signals.interrupt):            # which leaves the terminal as it was
+            with processes.handling_signals(processes.interrupt):            # which leaves the terminal as it was
                 text = input('> ')
         except EOFError:
             console.show()

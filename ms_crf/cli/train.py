@@ -7,9 +7,8 @@ from typing import Any
 from ms_crf.api import train
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import console
-from ms_crf.cli.children import Heading, trainings
 from ms_crf.cli.parser import Help, Parser, add_arguments, parse
-from ms_crf.cli.training_progress import Watcher
+from ms_crf.cli.terminal import Heading, Watcher, trainings
 from ms_crf.experiments.seeds import FIGURES, TABLE
 from ms_crf.formats.registry import without_columns
 from ms_crf.formats.tag_columns import UnlikelyTags

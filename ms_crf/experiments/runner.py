@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TextIO
 
-from ms_crf.base import processes, signals
+from ms_crf.base import processes
 from ms_crf.base.errors import OptionError, visible
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import Watcher
@@ -179,7 +179,7 @@ class _Runner:
         return self.stops > 0 or self.fault is not None
 
     def _end(self, process: _Process, status: int) -> None:
-        if status == signals.INTERRUPTED:
+        if status == processes.INTERRUPTED:
             self.stops = max(self.stops, 1)
         elif status and not self._ending:
             ended = f'by signal {-status}' if status < 0 else f'with status {status}'
@@ -201,7 +201,7 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
         KeyboardInterrupt: the trainings were stopped by a signal.
     """
     runner = _Runner(jobs, children, watcher)
-    with signals.handling(runner.stop):
+    with processes.handling_signals(runner.stop):
         runner.run(runs)
     if runner.fault is not None:
         raise OptionError(f'a training ended {runner.fault}; {kept}')

@@ -18,7 +18,7 @@ from ms_crf.runs import records
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.sources import PARTS
-from ms_crf.tagging.run import Run
+from ms_crf.tagging.tagger import Run
 from ms_crf.text.schemes import PLAIN
 from ms_crf.training.launcher import started_by_msrun
 

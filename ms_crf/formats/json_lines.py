@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.files import JSONFault, json_of
+from ms_crf.base.fields import JSONFault, json_of
 from ms_crf.text.splitting import BLANKS
 
 Lines = Iterable[tuple[int, str] | None]

@@ -1,14 +1,18 @@
-"""Reads sentences to tag from files, pipes and devices, one after the other as they arrive."""
+"""Reads lines to tag from files, pipes and devices as they arrive, and collects sentences into chunks."""
 
 import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats.lines import byte_lines, cut, decode, unreadable
 
-_CHUNK = 1 << 16
+_BYTES = 1 << 16          # that are read at once
+CHUNK = 2048               # at most so many sentences are sorted by length together,
+CHUNK_TOKENS = 65536       # and at most so many tokens, or a single sentence
+T = TypeVar('T')
 
 
 def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
@@ -29,7 +33,7 @@ def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
         if waits:
             yield None
         try:
-            data = os.read(descriptor, _CHUNK)
+            data = os.read(descriptor, _BYTES)
         except OSError as error:
             raise unreadable(name, error) from None
         if not data:
@@ -96,3 +100,30 @@ def open_lines(name: str, raw: bool = False) -> Iterator[bytes | None]:
             yield from _arriving(descriptor, name, raw)
         finally:
             os.close(descriptor)
+
+
+def chunks(items: Iterable[T | None], size: Callable[[Any], int] = len) -> Iterator[list[T]]:
+    """Yields lists of items to be sorted by length: at most CHUNK items and CHUNK_TOKENS tokens, or a single item.
+
+    Args:
+        items: one after the other. A None among them, which stands for a pause in the input, ends a list. So does a
+            CorpusError that is raised between them; it is raised again after that list.
+        size: a function that returns the number of tokens of an item.
+    """
+    chunk: list[T] = []
+    tokens = 0
+    try:
+        for item in items:
+            more = 0 if item is None else size(item)
+            if chunk and (item is None or len(chunk) == CHUNK or tokens + more > CHUNK_TOKENS):
+                yield chunk
+                chunk, tokens = [], 0
+            if item is not None:
+                chunk.append(item)
+                tokens += more
+    except CorpusError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk

@@ -13,12 +13,9 @@ from ms_crf.formats.readers import read_corpus
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder
 from ms_crf.models.registry import kind_of_run
 from ms_crf.models.temperature import FittedTemperature, TemperedDecoder, fit_temperature
-from ms_crf.reports import calibration, slices
-from ms_crf.reports.calibration import Reliability
-from ms_crf.reports.confusion import Confusion, confusion
+from ms_crf.reports import analysis
+from ms_crf.reports.analysis import Confusion, Mistake, Part, Reliability, confusion, mistakes, reliabilities
 from ms_crf.reports.evaluation import Evaluation, compared
-from ms_crf.reports.mistakes import Mistake, mistakes
-from ms_crf.reports.slices import Part
 from ms_crf.runs import records, sources
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.run import Run
@@ -198,8 +195,7 @@ def _read(run: Run, part: str) -> list[Sentence] | str:
 
 def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input,
                 say: Callable[[str], object]) -> Believable:
-    found = Believable(calibration.reliability(calibration.of_tokens(evaluation)),
-                       calibration.reliability(calibration.of_entities(evaluation)))
+    found = Believable(*reliabilities(evaluation))
     if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
         found.why_not = 'This kind of model has no scores that a temperature could divide.'
         return found
@@ -221,23 +217,22 @@ def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input,
     tempered = Tagger(TemperedDecoder(tagger.decoder, found.fit.temperature), scheme, tagger.found_scheme,
                       tagger.splitter, tagger.scheme)
     other = compared(tempered, given.sentences, given.path, True)
-    found.tempered_tokens = calibration.reliability(calibration.of_tokens(other))
-    found.tempered_entities = calibration.reliability(calibration.of_entities(other))
+    found.tempered_tokens, found.tempered_entities = reliabilities(other)
     return found
 
 
 def _parts(tagger: Tagger, evaluation: Evaluation, run: Run) -> dict[str, list[Part] | str]:
     unit = 'token' if evaluation.plain else 'entity'
-    found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': slices.by_sentence_length(evaluation)}
+    found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': analysis.by_sentence_length(evaluation)}
     if not evaluation.plain:
-        found['length of the entity, in tokens'] = slices.by_entity_length(evaluation)
+        found['length of the entity, in tokens'] = analysis.by_entity_length(evaluation)
     training = _read(run, 'train')
     found[f'whether the {unit} was seen in training'] = (
-        training if isinstance(training, str) else slices.by_training(evaluation, training))
+        training if isinstance(training, str) else analysis.by_training(evaluation, training))
     knows = getattr(tagger.decoder.vocabulary, 'knows', None)
     found[f'whether the {unit} is known to the vocabulary'] = (
         'This model has no vocabulary of words.' if knows is None
-        else slices.by_vocabulary(evaluation, knows))
+        else analysis.by_vocabulary(evaluation, knows))
     return found
 
 

@@ -5,20 +5,26 @@ transparent. matplotlib takes no variables: it draws with a code for each of the
 """
 
 import contextlib
+import importlib
 import io
+import logging
+import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ms_crf.base.errors import not_installed
 from ms_crf.models.chains import LOGARITHMS, Chain
-from ms_crf.render.assets import THEMES as PALETTES
-from ms_crf.render.assets import rgb
-from ms_crf.reports.calibration import Reliability
-from ms_crf.reports.libraries import library
+from ms_crf.render.html import THEMES as PALETTES
+from ms_crf.render.html import rgb
+from ms_crf.reports.analysis import Reliability
 
 import numpy as np
 
+#: libraries that only reports need
+LIBRARIES = ('jinja2', 'matplotlib')
+_BACKEND = 'MPLBACKEND'        # a name in it that matplotlib does not know would be an error of the import
 STEPS = 11                                 # of colour in the plot of transitions
 #: variables of the page that plots use
 INK, SOFT, LINE, PAGE = 'ink', 'soft', 'line', 'page'
@@ -28,6 +34,20 @@ BLUE, *_ = CURVES
 SCALE, LOG_SCALE = (tuple(f'{name}-{step}' for step in range(STEPS)) for name in ('score', 'log'))
 MARKS = 'os^Dvx'
 MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
+
+
+def library(name: str) -> Any:
+    """A library of reports, or a module of it; raises OptionError if that is not installed."""
+    # It would say on screen where it keeps its fonts, and what it thinks of the user's settings.
+    logging.getLogger('matplotlib').setLevel(logging.CRITICAL + 1)
+    before = os.environ.pop(_BACKEND, None)
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise not_installed('a report', name.partition('.')[0], 'report') from None
+    finally:
+        if before is not None:
+            os.environ[_BACKEND] = before
 
 
 def _mixed(one: str, other: str, share: float) -> str:

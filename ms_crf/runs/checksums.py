@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ms_crf.base import files
 from ms_crf.base.arguments import DIR, FILE
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.fields import checked, load_record
+from ms_crf.base.fields import checked, load_record, parse_json, read_json, read_whole
 from ms_crf.base.files import PathLike
 from ms_crf.runs.options import Options
 
@@ -55,7 +55,7 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
     path = Path(path)
     if (name or path.name) != CONFIG:
         return checksum([path])
-    return digest_of_config(files.read_json(path, 'training', NO_RUN))
+    return digest_of_config(read_json(path, 'training', NO_RUN))
 
 
 def digest_of_config(record: object) -> str:
@@ -78,7 +78,7 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
     path = Path(folder) / RECORD
     if not path.exists():
         return None
-    says = files.read_json(path, 'training')
+    says = read_json(path, 'training')
     with contextlib.suppress(ValueError):
         record = load_record(Checksums, says)
         if record.sha256 == digest(record.files):
@@ -129,12 +129,12 @@ class Verified:
         """What a JSON file holds; raises CorpusError unless the record lists it."""
         path = self.folder / name
         if name == CONFIG:
-            return self._read(name, lambda data: files.parse_json(path, data, 'training'), digest_of_config)
-        return files.parse_json(path, self.read(name), 'training')
+            return self._read(name, lambda data: parse_json(path, data, 'training'), digest_of_config)
+        return parse_json(path, self.read(name), 'training')
 
     def _read(self, name: str, parse: Callable[[bytes], T], digest_of: Callable[[T], str]) -> T:
         while True:
-            contents = parse(files.read_whole(self.folder / name, NO_RUN))
+            contents = parse(read_whole(self.folder / name, NO_RUN))
             self.digests[name] = digest_of(contents)
             if self._lists(name, self.digests[name]):
                 return contents

@@ -2,8 +2,7 @@
 
 from string import Template
 
-from ms_crf.render.assets import asset
-from ms_crf.render.html import Page, digest_of, escaped
+from ms_crf.render.html import Page, asset, digest_of, escaped
 from ms_crf.server.model import Model
 
 

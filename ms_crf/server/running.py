@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.errors import OptionError, argument, brief, one_line
 from ms_crf.server.application import Service, application
 from ms_crf.server.limits import Refused
@@ -246,7 +246,7 @@ def run(service: Service, settings: Settings, listening: socket.socket) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:                         # there is none
-        with signals.kept():
+        with processes.kept_signals():
             _run(running)
         return
 
@@ -255,7 +255,7 @@ def run(service: Service, settings: Settings, listening: socket.socket) -> None:
             running.loop.call_soon_threadsafe(running.stop)
 
     # In a notebook, which has an event loop of its own in this thread.
-    with ThreadPoolExecutor(1) as threads, signals.handling(stop):
+    with ThreadPoolExecutor(1) as threads, processes.handling_signals(stop):
         threads.submit(_run, running).result()
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ms_crf.base.errors import CorpusError, OptionError, argument, not_installed
-from ms_crf.base.files import PathLike, read_whole
+from ms_crf.base.fields import read_whole
+from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.runs.records import newest
 from ms_crf.server.arguments import TOKEN, ServeArguments

@@ -19,9 +19,9 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ms_crf.base import files, processes, signals
-from ms_crf.base.drafts import new_folder
+from ms_crf.base import files, processes
 from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.files import new_folder
 from ms_crf.base.watchers import SILENT
 from ms_crf.training.errors import Stopped, WorkersDied
 from ms_crf.training.watchers import TrainingLines, TrainingWatcher
@@ -71,7 +71,7 @@ def work(train: Callable[..., Any]) -> None:
     mark.with_suffix('.process').write_text(str(os.getpid()))
     arguments = json.loads(mark.with_name(_ARGUMENTS).read_text())
     outcome: Any
-    with signals.handling(_leave):               # until the training can be stopped, and so saved
+    with processes.handling_signals(_leave):               # until the training can be stopped, and so saved
         try:
             outcome = train(**arguments, watcher=_Recorder(mark.with_suffix('.events')))
         except _OF_USERS as error:
@@ -162,7 +162,7 @@ def run(count: int, arguments: Mapping[str, Any], folder: str, watcher: Training
         with subprocess.Popen(command, env=processes.environment(**{FOLDER: scratch}), stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as msrun:
             try:
-                with signals.handling(watcher.ask_to_stop):
+                with processes.handling_signals(watcher.ask_to_stop):
                     return _outcome(msrun, workers, folder, watcher)
             finally:
                 _end(msrun, [process for worker in workers if (process := worker.process())])

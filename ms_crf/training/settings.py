@@ -9,7 +9,8 @@ from typing import Any, TypeVar, cast
 
 from ms_crf.base.arguments import Arguments
 from ms_crf.base.errors import OptionError, argument, meant
-from ms_crf.base.files import JSONFault, PathLike, json_of
+from ms_crf.base.fields import JSONFault, json_of
+from ms_crf.base.files import PathLike
 from ms_crf.models.inheritance import with_base
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options

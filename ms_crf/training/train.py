@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.base.files import PathLike
@@ -19,7 +19,7 @@ from ms_crf.models.registry import kind_of
 from ms_crf.native import library
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options
-from ms_crf.tagging.run import Run
+from ms_crf.tagging.tagger import Run
 from ms_crf.training import course, launcher
 from ms_crf.training.errors import Stopped
 from ms_crf.training.settings import named_options, new_options, resumed_options, takes_options
@@ -118,7 +118,7 @@ def _train(given: TrainArguments, options: Mapping[str, Any], watcher: TrainingW
     else:
         run = course.start(chosen, watcher, given.overwrite, workers)
     try:
-        with signals.handling(watcher.ask_to_stop) if run.stoppable else nullcontext():
+        with processes.handling_signals(watcher.ask_to_stop) if run.stoppable else nullcontext():
             scores = run.run()
     except Stopped:
         raise (Stopped(run.folder, run.directory.earlier) if workers.leads else Stopped()) from None
@@ -142,7 +142,7 @@ def _train_together(given: TrainArguments, options: Mapping[str, Any], chosen: O
 def _schedule(folder: str) -> Trained:
     """Lets the workers of msrun meet, and waits for their end, deaf to Ctrl-C, which they hear themselves."""
     from ms_crf.training.collectives import meet
-    with signals.handling(lambda *_: None):
+    with processes.handling_signals(lambda *_: None):
         meet()
     return Trained(Path(folder), {}, 0.0)
 

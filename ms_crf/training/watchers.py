@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.watchers import Silent, Watcher
 from ms_crf.formats.dataset import Corpora
 
@@ -46,7 +46,7 @@ class TrainingWatcher(Silent):
             KeyboardInterrupt: it was asked before, so that nobody wants to wait.
         """
         if self.asked_to_stop:
-            signals.interrupt()
+            processes.interrupt()
         self.asked_to_stop = True
 
 
