@@ -196,11 +196,6 @@ def run(program: str, action: Callable[[], int]) -> int:
     return FAULT
 
 
-def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequence[str] | None) -> int:
-    """Runs the action of a command, a function of the arguments of its command line, by default this process's."""
-    return run(program(verb), lambda: action(sys.argv[1:] if arguments is None else arguments))
-
-
 def option_name(argument: str) -> str:
     """The name on the command line of an argument of a function: '--nbest' for 'nbest', 'RUN' for 'runs'."""
     return POSITIONAL.get(argument, f'--{argument.rstrip("_").replace("_", "-")}')

@@ -19,12 +19,12 @@ class Terminal:
     """A watcher that shows lines and progress on standard error.
 
     Args:
-        program: the name that its lines begin with.
+        verb: the command, whose name its lines begin with.
         bars: whether progress is shown.
     """
 
-    def __init__(self, program: str, bars: bool = True) -> None:
-        self.program, self.bars = program, bars
+    def __init__(self, verb: str, bars: bool = True) -> None:
+        self.program, self.bars = console.program(verb), bars
         self.bar: Any = None                     # of tqdm, while a task runs
 
     def say(self, text: str) -> None:
@@ -57,7 +57,7 @@ class _Screen(Terminal):
     """Shows lines on a stream, and warnings and bars on standard error."""
 
     def __init__(self, output: TextIO) -> None:
-        super().__init__(console.program('train'))
+        super().__init__('train')
         self.output = output
 
     def say(self, text: str) -> None:

@@ -120,9 +120,10 @@ def paired(gold: Sequence[SpanTuple], predicted: Sequence[SpanTuple]) -> list[Pa
     Pairs are made beginning with those that share the most tokens; of equals, those that have the fewest tokens in one
     span alone, then those of one type, then the first. Spans that are left have None beside them.
     """
-    candidates = sorted((-shared, one[2] - one[1] + other[2] - other[1], one[0] != other[0], one[1], other[1],
-                         one, other) for one in gold for other in predicted if (shared :=
-                            min(one[2], other[2]) - max(one[1], other[1]) + 1) > 0)
+    candidates = sorted(
+        (-shared, one[2] - one[1] + other[2] - other[1], one[0] != other[0], one[1], other[1], one, other)
+        for one in gold for other in predicted
+        if (shared := min(one[2], other[2]) - max(one[1], other[1]) + 1) > 0)
     pairs: list[Pair] = []
     left = {*gold}, {*predicted}
     for *_, one, other in candidates:
