@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ms_crf.base import processes
+from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import SILENT, Watcher
 
 VERSION = '0.3.0'
@@ -38,8 +39,13 @@ _lock = threading.RLock()
 _process: int | None = None    # that has run the first graph
 
 
+def by_name(names: Mapping[str, str]) -> dict[str, str]:
+    """For each name its module, of the names of each module, separated by spaces."""
+    return {name: module for module, listed in names.items() for name in listed.split()}
+
+
 def loader(module: str, names: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """A `__getattr__` for a module.
+    """A `__getattr__` for a module, which also gets a `__dir__`.
 
     Args:
         module: its name.
@@ -51,6 +57,7 @@ def loader(module: str, names: dict[str, Any], homes: Mapping[str, str]) -> Call
             raise AttributeError(f'module {module!r} has no attribute {name!r}')
         names[name] = getattr(importlib.import_module(f'ms_crf.{homes[name]}'), name)
         return names[name]
+    names['__dir__'] = lambda: sorted(homes)
     return load
 
 
@@ -68,11 +75,7 @@ def prepare(device: str | None = None) -> None:
     os.environ.setdefault('GLOG_v', '3')  # 3: errors only; below it each compilation prints warnings
     if _given_blocking:
         return
-    if device is None:
-        on_cpu = not any(map(present, _DEVICE_FILES))
-    else:
-        on_cpu = device == 'CPU'
-    if on_cpu:
+    if device == 'CPU' or device is None and not any(map(present, _DEVICE_FILES)):
         # Without it the waiting Python thread spins and takes a core from the kernels'
         # threads. On a device it would serialise host and device.
         os.environ[_BLOCKING] = '1'
@@ -182,8 +185,7 @@ def _use(name: str) -> str:
     return name
 
 
-def _refusal(name: str, reason: str) -> Exception:
-    from ms_crf.base.errors import OptionError
+def _refusal(name: str, reason: str) -> OptionError:
     needs = f'; {_NEEDS[name]}; this program has not been tried there' if name in _NEEDS else ''
     return OptionError(f'the device {name} does not work here: {reason}{needs}; '
                        + ('use the CPU, or install these' if needs else 'see what MindSpore needs'))
