@@ -1,7 +1,7 @@
 """What an evaluation shows: calibration of confidences, confusions, scores of parts, the worst mistakes."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from ms_crf.reports.evaluation import Evaluation
@@ -93,9 +93,10 @@ def _outcomes(outcomes: Sequence[tuple[float, bool]]) -> Outcomes:
     return Outcomes(confidences, right.astype(bool))
 
 
-def reliabilities(evaluation: Evaluation) -> tuple[Reliability | None, Reliability | None]:
-    """The calibration of the confidences of tokens and of entities."""
-    return reliability(of_tokens(evaluation)), reliability(of_entities(evaluation))
+def reliabilities(evaluation: Evaluation) -> dict[str, Reliability]:
+    """The calibration of the confidences of 'tags' and 'entities', where there are any."""
+    found = {'tags': reliability(of_tokens(evaluation)), 'entities': reliability(of_entities(evaluation))}
+    return {unit: one for unit, one in found.items() if one is not None}
 
 
 class Confusion(NamedTuple):
@@ -150,12 +151,10 @@ def confusion(evaluation: Evaluation) -> Confusion:
     counts: Counts = Counter()
     borders: Counter[tuple[str, bool]] = Counter()
     for gold, predicted in evaluation.spans:
-        if evaluation.plain:
-            counts.update((one[0], other[0]) for one, other in zip(gold, predicted))
-            continue
-        for one, other in paired(gold, predicted):
+        pairs: Iterable[Pair] = zip(gold, predicted) if evaluation.plain else paired(gold, predicted)
+        for one, other in pairs:
             counts[one and one[0], other and other[0]] += 1
-            if one and other:
+            if one and other and not evaluation.plain:
                 borders[border(one, other), one[0] == other[0]] += 1
     labels = _frequent(evaluation.types, counts)
     kept: Counts = Counter()
@@ -282,7 +281,7 @@ def mistakes(evaluation: Evaluation, number: int, blank: str = ' ') -> tuple[lis
         number: of mistakes to show.
         blank: what stands between two tokens.
     """
-    ranked = [(-(_worst(one, other, evaluation.tagged[index]) or 0.0), index)
+    ranked = [(-_worst(one, other, evaluation.tagged[index]), index)
               for index, (one, other) in enumerate(evaluation.spans) if one != other]
     chosen = sorted(ranked)[:number]
     return [_mistake(evaluation, index, -confidence, blank) for confidence, index in chosen], len(ranked)
@@ -305,9 +304,9 @@ def _confidences(spans: Sequence[SpanTuple], tagged: Sentence) -> dict[SpanTuple
     return {span: known.get(span, tagged.confidences[span[1]]) for span in spans}
 
 
-def _worst(gold: Sequence[SpanTuple], predicted: Sequence[SpanTuple], tagged: Sentence) -> float | None:
+def _worst(gold: Sequence[SpanTuple], predicted: Sequence[SpanTuple], tagged: Sentence) -> float:
     if tagged.confidences is None:
-        return None
+        return 0.0
     known, right = _confidences(predicted, tagged), {*gold} & {*predicted}
     values = [known[span] for span in predicted if span not in right]
     values += [min(tagged.confidences[first:last + 1]) for kind, first, last in gold
@@ -319,8 +318,7 @@ def _pieces(tokens: Sequence[str], spans: Sequence[SpanTuple], others: set[SpanT
             known: dict[SpanTuple, float], blank: str, plain: bool) -> Iterator[Piece]:
     """The sentence from left to right; of plain tags only those are shown that are wrong."""
     done = 0
-    shown = [span for span in spans if span not in others] if plain else spans
-    for span in shown:
+    for span in [span for span in spans if span not in others] if plain else spans:
         kind, first, last = span
         if first > done:
             yield Piece(blank.join(tokens[done:first]))

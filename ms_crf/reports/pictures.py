@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from xml.sax.saxutils import escape
 
 from ms_crf.base.errors import not_installed
 from ms_crf.models.chains import LOGARITHMS, Chain
@@ -33,6 +34,7 @@ CURVES = tuple(f'curve-{number}' for number in range(6))
 BLUE, *_ = CURVES
 SCALE, LOG_SCALE = (tuple(f'{name}-{step}' for step in range(STEPS)) for name in ('score', 'log'))
 MARKS = 'os^Dvx'
+_QUOTE = {'"': '&quot;'}
 MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
 
 
@@ -132,8 +134,8 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
     assert box and size
     parts = [f'<svg class="drawn" viewBox="{box.group(1)}" style="width:{float(size.group(1)) * 4 / 3:.0f}px" '
              f'role="img" aria-labelledby="{name}-title {name}-description">',
-             f'<title id="{name}-title">{_escaped(title)}</title>',
-             f'<desc id="{name}-description">{_escaped(description)}</desc>', text[text.index('>') + 1:].strip()]
+             f'<title id="{name}-title">{escape(title, _QUOTE)}</title>',
+             f'<desc id="{name}-description">{escape(description, _QUOTE)}</desc>', text[text.index('>') + 1:].strip()]
     return '\n'.join(parts)
 
 
@@ -144,10 +146,6 @@ def _adapted(tag: str, name: str) -> str:
     tag = re.sub(r'url\(#([^)]*)\)', rf'url(#{name}-\1)', tag)
     return re.sub(r'((?:fill|stroke)(?:: |="))#0000([0-9a-f]{2})\b',
                   lambda match: f'{match[1]}var(--{_VARIABLES[int(match[2], 16) - 1]})', tag)
-
-
-def _escaped(text: str) -> str:
-    return text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;').replace('"', '&quot;')
 
 
 def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: str) -> str:

@@ -24,7 +24,6 @@ from ms_crf.runs.records import check_output, newest
 from ms_crf.runs.run import Run
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import LEVEL, Interval, difference
-from ms_crf.text.metrics import SpanScore
 
 MOST_TYPES = 40                # in the picture of scores by type; the table has them all
 _UNSHOWN = re.compile('[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]')
@@ -78,7 +77,7 @@ def report(runs: Sequence[PathLike] | None = None, *, input: PathLike | None = N
     device_for(given.device, *opened, watcher=watcher)
     figures: list[RunFigures] = []
     for run in opened:
-        figures.append(figures_of(run, tagged, given.resamples, given.seed, given.errors, watcher.say))
+        figures.append(figures_of(run, tagged, given.resamples, given.seed, given.errors, watcher))
         check_alike(figures)
     write_text(given.output, page(figures, tagged))
     return figures
@@ -136,58 +135,43 @@ def _safe(text: str) -> Any:
 def _one(run: RunFigures, given: Input) -> dict[str, Any]:
     evaluation, counts = run.evaluation, run.confusion.counts
     overall, by_type = evaluation.intervals(evaluation.counts)
+    typed, token_rows = evaluation.types != [''], evaluation.rows(evaluation.token_counts)
     return {
         'kind': 'one_run.html', 'title': f'Report of {run.path}', 'contents': _CONTENTS_OF_ONE, 'run': run,
         'logarithms': LOGARITHMS,
-        'exact_overall': overall, 'exact_by_type': by_type, 'token_rows': _token_rows(run),
+        'exact_overall': overall, 'exact_by_type': by_type, 'token_rows': token_rows if typed else token_rows[:1],
         'best': pictures.best_of(run.metrics), 'has_rates': any('learning_rate' in one for one in run.metrics),
         'confused': list(most_confused(counts)), 'matrix': _matrix(run.confusion, evaluation.plain),
         'border_names': BORDERS, 'missed': sum(count for (_, other), count in counts.items() if other is None),
         'invented': sum(count for (one, _), count in counts.items() if one is None),
-        'calibration_rows': _calibration_rows(run.believable, evaluation.plain),
+        'calibration_rows': _calibration_rows(run.believable),
         'verdict': _verdict(run.believable), 'mark_style': colour_rules(evaluation.types),
         'classes': {kind: f't{index}' for index, kind in enumerate(evaluation.types)},
         'lines': [sentence.line for sentence in given.sentences],
         'speed': len(evaluation.tokens) / run.seconds,
         'token_speed': (evaluation.score.tokens + evaluation.unjudged) / run.seconds,
-        'typed': evaluation.types != [''], 'pictures': _pictures(run, overall, by_type)}
-
-
-def _token_rows(run: RunFigures) -> list[tuple[str, SpanScore, Interval | None]]:
-    counts = run.evaluation.token_counts
-    overall, by_type = run.evaluation.intervals(counts)
-    rows = [('overall', SpanScore(*counts.sum((0, 1)).tolist()), overall)]
-    return rows + [(kind, SpanScore(*row), by_type[kind])
-                   for kind, row in zip(run.evaluation.types, counts.sum(0).tolist()) if run.evaluation.types != ['']]
+        'typed': typed, 'pictures': _pictures(run, overall, by_type)}
 
 
 def _matrix(found: Confusion, plain: bool) -> dict[str, Any]:
     """Columns and rows of the table of confusions; each cell a count and how it looks."""
     labels: list[str | None] = [*found.labels, *([OTHERS] if found.others else []), *([] if plain else [None])]
-    rows = []
-    for one in labels:
-        cells = [(found.counts[one, other], 'diagonal' if one == other else 'hot' if found.counts[one, other] else '')
-                 for other in labels]
-        rows.append((one, cells))
-    return {'columns': labels, 'rows': rows}
+    return {'columns': labels, 'rows': [
+        (one, [(found.counts[one, other], 'diagonal' if one == other else 'hot' if found.counts[one, other] else '')
+               for other in labels]) for one in labels]}
 
 
-def _calibration_rows(found: Believable | None, plain: bool) -> list[tuple[str, Reliability]]:
-    if found is None:
-        return []
-    rows = [('of tags', found.tokens), ('of tags, under the temperature', found.tempered_tokens)]
-    if not plain:
-        rows += [('of entities', found.entities), ('of entities, under the temperature', found.tempered_entities)]
-    return [(name, one) for name, one in rows if one is not None]
+def _calibration_rows(found: Believable | None) -> list[tuple[str, Reliability]]:
+    sides = (('', found.before), (', under the temperature', found.after)) if found else ()
+    return [(f'of {unit}{end}', side[unit]) for unit in ('tags', 'entities') for end, side in sides if unit in side]
 
 
 def _verdict(found: Believable | None) -> str:
     """Whether the temperature helps on the file that is scored, in a sentence."""
-    if found is None or found.tokens is None or found.tempered_tokens is None:
+    if found is None or not found.after:
         return ''
-    pairs = [('tags', found.tokens, found.tempered_tokens), ('entities', found.entities, found.tempered_entities)]
-    words = [f'that of {unit} from {100 * before.ece:.2f} to {100 * after.ece:.2f}'
-             for unit, before, after in pairs if before and after]
+    words = [f'that of {unit} from {100 * found.before[unit].ece:.2f} to {100 * after.ece:.2f}'
+             for unit, after in found.after.items()]
     return f'On the sentences scored here it changes the calibration error: {" and ".join(words)}.'
 
 
@@ -216,12 +200,11 @@ def _main(run: RunFigures) -> str:
 def _panels(found: Believable | None) -> dict[str, list[tuple[str, Reliability]]]:
     if found is None:
         return {}
-    tempered = f'temperature {found.fit.temperature:.2f}' if found.fit else ''
-    pairs = {'tags of tokens': (found.tokens, found.tempered_tokens),
-             'entities': (found.entities, found.tempered_entities)}
-    panels = {unit: [(name, one) for name, one in zip(('as it is', tempered), pair) if one is not None]
-              for unit, pair in pairs.items()}
-    return {unit: curves for unit, curves in panels.items() if curves}
+    sides = [('as it is', found.before)]
+    if found.fit:
+        sides.append((f'temperature {found.fit.temperature:.2f}', found.after))
+    return {title: [(name, side[unit]) for name, side in sides if unit in side]
+            for unit, title in (('tags', 'tags of tokens'), ('entities', 'entities')) if unit in found.before}
 
 
 # Several runs
@@ -241,10 +224,10 @@ def _several(runs: Sequence[RunFigures]) -> dict[str, Any]:
 
 def _row(run: RunFigures) -> dict[str, Any]:
     found, evaluation = run.believable, run.evaluation
+    errors = {unit: one.ece for unit, one in found.before.items()} if found else {}
     return {'name': run.path, 'run': run, 'score': evaluation.score,
             'interval': evaluation.intervals(evaluation.counts)[0],
-            'token_ece': found.tokens.ece if found and found.tokens else None,
-            'entity_ece': found.entities.ece if found and found.entities else None,
+            'token_ece': errors.get('tags'), 'entity_ece': errors.get('entities'),
             'temperature': found.fit.temperature if found and found.fit else None,
             'speed': len(evaluation.tokens) / run.seconds}
 
