@@ -109,116 +109,6 @@ def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = Non
     return Tagging(given, watcher).run()
 
 
-class Tagging:
-    """A model that is loaded as the arguments of `tag` say, and one call with it.
-
-    Args:
-        given: the arguments.
-        watcher: see `tag`.
-        colour: whether text is coloured for a terminal.
-    """
-
-    def __init__(self, given: TagArguments, watcher: Watcher = SILENT, colour: bool = False) -> None:
-        self.given, self.watcher, self.colour = given, watcher, colour
-        self.inputs = Inputs(given, watcher, given.temperature)
-        self.tagger = self.inputs.tagger
-        self.confidence = given.confidence if given.confidence is not None else (
-            given.with_confidences and self.tagger.gives_confidences)
-        if self.confidence and not self.tagger.gives_confidences:
-            raise OptionError(f'{argument("confidence")}: this graph gives no confidences; export one with '
-                              f'{argument("confidence")}, or use the run itself')
-        if given.nbest and not self.tagger.gives_nbest:
-            raise OptionError(f'{argument("nbest")}: the n best taggings come from the run of a network only, not from '
-                              'an exported graph or a hidden Markov model')
-        self.mark = self.inputs.model.unknown_tag if given.unknown_tag is None else given.unknown_tag
-        self.model = self.inputs.model.version if given.format == JSON else ''
-        self.result, self.remarks = TagResult(), Remarks(given.name)
-
-    def writer(self, tag_column: int | None = None) -> Writer:
-        """What writes sentences in the format of the output; of CoNLL-U with the column of tags."""
-        return Writer(self.given.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
-                      self.confidence, self.colour and self.given.format == TEXT, tag_column, self.model)
-
-    def run(self) -> TagResult:
-        """Tags all inputs."""
-        given, many = self.given, self.given.many
-        waiting = given.jobs if given.score else [job for job in given.jobs if not (
-            many and job.target and os.path.lexists(job.target))]
-        with self.watcher.progress('', len(given.jobs) if many else None, 'files' if many else 'sentences') as done:
-            for job in waiting:
-                if many and job.target:
-                    os.makedirs(os.path.dirname(job.target), exist_ok=True)
-                self._run_job(job, (lambda count: None) if many else done)
-                done(many)
-        self.result.files, self.result.done_before = len(waiting), len(given.jobs) - len(waiting)
-        self.result.remarks = self.remarks.lines()
-        if many:
-            self._check_scored(given.name)
-        return self.result
-
-    def answer(self, text: str, writer: Writer, write: Write) -> None:
-        """Tags a text, and writes it."""
-        self._tag(self.inputs.of_text(text), self.given.name, writer, write)
-
-    def _run_job(self, job: Job, done: Callable[[int], object]) -> None:
-        """Tags an input from its beginning to its end; `done` takes numbers of sentences."""
-        name, column = self.inputs.name(job.source), self.given.tag_column(job.source)
-        writer = self.writer(column)
-        items = self._items(job)
-        if self.given.format == CONLL:
-            items = for_columns(items, name)
-            items = items if column is None else conllu.checked(items, name)
-        with text_writer(job.target) if job.target else contextlib.nullcontext(self._show) as write:
-            write(writer.begin(TITLE if job.source == LINES else os.path.basename(job.source) or TITLE))
-            for chunk in chunks(items, lambda item: len(item.tokens)):
-                self._tag(chunk, name, writer, write)
-                done(len(chunk))
-            write(writer.end())
-            if not self.given.many:
-                self._check_scored(name)
-
-    def _check_scored(self, name: str) -> None:
-        if self.given.score and not (self.result.scores and self.result.scores.result.tokens):
-            raise CorpusError(name, None, 'expected tagged sentences, got none')
-
-    def _items(self, job: Job) -> Iterable[Sentence | None]:
-        """The sentences of an input."""
-        if self.given.text is not None:
-            return self.inputs.of_text(self.given.text)
-        if self.given.kind(job.source) == BRAT:
-            reading = self.inputs.reading(job.source, self.given.indices('score'), self.remarks.add, self.mark)
-            return sentences_of(FORMATS[BRAT].read(job.source, reading), reading)
-        return self.inputs.of_file(job.source, self.given.indices('score'), self.remarks.add, self.mark)
-
-    def _show(self, text: str) -> None:
-        """Writes text to the output if that is a stream."""
-        if self.given.output is not None:
-            self.given.output.write(text)
-            self.given.output.flush()
-
-    def _tag(self, items: Sequence[Sentence], name: str, writer: Writer, write: Write) -> None:
-        try:
-            tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.given.nbest)
-        except SentenceError as error:
-            if error.index:
-                self._tag(items[:error.index], name, writer, write)
-            if self.given.text is not None:
-                raise OptionError(f'{argument("text")}: {error.reason}') from None
-            raise CorpusError(name, items[error.index].line, error.reason) from None
-        self.result.sentences += len(items)
-        if self.given.score:
-            scores = self.result.scores or Scores(self.tagger.found_scheme, self.tagger.scheme, name)
-            self.result.scores, scores.path = scores, name
-            scores.add([item.line for item in items], [opened(item.tags, self.mark) for item in items],
-                       [sentence.tags for sentence in tagged])
-        found = [item.predicted(sentence.prediction) for item, sentence in zip(items, tagged)]
-        if self.given.returned:
-            self.result += [sentence.stripped() if sentence.raw else sentence for sentence in found
-                            if sentence.tokens or not sentence.raw]
-        else:
-            write(''.join(map(writer.lines, found)))
-
-
 def source_of(value: PathLike | Iterable[str] | None) -> object:
     """An argument `input` as `OfText` takes it: a path, `LINES` for standard input, or an iterator of lines."""
     if value is None or isinstance(value, (str, os.PathLike)):
@@ -295,3 +185,115 @@ class Inputs:
             if not isinstance(line, str):
                 raise TypeError(f'input must be a path or lines of text, got a line of type {type(line).__name__}')
             yield number, line if raw and line.endswith('\n') else line.rstrip('\r\n') + '\n' * raw
+
+
+class Tagging(Inputs):
+    """A model that is loaded as the arguments of `tag` say, and one call with it.
+
+    Args:
+        given: the arguments.
+        watcher: see `tag`.
+        colour: whether text is coloured for a terminal.
+    """
+
+    given: TagArguments
+
+    def __init__(self, given: TagArguments, watcher: Watcher = SILENT, colour: bool = False) -> None:
+        super().__init__(given, watcher, given.temperature)
+        self.colour = colour
+        self.confidence = given.confidence if given.confidence is not None else (
+            given.with_confidences and self.tagger.gives_confidences)
+        if self.confidence and not self.tagger.gives_confidences:
+            raise OptionError(f'{argument("confidence")}: this graph gives no confidences; export one with '
+                              f'{argument("confidence")}, or use the run itself')
+        if given.nbest and not self.tagger.gives_nbest:
+            raise OptionError(f'{argument("nbest")}: the n best taggings come from the run of a network only, not from '
+                              'an exported graph or a hidden Markov model')
+        self.mark = self.model.unknown_tag if given.unknown_tag is None else given.unknown_tag
+        self.version = self.model.version if given.format == JSON else ''
+        self.result, self.remarks = TagResult(), Remarks(given.name)
+
+    def writer(self, tag_column: int | None = None) -> Writer:
+        """What writes sentences in the format of the output; of CoNLL-U with the column of tags."""
+        return Writer(self.given.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
+                      self.confidence, self.colour and self.given.format == TEXT, tag_column, self.version)
+
+    def run(self) -> TagResult:
+        """Tags all inputs."""
+        given, many = self.given, self.given.many
+        waiting = given.jobs if given.score else [job for job in given.jobs if not (
+            many and job.target and os.path.lexists(job.target))]
+        with self.watcher.progress('', len(given.jobs) if many else None, 'files' if many else 'sentences') as done:
+            for job in waiting:
+                if many and job.target:
+                    os.makedirs(os.path.dirname(job.target), exist_ok=True)
+                self._run_job(job, (lambda count: None) if many else done)
+                done(many)
+        self.result.files, self.result.done_before = len(waiting), len(given.jobs) - len(waiting)
+        self.result.remarks = self.remarks.lines()
+        if many:
+            self._check_scored(given.name)
+        return self.result
+
+    def answer(self, text: str, writer: Writer, write: Write) -> None:
+        """Tags a text, and writes it."""
+        self._tag(self.of_text(text), self.given.name, writer, write)
+
+    def _run_job(self, job: Job, done: Callable[[int], object]) -> None:
+        """Tags an input from its beginning to its end; `done` takes numbers of sentences."""
+        name, column = self.name(job.source), self.given.tag_column(job.source)
+        writer = self.writer(column)
+        items = self._items(job)
+        if self.given.format == CONLL:
+            items = for_columns(items, name)
+            items = items if column is None else conllu.checked(items, name)
+        with text_writer(job.target) if job.target else contextlib.nullcontext(self._show) as write:
+            write(writer.begin(TITLE if job.source == LINES else os.path.basename(job.source) or TITLE))
+            for chunk in chunks(items, lambda item: len(item.tokens)):
+                self._tag(chunk, name, writer, write)
+                done(len(chunk))
+            write(writer.end())
+            if not self.given.many:
+                self._check_scored(name)
+
+    def _check_scored(self, name: str) -> None:
+        if self.given.score and not (self.result.scores and self.result.scores.result.tokens):
+            raise CorpusError(name, None, 'expected tagged sentences, got none')
+
+    def _items(self, job: Job) -> Iterable[Sentence | None]:
+        """The sentences of an input."""
+        if self.given.text is not None:
+            return self.of_text(self.given.text)
+        columns = self.given.indices('score')
+        if self.given.kind(job.source) == BRAT:
+            reading = self.reading(job.source, columns, self.remarks.add, self.mark)
+            return sentences_of(FORMATS[BRAT].read(job.source, reading), reading)
+        return self.of_file(job.source, columns, self.remarks.add, self.mark)
+
+    def _show(self, text: str) -> None:
+        """Writes text to the output if that is a stream."""
+        if self.given.output is not None:
+            self.given.output.write(text)
+            self.given.output.flush()
+
+    def _tag(self, items: Sequence[Sentence], name: str, writer: Writer, write: Write) -> None:
+        try:
+            tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.given.nbest)
+        except SentenceError as error:
+            if error.index:
+                self._tag(items[:error.index], name, writer, write)
+            if self.given.text is not None:
+                raise OptionError(f'{argument("text")}: {error.reason}') from None
+            raise CorpusError(name, items[error.index].line, error.reason) from None
+        self.result.sentences += len(items)
+        if self.given.score:
+            scores = self.result.scores or Scores(self.tagger.found_scheme, self.tagger.scheme, name)
+            self.result.scores, scores.path = scores, name
+            scores.add([item.line for item in items], [opened(item.tags, self.mark) for item in items],
+                       [sentence.tags for sentence in tagged])
+        found = [item.predicted(sentence.prediction) for item, sentence in zip(items, tagged)]
+        if self.given.returned:
+            self.result += [sentence.stripped() if sentence.raw else sentence for sentence in found
+                            if sentence.tokens or not sentence.raw]
+        else:
+            write(''.join(map(writer.lines, found)))

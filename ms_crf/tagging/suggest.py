@@ -108,7 +108,7 @@ def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None
     return _Chooser(given, watcher).run()
 
 
-class _Chooser:
+class _Chooser(Inputs):
     """One call of `suggest`.
 
     Args:
@@ -116,12 +116,12 @@ class _Chooser:
         watcher: see there.
     """
 
+    given: SuggestArguments
+
     def __init__(self, given: SuggestArguments, watcher: Watcher) -> None:
-        self.given, self.watcher = given, watcher
-        self.inputs = Inputs(given, watcher)
-        self.tagger, self.model = self.inputs.tagger, self.inputs.model.version
+        super().__init__(given, watcher)
         if not self.tagger.gives_confidences:
-            raise OptionError(f'{self.inputs.path}: this graph gives no confidences; export one with '
+            raise OptionError(f'{self.path}: this graph gives no confidences; export one with '
                               f'{argument("confidence")}, or use the run itself')
         if given.by == TOKEN_ENTROPY and not uncertainty.gives_entropy(self.tagger.decoder):
             raise OptionError(f'{argument("by")} {TOKEN_ENTROPY} needs the posterior of every tag, which exported '
@@ -130,12 +130,12 @@ class _Chooser:
 
     def run(self) -> Suggestions:
         """Chooses sentences, and writes them if there is an output."""
-        given = self.given
+        given, model = self.given, self.model.version
         pool = Pool(given.count, Alike(given.ngram, given.near, self._known()))
         with self.watcher.progress('', None, 'sentences') as done:
             for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
                 for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
-                    pool.add(Suggestion(score, item.tokens, _document(source, item, unsure, self.model), unsure.tags,
+                    pool.add(Suggestion(score, item.tokens, _document(source, item, unsure, model), unsure.tags,
                                         unsure.confidence))
                 done(len(chunk))
         chosen = Suggestions(pool)
@@ -150,13 +150,13 @@ class _Chooser:
 
     def _known(self) -> Iterator[list[str]]:
         for path in self.given.known or ():
-            for sentence in read_corpus(path, self.given.indices('known'), self.inputs.splitter):
+            for sentence in read_corpus(path, self.given.indices('known'), self.splitter):
                 yield sentence.tokens
 
     def _items(self) -> Iterator[tuple[str, Sentence]]:
         """(name, sentence) of all inputs."""
         for source in self.given.sources:
-            name, items = self.inputs.name(source), self.inputs.of_file(source, self.given.indices('known')[:1])
+            name, items = self.name(source), self.of_file(source, self.given.indices('known')[:1])
             for item in for_columns(items, name) if FORMATS[self.given.written].columns else items:
                 if item is not None and item.tokens:
                     yield name, item
@@ -177,7 +177,7 @@ class _Chooser:
     def _write(self, documents: list[Document]) -> list[str]:
         """Writes the chosen sentences; returns what is said of what the format has no place for."""
         given, remarks = self.given, Remarks(self.given.name)
-        splitter = self.inputs.splitter if given.raw else Deferred(CHARACTERS if self.inputs.characters else BLANK)
+        splitter = self.splitter if given.raw else Deferred(CHARACTERS if self.characters else BLANK)
         scheme = scoring_scheme(self.tagger.found_scheme)        # of the files, in which people annotate
         with_tags = scheme != PLAIN and 'tags' in FORMATS[given.written].holds
         target = Target(given.written, splitter, scheme if with_tags else None, names=given.names)
@@ -241,13 +241,9 @@ class Alike:
         # A near-duplicate lacks so few of the n-grams that it has one of any others so many; the rarest are few to see.
         enough = len(found) - int(self.threshold * len(found))
         rarest = sorted(found, key=lambda ngram: len(self._with.get(ngram, ())))[:enough]
-        return any(self._share(found, self._ngrams_of[other]) > self.threshold
-                   for other in {other for ngram in rarest for other in self._with.get(ngram, ())})
-
-    @staticmethod
-    def _share(one: set[int], other: set[int]) -> float:
-        both = len(one & other)
-        return both / (len(one) + len(other) - both)
+        sharing = {index for ngram in rarest for index in self._with.get(ngram, ())}
+        return any(len(found & other) / len(found | other) > self.threshold
+                   for other in map(self._ngrams_of.__getitem__, sharing))
 
     def _ngrams(self, tokens: Sequence[str]) -> set[int]:
         """Hashes of the n-grams; a shorter sentence is one by itself."""
@@ -278,7 +274,7 @@ class Pool:
         self.read = self.known_left_out = self.repeated = 0
         self._held: list[Suggestion] = []
         self._tokens: set[tuple[str, ...]] = set()
-        self._least: float | None = None         # the score that one must be above, once some were dropped
+        self._least = float('-inf')              # the score that one must be above, once some were dropped
 
     def add(self, candidate: Suggestion) -> None:
         self.read += 1
@@ -287,7 +283,7 @@ class Pool:
             self.known_left_out += 1
         elif key in self._tokens:
             self.repeated += 1
-        elif self._least is None or candidate.score > self._least:
+        elif candidate.score > self._least:
             self._tokens.add(key)
             self._held.append(candidate)
             if len(self._held) >= 2 * self.room:
