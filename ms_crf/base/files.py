@@ -130,16 +130,13 @@ def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
 
 def _create(draft: str, target: str) -> int:
     """Makes an empty draft; the mode that the file is to have: that of the file it takes the place of."""
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        mode = os.fstat(descriptor).st_mode
+    with open(draft, 'xb') as file:
+        mode = os.fstat(file.fileno()).st_mode
         with contextlib.suppress(FileNotFoundError):
             before = os.stat(target)
             mode = before.st_mode
             with contextlib.suppress(OSError):                   # only a privileged user may give files away
-                os.fchown(descriptor, before.st_uid, before.st_gid)
-    finally:
-        os.close(descriptor)
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
     return stat.S_IMODE(mode)
 
 

@@ -26,13 +26,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
-        self.register('type', int, whole_number)
-        self.register('type', float, real_number)
+        for kind, name in ((int, 'a whole number'), (float, 'a number')):
+            self.register('type', kind, functools.partial(_number, kind, name))
         self.required: list[argparse.Action] = []        # missed only if nothing else is wrong
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Namespace:  # type: ignore[override]
+    def parse_args(self, args: Sequence[str]) -> Namespace:  # type: ignore[override]
         """Parses a command line; for a misspelt option the message says which one was probably meant."""
-        parsed, strange = self.parse_known_args(args, namespace)
+        self._check_once(args)
+        parsed, strange = self.parse_known_args(args)
         if strange:
             names = [name for action in self._actions for name in action.option_strings]
             name, _, _ = strange[0].partition('=')
@@ -42,11 +43,6 @@ class Parser(argparse.ArgumentParser):
         if missing:
             self.error(f'the following arguments are required: {", ".join(missing)}')
         return parsed
-
-    def parse_known_args(self, args: Sequence[str] | None = None,  # type: ignore[override]
-                         namespace: Any = None) -> tuple[Namespace, list[str]]:
-        self._check_once(sys.argv[1:] if args is None else args)
-        return super().parse_known_args(args, namespace)
 
     def _check_once(self, args: Sequence[str]) -> None:
         """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
@@ -87,18 +83,11 @@ def _joined(arguments: Sequence[str]) -> str:
     return text if text.isprintable() and len(text) <= 80 else brief(text)
 
 
-def whole_number(text: str) -> int:
+def _number(kind: type[float], name: str, text: str) -> float:
     try:
-        return int(text)
+        return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'expected a whole number, got {brief(text)}') from None
-
-
-def real_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
+        raise argparse.ArgumentTypeError(f'expected {name}, got {brief(text)}') from None
 
 
 def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown: Container[str] | None = None) -> None:

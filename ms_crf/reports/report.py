@@ -120,7 +120,7 @@ def page(runs: Sequence[RunFigures], given: Input) -> str:
     common = {'input': given, 'evaluation': first.evaluation, 'level': f'{100 * LEVEL:.0f} %',
               'units': 'tags' if first.evaluation.plain else 'entities', 'made_by': f'ms_crf {VERSION}',
               'blank': '' if first.of_characters else ' '}
-    own = _one(first, given) if len(runs) == 1 else _several(runs)
+    own = _one(first) if len(runs) == 1 else _several(runs)
     style = _safe(f'{PALETTE}{pictures.style()}\n{own.pop("mark_style", "")}\n{asset(__file__, "page.css")}')
     return shown(_environment().get_template('page.html').render(style=style, **common, **own))
 
@@ -132,7 +132,7 @@ def _safe(text: str) -> Any:
 
 # One run
 
-def _one(run: RunFigures, given: Input) -> dict[str, Any]:
+def _one(run: RunFigures) -> dict[str, Any]:
     evaluation, counts = run.evaluation, run.confusion.counts
     overall, by_type = evaluation.intervals(evaluation.counts)
     typed, token_rows = evaluation.types != [''], evaluation.rows(evaluation.token_counts)
@@ -147,9 +147,6 @@ def _one(run: RunFigures, given: Input) -> dict[str, Any]:
         'calibration_rows': _calibration_rows(run.believable),
         'verdict': _verdict(run.believable), 'mark_style': colour_rules(evaluation.types),
         'classes': {kind: f't{index}' for index, kind in enumerate(evaluation.types)},
-        'lines': [sentence.line for sentence in given.sentences],
-        'speed': len(evaluation.tokens) / run.seconds,
-        'token_speed': (evaluation.score.tokens + evaluation.unjudged) / run.seconds,
         'typed': typed, 'pictures': _pictures(run, overall, by_type)}
 
 
@@ -210,26 +207,15 @@ def _panels(found: Believable | None) -> dict[str, list[tuple[str, Reliability]]
 # Several runs
 
 def _several(runs: Sequence[RunFigures]) -> dict[str, Any]:
-    rows = [_row(run) for run in runs]
     courses = {run.path: run.metrics for run in runs if run.metrics}
     made = {}
     if courses:
         made['course'] = _safe(pictures.courses(courses, _main(runs[0]), 'picture-course'))
-    return {'kind': 'several_runs.html', 'title': f'{len(runs)} runs side by side', 'runs': rows,
+    return {'kind': 'several_runs.html', 'title': f'{len(runs)} runs side by side', 'runs': runs,
             'contents': _CONTENTS_OF_SEVERAL, 'pairs': [_pair(*pair) for pair in combinations(runs, 2)],
             'type_rows': _type_rows(runs), 'pictures': made,
             'without_course': [run.path for run in runs if not run.metrics],
             'option_rows': options_that_differ(runs)}
-
-
-def _row(run: RunFigures) -> dict[str, Any]:
-    found, evaluation = run.believable, run.evaluation
-    errors = {unit: one.ece for unit, one in found.before.items()} if found else {}
-    return {'name': run.path, 'run': run, 'score': evaluation.score,
-            'interval': evaluation.intervals(evaluation.counts)[0],
-            'token_ece': errors.get('tags'), 'entity_ece': errors.get('entities'),
-            'temperature': found.fit.temperature if found and found.fit else None,
-            'speed': len(evaluation.tokens) / run.seconds}
 
 
 def _pair(one: RunFigures, other: RunFigures) -> dict[str, Any]:
