@@ -40,7 +40,7 @@ def checked(default: Any = MISSING, **limits: Any) -> Any:
     return field(default=default, metadata=limits)
 
 
-def fault_of(entry: Field, value: Any) -> Fault | None:
+def fault_of(entry: Field, value: object) -> Fault | None:
     """What is wrong with a value of a field, or None."""
     if value is None and entry.default is None:
         return None
@@ -57,7 +57,7 @@ def fault_of(entry: Field, value: Any) -> Fault | None:
     return must(value) if must else None
 
 
-def _is(kind: Any, value: Any) -> bool:
+def _is(kind: Any, value: object) -> bool:
     if kind is Any:
         return True
     plain, inside = get_origin(kind) or kind, get_args(kind)
@@ -76,7 +76,7 @@ def distinct_strings(items: list[str]) -> Fault | None:
     return None
 
 
-def load_record(kind: type[T], record: Any, closed: bool = False) -> T:
+def load_record(kind: type[T], record: object, closed: bool = False) -> T:
     """A record from a JSON object.
 
     Args:

@@ -202,12 +202,12 @@ def write_text(path: PathLike, text: str, draft: PathLike | None = None) -> None
         write(text)
 
 
-def json_text(record: Any) -> str:
+def json_text(record: object) -> str:
     """A record as the text of a JSON file that people may read."""
     return json.dumps(record, ensure_ascii=False, indent=1) + '\n'
 
 
-def write_json(path: PathLike, record: Any, draft: PathLike | None = None) -> None:
+def write_json(path: PathLike, record: object, draft: PathLike | None = None) -> None:
     """Writes a record as a JSON file, whole or not at all; see `text_writer`."""
     write_text(path, json_text(record), draft)
 

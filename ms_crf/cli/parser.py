@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         if message:                              # argparse would say nothing where this can't be written
             (file or sys.stderr).write(message)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: str) -> None:
         if action.choices is not None and value not in action.choices:
             choices = [str(choice) for choice in action.choices]
             own = f'; a custom model type needs {PLUGIN}' if action.dest == 'model' else ''

@@ -87,8 +87,19 @@ class RunFigures:
 
     @property
     def command(self) -> str:
-        """The command that makes such a run."""
-        return command_of(self.options, self.of_characters)
+        """The command that makes such a run on such text; options at their defaults are left away."""
+        defaults = Options(embeddings=self.options.embeddings).settled(self.of_characters)
+        words = ['ms-crf', 'train']
+        for name, value in self.options.to_json().items():
+            # The default of test is no file, unless train is at its own.
+            named = name in ('train', 'dev', 'test', 'save', 'embeddings')
+            if not named and (value == getattr(defaults, name) or self.options.idle(name)):
+                continue
+            if isinstance(value, bool):
+                words.append(f'--{"" if value else "no-"}{dashed(name)}')
+            elif value is not None and (value != '' or name == 'unknown_tag'):
+                words += [f'--{dashed(name)}', str(value)]
+        return shlex.join(words)
 
 
 def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
@@ -220,21 +231,6 @@ def _parts(tagger: Tagger, evaluation: Evaluation, run: Run) -> dict[str, list[P
     return found
 
 
-def command_of(options: Options, of_characters: bool) -> str:
-    """The command of a training with these options on such text; those at their defaults are left away."""
-    defaults, words = Options(embeddings=options.embeddings).settled(of_characters), ['ms-crf', 'train']
-    for name, value in options.to_json().items():
-        # The default of test is no file, unless train is at its own.
-        named = name in ('train', 'dev', 'test', 'save', 'embeddings')
-        if not named and (value == getattr(defaults, name) or options.idle(name)):
-            continue
-        if isinstance(value, bool):
-            words.append(f'--{"" if value else "no-"}{dashed(name)}')
-        elif value is not None and (value != '' or name == 'unknown_tag'):
-            words += [f'--{dashed(name)}', str(value)]
-    return shlex.join(words)
-
-
 def options_that_differ(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
     """The options, where to save apart, in which runs are not alike, and the value in each."""
     rows = []
@@ -245,12 +241,3 @@ def options_that_differ(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]
             rows.append((f'--{dashed(name)}', [f'none, it means nothing {why}' if why else value
                                                for why, value in zip(idle, values)]))
     return rows
-
-
-def check_alike(runs: Sequence[RunFigures]) -> None:
-    """Raises OptionError unless the runs' tags are compared in one scheme."""
-    first = runs[0]
-    for run in runs[1:]:
-        if run.evaluation.plain != first.evaluation.plain:
-            raise OptionError(f'{run.path} must have tags of the same kind as {first.path}, {first.evaluation.scheme}, '
-                              f'got {run.evaluation.scheme}')

@@ -17,7 +17,7 @@ from ms_crf.models.opening import device_for
 from ms_crf.render.html import PALETTE, asset, colour_rules
 from ms_crf.reports import pictures
 from ms_crf.reports.analysis import BORDERS, OTHERS, Confusion, Reliability, most_confused
-from ms_crf.reports.figures import Believable, Input, RunFigures, check_alike, figures_of, input_of, options_that_differ
+from ms_crf.reports.figures import Believable, Input, RunFigures, figures_of, input_of, options_that_differ
 from ms_crf.reports.pictures import LIBRARIES, library
 from ms_crf.runs.arguments import ReportArguments
 from ms_crf.runs.records import check_output, newest
@@ -78,7 +78,10 @@ def report(runs: Sequence[PathLike] | None = None, *, input: PathLike | None = N
     figures: list[RunFigures] = []
     for run in opened:
         figures.append(figures_of(run, tagged, given.resamples, given.seed, given.errors, watcher))
-        check_alike(figures)
+        first, last = figures[0].evaluation, figures[-1].evaluation
+        if last.plain != first.plain:
+            raise OptionError(f'{run.path} must have tags of the same kind as {opened[0].path}, {first.scheme}, got '
+                              f'{last.scheme}')
     write_text(given.output, page(figures, tagged))
     return figures
 
