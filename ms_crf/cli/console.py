@@ -190,7 +190,8 @@ def run(program: str, action: Callable[[], int]) -> int:
         say(f'{program}: {error.object!a}: expected a name that this locale can write, in {error.encoding}; set '
             'PYTHONUTF8=1 or LC_ALL=C.UTF-8')
     except OSError as error:
-        say(f'{program}: {_file_of(error)}: {error.strerror or error}')
+        name = 'standard output can not be written' if error.filename is None else error.filename
+        say(f'{program}: {name}: {error.strerror or error}')
         if error.filename is None:
             silence(sys.stdout)
     return FAULT
@@ -199,10 +200,6 @@ def run(program: str, action: Callable[[], int]) -> int:
 def option_name(argument: str) -> str:
     """The name on the command line of an argument of a function: '--nbest' for 'nbest', 'RUN' for 'runs'."""
     return POSITIONAL.get(argument, f'--{argument.rstrip("_").replace("_", "-")}')
-
-
-def _file_of(error: OSError) -> str:
-    return 'standard output can not be written' if error.filename is None else error.filename
 
 
 def silence(stream: TextIO) -> None:

@@ -207,14 +207,11 @@ class Page:
         figure = '' if confidence is None else f'<bdi class="note figure"> sentence {confidence:.2f}</bdi>'
         folded = ''
         if alternatives:
-            items = [f'<li>{other:.4f}<p class="text other" dir="auto">{self._marked(text, its_marks)}</p></li>\n'
-                     for its_marks, other in alternatives]
+            items = [f'<li>{other:.4f}<p class="text other" dir="auto">{_interleaved(text, others, self._shown)}'
+                     '</p></li>\n' for others, other in alternatives]
             folded = (f'<details><summary lang="en">Likeliest taggings: {len(items)}</summary>\n'
                       f'<ol>\n{"".join(items)}</ol>\n</details>\n')
-        return f'<p class="text" dir="auto">{self._marked(text, marks)}{figure}</p>\n{folded}'
-
-    def _marked(self, text: str, marks: Iterable[Mark]) -> str:
-        return _interleaved(text, marks, self._shown)
+        return f'<p class="text" dir="auto">{_interleaved(text, marks, self._shown)}{figure}</p>\n{folded}'
 
     def _shown(self, mark: Mark, inside: str) -> str:
         strength = '' if mark.confidence is None else f' s{_level(mark.confidence)}'

@@ -166,13 +166,11 @@ def confusion(evaluation: Evaluation) -> Confusion:
 
 def _frequent(labels: Sequence[str], counts: Counts) -> list[str]:
     """Those labels that are most often gold or predicted, in their order."""
-    if len(labels) <= MOST_LABELS:
-        return list(labels)
     times: Counter[str] = Counter()
     for pair, count in counts.items():
         times.update({label: count for label in pair if label is not None})
     chosen = {label for label, _ in times.most_common(MOST_LABELS)}
-    return [label for label in labels if label in chosen]
+    return [label for label in labels if label in chosen or len(labels) <= MOST_LABELS]
 
 
 def most_confused(counts: Counts, number: int = 5) -> Sequence[tuple[str | None, str | None, int]]:

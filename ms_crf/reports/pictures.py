@@ -128,14 +128,12 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
     text = re.sub(r'<metadata>.*?</metadata>|<style.*?</style>', '', text, flags=re.S)
     # Only inside of tags: names of types and runs may contain anything.
     text = re.sub(r'<[^>]*>', lambda tag: _adapted(tag.group(), name), text)
-    opening = text[:text.index('>')]
-    box = re.search(r'viewBox="([^"]*)"', opening)
-    size = re.search(r'width="([\d.]+)pt"', opening)
-    assert box and size
-    parts = [f'<svg class="drawn" viewBox="{box.group(1)}" style="width:{float(size.group(1)) * 4 / 3:.0f}px" '
-             f'role="img" aria-labelledby="{name}-title {name}-description">',
+    opening, _, content = text.partition('>')
+    box, = re.findall(r' viewBox="[^"]*"', opening)
+    parts = [f'<svg class="drawn"{box} style="width:{figure.get_figwidth() * 96:.0f}px" role="img" '
+             f'aria-labelledby="{name}-title {name}-description">',
              f'<title id="{name}-title">{escape(title, _QUOTE)}</title>',
-             f'<desc id="{name}-description">{escape(description, _QUOTE)}</desc>', text[text.index('>') + 1:].strip()]
+             f'<desc id="{name}-description">{escape(description, _QUOTE)}</desc>', content.strip()]
     return '\n'.join(parts)
 
 
@@ -236,11 +234,11 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
         figure.colorbar(mesh, ax=axis, shrink=0.7, label='log probability' if logarithms else 'score')
         ranked = sorted(((float(values[row, column]), rows[row], columns[column])
                          for row, column in zip(*np.nonzero(allowed))), key=lambda entry: -entry[0])
-        words = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:5])
-        low = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:-6:-1])
+        high, low = (', '.join(f'{one} to {other} {value:.1f}' for value, one, other in part)
+                     for part in (ranked[:5], ranked[:-6:-1]))
         return _svg(figure, name, 'Scores of transitions' if not logarithms else 'Log probabilities of transitions',
                     f'{int((~allowed).sum()) - 1} of {size * (size + 2)} transitions are forbidden. The highest: '
-                    f'{words}. The lowest that are allowed: {low}.')
+                    f'{high}. The lowest that are allowed: {low}.')
 
 
 def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name: str) -> str:
