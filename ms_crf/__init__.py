@@ -7,7 +7,7 @@ start without it.
 from typing import TYPE_CHECKING
 
 from ms_crf.base import environment
-from ms_crf.base.lazy import loader
+from ms_crf.base.environment import by_name, loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.crf.layer import CRF
@@ -22,24 +22,11 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
 environment.prepare()
 __version__ = environment.VERSION
 
-_HOMES = {
-    'CRF': 'crf.layer',
-    'BiLSTM_CRF': 'nn.bilstm',
-    'sequence_mask': 'crf.tutorial',
-    'compute_score': 'crf.tutorial',
-    'compute_normalizer': 'crf.tutorial',
-    'viterbi_decode': 'crf.tutorial',
-    'post_decode': 'crf.post_decode',
-    'allowed_transitions': 'text.schemes',
-    'span_steps': 'text.schemes',
-    'HMM': 'models.hmm.hmm',
-    'Tagger': 'tagging.tagger',
-    'check_batch': 'crf.validation',
-}
+_HOMES = by_name({
+    'crf.layer': 'CRF', 'crf.post_decode': 'post_decode',
+    'crf.tutorial': 'compute_normalizer compute_score sequence_mask viterbi_decode', 'crf.validation': 'check_batch',
+    'models.hmm.hmm': 'HMM', 'nn.bilstm': 'BiLSTM_CRF', 'tagging.tagger': 'Tagger',
+    'text.schemes': 'allowed_transitions span_steps'})
 __all__ = ['BiLSTM_CRF', 'CRF', 'HMM', 'Tagger', 'allowed_transitions', 'check_batch', 'compute_normalizer',
            'compute_score', 'post_decode', 'sequence_mask', 'span_steps', 'viterbi_decode']
 __getattr__ = loader(__name__, globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

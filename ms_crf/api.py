@@ -6,7 +6,7 @@ Each takes keyword arguments that are called like the options of its command, pr
 
 from typing import TYPE_CHECKING
 
-from ms_crf.base.lazy import loader
+from ms_crf.base.environment import by_name, loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.bulk.tag_many import tag_many
@@ -20,21 +20,9 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.tagging.files import tag
     from ms_crf.tagging.suggest import suggest
 
-_HOMES = {
-    'compare': 'experiments.compare',
-    'convert': 'formats.convert',
-    'evaluate': 'reports.evaluation',
-    'export': 'models.opening',
-    'report': 'reports.report',
-    'serve': 'server.serve',
-    'suggest': 'tagging.suggest',
-    'tag': 'tagging.files',
-    'tag_many': 'bulk.tag_many',
-    'train': 'experiments.train',
-}
+_HOMES = by_name({
+    'bulk.tag_many': 'tag_many', 'experiments.compare': 'compare', 'experiments.train': 'train',
+    'formats.convert': 'convert', 'models.opening': 'export', 'reports.evaluation': 'evaluate',
+    'reports.report': 'report', 'server.serve': 'serve', 'tagging.files': 'tag', 'tagging.suggest': 'suggest'})
 __all__ = ['compare', 'convert', 'evaluate', 'export', 'report', 'serve', 'suggest', 'tag', 'tag_many', 'train']
 __getattr__ = loader(__name__, globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

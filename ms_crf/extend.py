@@ -5,7 +5,7 @@ These names stay when the modules behind them move. A name is loaded when it is 
 
 from typing import TYPE_CHECKING
 
-from ms_crf.base.lazy import loader
+from ms_crf.base.environment import by_name, loader
 
 if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.base.environment import prepare
@@ -30,22 +30,12 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.nn.head import Head
     from ms_crf.runs.run import Run
 
-_HOMES = {
-    **dict.fromkeys(['CONFIDENCES', 'Decoder', 'EMISSIONS', 'Encoded', 'Kind', 'Learner', 'NBEST', 'PATHS',
-                     'SentenceError', 'StepLearner', 'Tags', 'register'], 'models.base'),
-    **dict.fromkeys(['Chain', 'ChainDecoder'], 'models.chains'),
-    **dict.fromkeys(['FeatureKind', 'FeatureNetwork'], 'models.features'),
-    'Head': 'nn.head',
-    'Run': 'runs.run',
-    'clear_padding': 'crf.tensors',
-    'prepare': 'base.environment',
-    **dict.fromkeys(['put_weights', 'read_base'], 'models.inheritance'),
-}
+_HOMES = by_name({
+    'base.environment': 'prepare', 'crf.tensors': 'clear_padding', 'models.base':
+    'CONFIDENCES Decoder EMISSIONS Encoded Kind Learner NBEST PATHS SentenceError StepLearner Tags register',
+    'models.chains': 'Chain ChainDecoder', 'models.features': 'FeatureKind FeatureNetwork',
+    'models.inheritance': 'put_weights read_base', 'nn.head': 'Head', 'runs.run': 'Run'})
 __all__ = ['CONFIDENCES', 'Chain', 'ChainDecoder', 'Decoder', 'EMISSIONS', 'Encoded', 'FeatureKind', 'FeatureNetwork',
            'Head', 'Kind', 'Learner', 'NBEST', 'PATHS', 'Run', 'SentenceError', 'StepLearner', 'Tags',
            'clear_padding', 'prepare', 'put_weights', 'read_base', 'register']
 __getattr__ = loader(__name__, globals(), _HOMES)
-
-
-def __dir__() -> list[str]:
-    return __all__

@@ -115,20 +115,21 @@ class Arguments:
         return None if value in wanted else f'with {shown} {value}{only}'
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return list(map(_plain, value))
     return os.fspath(value) if isinstance(value, PurePath) else value
 
 
-def check_value(entry: Field, value: Any) -> None:
+def check_value(entry: Field, value: object) -> None:
     """Raises OptionError if a field of `Arguments` can't have this value."""
     name, fault, choices = argument(entry.name), fault_of(entry, value), entry.metadata['choices']
     if fault:
         end = meant(value, choices, '') if choices and isinstance(value, str) else ''
         raise OptionError(f'{name} must be {fault[0]}, got {fault[1]}{end}')
     if entry.metadata['metavar'] in (FILE, DIR):
-        for path in [value] if isinstance(value, str) else value or () if entry.metadata.get('several') else ():
+        paths = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        for path in paths:
             if not path and path != entry.default and not entry.metadata.get('may_be_empty'):
                 raise OptionError(f'{name} must be a name, got nothing')
             check_path(name, path, entry.metadata.get('recorded', False))

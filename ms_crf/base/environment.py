@@ -1,5 +1,7 @@
 """What MindSpore needs of a process: its environment, set before it is imported; its device; turns in graphs.
 
+MindSpore takes seconds to import, so public names are loaded when a program first asks for them: see `loader`.
+
 Compiled functions and `GraphCell`s are not safe for threads: two threads in one of them fail or crash, two threads in
 two of them wait for each other for ever. A process that is forked from one that has run a graph lacks MindSpore's
 threads and waits for them for ever as well.
@@ -7,13 +9,16 @@ threads and waits for them for ever as well.
 
 import contextlib
 import glob
+import importlib
 import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from ms_crf.base import processes, signals
+from ms_crf.base import processes
+from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import SILENT, Watcher
 
 VERSION = '0.3.0'
@@ -34,6 +39,28 @@ _lock = threading.RLock()
 _process: int | None = None    # that has run the first graph
 
 
+def by_name(names: Mapping[str, str]) -> dict[str, str]:
+    """For each name its module, of the names of each module, separated by spaces."""
+    return {name: module for module, listed in names.items() for name in listed.split()}
+
+
+def loader(module: str, names: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module, which also gets a `__dir__`.
+
+    Args:
+        module: its name.
+        names: its `globals()`, where a name stays once it is loaded.
+        homes: for each public name the module that defines it, without the package's name.
+    """
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f'module {module!r} has no attribute {name!r}')
+        names[name] = getattr(importlib.import_module(f'ms_crf.{homes[name]}'), name)
+        return names[name]
+    names['__dir__'] = lambda: sorted(homes)
+    return load
+
+
 def present(device: str) -> bool:
     """Whether this machine shows such a device."""
     return device == 'CPU' or bool(glob.glob(_DEVICE_FILES[device]))
@@ -48,11 +75,7 @@ def prepare(device: str | None = None) -> None:
     os.environ.setdefault('GLOG_v', '3')  # 3: errors only; below it each compilation prints warnings
     if _given_blocking:
         return
-    if device is None:
-        on_cpu = not any(map(present, _DEVICE_FILES))
-    else:
-        on_cpu = device == 'CPU'
-    if on_cpu:
+    if device == 'CPU' or device is None and not any(map(present, _DEVICE_FILES)):
         # Without it the waiting Python thread spins and takes a core from the kernels'
         # threads. On a device it would serialise host and device.
         os.environ[_BLOCKING] = '1'
@@ -162,8 +185,7 @@ def _use(name: str) -> str:
     return name
 
 
-def _refusal(name: str, reason: str) -> Exception:
-    from ms_crf.base.errors import OptionError
+def _refusal(name: str, reason: str) -> OptionError:
     needs = f'; {_NEEDS[name]}; this program has not been tried there' if name in _NEEDS else ''
     return OptionError(f'the device {name} does not work here: {reason}{needs}; '
                        + ('use the CPU, or install these' if needs else 'see what MindSpore needs'))
@@ -187,7 +209,7 @@ def _unusable(device: str) -> str | None:
     if not _supported(device):
         return 'this MindSpore does not find what it needs for it'
     try:
-        with tempfile.TemporaryDirectory() as folder, signals.handling(signals.interrupt):
+        with tempfile.TemporaryDirectory() as folder, processes.handling_signals(processes.interrupt):
             tried = processes.run(processes.command(_TRIAL, device), cwd=folder, capture_output=True, text=True,
                                   errors='replace', timeout=SECONDS)
     except subprocess.TimeoutExpired:

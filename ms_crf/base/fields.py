@@ -1,12 +1,20 @@
-"""What a record must hold and an option may be: the fields of a dataclass, checked by their types and metadata."""
+"""Records: JSON that others may have made, and the fields of dataclasses, checked by their types and metadata."""
 
 import contextlib
+import json
+import math
+import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import MISSING, Field, field, fields
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
 from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.files import PathLike
+
+LARGEST_JSON = 1 << 30     # bytes
+DEEPEST_JSON = 20          # levels; records have three or four
+_TOO_DEEP = 'it is nested too deeply'
 
 T = TypeVar('T')
 #: what a value must be, such as 'at least 1', and what it is
@@ -32,7 +40,7 @@ def checked(default: Any = MISSING, **limits: Any) -> Any:
     return field(default=default, metadata=limits)
 
 
-def fault_of(entry: Field, value: Any) -> Fault | None:
+def fault_of(entry: Field, value: object) -> Fault | None:
     """What is wrong with a value of a field, or None."""
     if value is None and entry.default is None:
         return None
@@ -49,7 +57,7 @@ def fault_of(entry: Field, value: Any) -> Fault | None:
     return must(value) if must else None
 
 
-def _is(kind: Any, value: Any) -> bool:
+def _is(kind: Any, value: object) -> bool:
     if kind is Any:
         return True
     plain, inside = get_origin(kind) or kind, get_args(kind)
@@ -68,7 +76,7 @@ def distinct_strings(items: list[str]) -> Fault | None:
     return None
 
 
-def load_record(kind: type[T], record: Any, closed: bool = False) -> T:
+def load_record(kind: type[T], record: object, closed: bool = False) -> T:
     """A record from a JSON object.
 
     Args:
@@ -109,3 +117,99 @@ def found_in(path: object) -> Iterator[None]:
         raise
     except ValueError as error:
         raise CorpusError(path, None, str(error)) from None
+
+
+def read_whole(path: PathLike, missing: str) -> bytes:
+    """The bytes of a file that is to be JSON; raises CorpusError, with what to say if there is none."""
+    try:
+        if os.stat(path).st_size > LARGEST_JSON:
+            raise CorpusError(path, None, f'expected at most {LARGEST_JSON:,} bytes of JSON, got more')
+        with open(path, 'rb') as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CorpusError(path, None, missing) from None
+    except OSError as error:
+        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+
+
+def read_json(path: PathLike, maker: str, missing: str = 'no such file') -> Any:
+    """What JSON says in a file; arguments and errors are those of `read_whole` and `parse_json`."""
+    return parse_json(path, read_whole(path, missing), maker)
+
+
+def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
+    """What JSON says.
+
+    Args:
+        path: of the file, for messages.
+        data: its bytes, or a part of them.
+        maker: the program that writes such files, for messages.
+
+    Raises:
+        CorpusError: it is none that `json_of` takes.
+    """
+    try:
+        return json_of(data)
+    except JSONFault as error:
+        line = f' of line {error.line}' if (error.line or 1) > 1 else ''
+        raise CorpusError(path, None, f'expected JSON as {maker} writes it: {error}{line}') from None
+
+
+class JSONFault(ValueError):
+    """Why a text is no JSON, or none that is read here; `line` says where, if that is known."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def json_of(text: str | bytes, deepest: int | None = DEEPEST_JSON) -> Any:
+    """What JSON says.
+
+    Args:
+        text: or its bytes in UTF-8.
+        deepest: how many levels it may have; None for as many as Python can read.
+
+    Raises:
+        JSONFault: it is none; a name of an object is given twice, of which one value would be lost; it has other
+            numbers than finite ones of less than some thousand digits; or it has too many levels.
+    """
+    try:
+        text = text if isinstance(text, str) else text.decode('utf-8')
+        record = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+    except RecursionError:
+        raise JSONFault(_TOO_DEEP) from None
+    except json.JSONDecodeError as error:
+        raise JSONFault(f'{error.msg} at column {error.colno}', error.lineno) from None
+    except UnicodeDecodeError as error:
+        raise JSONFault(f'expected UTF-8, got byte {error.object[error.start]:#04x}') from None
+    except JSONFault:
+        raise
+    except ValueError as error:                  # Python's, with advice to programmers behind a semicolon
+        raise JSONFault(str(error).partition(';')[0]) from None
+    level = [record]
+    for _ in range(0 if deepest is None else deepest + 1):
+        level = [part for item in level if isinstance(item, (dict, list))
+                 for part in (item.values() if isinstance(item, dict) else item)]
+    if level and deepest is not None:
+        raise JSONFault(_TOO_DEEP)
+    return record
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        (twice, _), = Counter(name for name, _ in pairs).most_common(1)
+        raise JSONFault(f'{brief(twice)} is given twice, expected it once')
+    return record
+
+
+def _no_number(word: str) -> NoReturn:
+    raise JSONFault(f'{word} is no finite number')
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise JSONFault(f'{text[:20]} is too large for a number')
+    return value

@@ -1,26 +1,35 @@
-"""Files written whole or not at all, drafts that don't outlive their command, and JSON that others may have made."""
+"""Files written whole or not at all, and drafts that don't outlive their command.
+
+A draft is a hidden file or folder that becomes, or leads to, what a command writes. Its name says whose it is. A
+command that ends in any way but SIGKILL, a crash or a power failure removes its drafts itself. What is left then goes
+when a command next writes to the same folder. A draft stays if its process is still running, or if it is of another
+machine.
+"""
 
 import contextlib
+import functools
 import gzip
 import io
 import json
-import math
 import os
+import platform
+import re
+import shutil
 import stat
-from collections import Counter
+import tempfile
+import zlib
 from collections.abc import Callable, Iterator
-from typing import IO, Any, BinaryIO, NoReturn
+from typing import IO, Any, BinaryIO
 
-from ms_crf.base.drafts import PathLike as PathLike
-from ms_crf.base.drafts import draft_of, remove
-from ms_crf.base.errors import CorpusError, brief
+from ms_crf.base.errors import CorpusError
 
-LARGEST_JSON = 1 << 30     # bytes
-DEEPEST_JSON = 20          # levels; records have three or four
-_TOO_DEEP = 'it is nested too deeply'
+PathLike = str | os.PathLike[str]
 
 #: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
 _temporaries: dict[str, int] = {}
+_NAME = re.compile(r'\.ms_crf-(\d+)-(\d+)-([0-9a-f]{8})\.')
+_SECONDS = 2                   # by which the start of a process may seem to change when the clock is set
+_cleared: set[tuple[int, str]] = set()
 
 
 @contextlib.contextmanager
@@ -121,16 +130,13 @@ def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
 
 def _create(draft: str, target: str) -> int:
     """Makes an empty draft; the mode that the file is to have: that of the file it takes the place of."""
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        mode = os.fstat(descriptor).st_mode
+    with open(draft, 'xb') as file:
+        mode = os.fstat(file.fileno()).st_mode
         with contextlib.suppress(FileNotFoundError):
             before = os.stat(target)
             mode = before.st_mode
             with contextlib.suppress(OSError):                   # only a privileged user may give files away
-                os.fchown(descriptor, before.st_uid, before.st_gid)
-    finally:
-        os.close(descriptor)
+                os.fchown(file.fileno(), before.st_uid, before.st_gid)
     return stat.S_IMODE(mode)
 
 
@@ -196,110 +202,14 @@ def write_text(path: PathLike, text: str, draft: PathLike | None = None) -> None
         write(text)
 
 
-def json_text(record: Any) -> str:
+def json_text(record: object) -> str:
     """A record as the text of a JSON file that people may read."""
     return json.dumps(record, ensure_ascii=False, indent=1) + '\n'
 
 
-def write_json(path: PathLike, record: Any, draft: PathLike | None = None) -> None:
+def write_json(path: PathLike, record: object, draft: PathLike | None = None) -> None:
     """Writes a record as a JSON file, whole or not at all; see `text_writer`."""
     write_text(path, json_text(record), draft)
-
-
-def read_whole(path: PathLike, missing: str) -> bytes:
-    """The bytes of a file that is to be JSON; raises CorpusError, with what to say if there is none."""
-    try:
-        if os.stat(path).st_size > LARGEST_JSON:
-            raise CorpusError(path, None, f'expected at most {LARGEST_JSON:,} bytes of JSON, got more')
-        with open(path, 'rb') as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        raise CorpusError(path, None, missing) from None
-    except OSError as error:
-        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
-
-
-def read_json(path: PathLike, maker: str, missing: str = 'no such file') -> Any:
-    """What JSON says in a file; arguments and errors are those of `read_whole` and `parse_json`."""
-    return parse_json(path, read_whole(path, missing), maker)
-
-
-def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
-    """What JSON says.
-
-    Args:
-        path: of the file, for messages.
-        data: its bytes, or a part of them.
-        maker: the program that writes such files, for messages.
-
-    Raises:
-        CorpusError: it is none that `json_of` takes.
-    """
-    try:
-        return json_of(data)
-    except JSONFault as error:
-        line = f' of line {error.line}' if (error.line or 1) > 1 else ''
-        raise CorpusError(path, None, f'expected JSON as {maker} writes it: {error}{line}') from None
-
-
-class JSONFault(ValueError):
-    """Why a text is no JSON, or none that is read here; `line` says where, if that is known."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.line = line
-
-
-def json_of(text: str | bytes, deepest: int | None = DEEPEST_JSON) -> Any:
-    """What JSON says.
-
-    Args:
-        text: or its bytes in UTF-8.
-        deepest: how many levels it may have; None for as many as Python can read.
-
-    Raises:
-        JSONFault: it is none; a name of an object is given twice, of which one value would be lost; it has other
-            numbers than finite ones of less than some thousand digits; or it has too many levels.
-    """
-    try:
-        text = text if isinstance(text, str) else text.decode('utf-8')
-        record = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
-    except RecursionError:
-        raise JSONFault(_TOO_DEEP) from None
-    except json.JSONDecodeError as error:
-        raise JSONFault(f'{error.msg} at column {error.colno}', error.lineno) from None
-    except UnicodeDecodeError as error:
-        raise JSONFault(f'expected UTF-8, got byte {error.object[error.start]:#04x}') from None
-    except JSONFault:
-        raise
-    except ValueError as error:                  # Python's, with advice to programmers behind a semicolon
-        raise JSONFault(str(error).partition(';')[0]) from None
-    level = [record]
-    for _ in range(0 if deepest is None else deepest + 1):
-        level = [part for item in level if isinstance(item, (dict, list))
-                 for part in (item.values() if isinstance(item, dict) else item)]
-    if level and deepest is not None:
-        raise JSONFault(_TOO_DEEP)
-    return record
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        (twice, _), = Counter(name for name, _ in pairs).most_common(1)
-        raise JSONFault(f'{brief(twice)} is given twice, expected it once')
-    return record
-
-
-def _no_number(word: str) -> NoReturn:
-    raise JSONFault(f'{word} is no finite number')
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise JSONFault(f'{text[:20]} is too large for a number')
-    return value
 
 
 def sample(part: str) -> str:
@@ -311,3 +221,73 @@ def sample(part: str) -> str:
     installed = os.path.join(package, 'sample')
     folder = installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), 'data')
     return os.path.join(folder, f'{part}.tsv')
+
+
+def draft_prefix() -> str:
+    """What the names of all drafts of this process begin with: its number, its start, and a checksum of the machine."""
+    return f'.ms_crf-{os.getpid()}-{_start_of(os.getpid())}-{_machine()}.'
+
+
+def draft_of(path: PathLike) -> str:
+    """A hidden name next to a file or folder, of this process alone, as long as the file system takes names."""
+    folder, name = os.path.split(os.path.abspath(path))
+    clear_drafts(folder)
+    return os.path.join(folder, os.fsdecode(os.fsencode(draft_prefix() + name)[:200]))
+
+
+def new_folder() -> str:
+    """Makes a folder for temporary files, with a name that later commands can clear away."""
+    parent = tempfile.gettempdir()
+    clear_drafts(parent)
+    return tempfile.mkdtemp(prefix=draft_prefix(), dir=parent)
+
+
+def clear_drafts(folder: str) -> None:
+    """Removes the drafts in a folder whose processes have ended; once for each folder and process."""
+    if (os.getpid(), folder) in _cleared:
+        return
+    _cleared.add((os.getpid(), folder))
+    names: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if _NAME.match(entry.name)]
+    for name in names:
+        with contextlib.suppress(Exception):     # of psutil: a process that says nothing of itself
+            if _is_left(name):
+                remove(os.path.join(folder, name))
+
+
+def remove(path: PathLike) -> None:
+    """Removes a file or folder, if it is there and may be removed."""
+    with contextlib.suppress(OSError):
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            os.unlink(path)
+
+
+def _is_left(name: str) -> bool:
+    """Whether this is the name of a draft whose process was of this machine, and has ended."""
+    match = _NAME.match(name)
+    if match is None or match[3] != _machine():
+        return False
+    start = _start_of(int(match[1]))
+    return start is None or abs(start - int(match[2])) > _SECONDS
+
+
+def _start_of(number: int) -> int | None:
+    """When a process began, in seconds; None if none of this number is running."""
+    import psutil  # here, because most commands import this module before they need it
+    try:
+        process = psutil.Process(number)
+        return None if process.status() == psutil.STATUS_ZOMBIE else round(process.create_time())
+    except (psutil.NoSuchProcess, OverflowError):
+        return None
+
+
+@functools.cache
+def _machine() -> str:
+    """A checksum of this machine's name and, in a container, of its own count of processes."""
+    namespace = ''
+    with contextlib.suppress(OSError):
+        namespace = os.readlink('/proc/self/ns/pid')
+    return f'{zlib.crc32(f"{platform.node()} {namespace}".encode()):08x}'

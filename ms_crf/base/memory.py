@@ -35,23 +35,17 @@ def memory_there() -> int | None:
     It is the memory of the machine with its swap space, or the least of the limits that the process runs under, of
     control groups and `ulimit -v`.
     """
-    machine, swap = _machine()
+    machine = swap = 0
+    with contextlib.suppress(OSError, psutil.Error), warnings.catch_warnings():
+        warnings.simplefilter('ignore')          # about rates of swapping, which some containers do not show
+        machine = psutil.virtual_memory().total
+        swap = psutil.swap_memory().total
     limits = [machine + swap, *(limit + swap for limit in _control_groups())]
     with contextlib.suppress(ImportError):
         import resource  # which Windows does not have
         soft = resource.getrlimit(resource.RLIMIT_AS)[0]
         limits += [soft] * (soft != resource.RLIM_INFINITY)
     return min((limit for limit in limits if limit > 0), default=None)
-
-
-def _machine() -> tuple[int, int]:
-    """The memory and the swap space of this machine in bytes, 0 where the system does not say."""
-    machine = swap = 0
-    with contextlib.suppress(OSError, psutil.Error), warnings.catch_warnings():
-        warnings.simplefilter('ignore')          # about rates of swapping, which some containers do not show
-        machine = psutil.virtual_memory().total
-        swap = psutil.swap_memory().total
-    return machine, swap
 
 
 def gigabytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""Child processes: command lines of Python, environments, how they are started, how they end.
+"""Processes: how child processes are started and ended, and what signals do that end a process.
 
 Python in a child process never imports from the current folder: `python -c` and `python -m` search the current folder
 first, so that a file called `json.py` there would be executed. A child process has no standard input unless it is
@@ -9,9 +9,10 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:                # imported where they are needed: most commands start no process
     import asyncio
@@ -26,6 +27,8 @@ _FIRST = 'import sys\nsys.path[:] = [folder for folder in sys.path if folder]\n'
 _ATTACHED = 'from ms_crf.base import processes\nprocesses.end_with({})\n'
 #: variables that this process has set for itself alone
 PRIVATE: set[str] = set()
+SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
+INTERRUPTED = 130              # exit status of a command that a signal has stopped
 _MODULE = 'import runpy\nrunpy.run_module({!r}, run_name="__main__", alter_sys=True)\n'
 
 
@@ -126,3 +129,68 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(end_signal, signal.SIGKILL)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def handling_signals(handler: Callable[..., object]) -> Iterator[None]:
+    """Within the block, Ctrl-C, SIGTERM and SIGHUP call `handler`; signals that were ignored stay ignored.
+
+    In a thread other than the main thread, where Python cannot set handlers, signals stay as they are.
+    """
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    changed = []
+    try:
+        for number, former in before.items():
+            if former != signal.SIG_IGN:
+                try:
+                    signal.signal(number, handler)
+                except ValueError:
+                    break
+                changed.append(number)
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, before[number])
+
+
+@contextmanager
+def deferred_signals() -> Iterator[Callable[[], None]]:
+    """Within the block, where an exception is not safe, a signal only takes effect at the next safe point.
+
+    Yields:
+        a function to call at safe points, which raises KeyboardInterrupt if a signal has come. A second signal raises
+        KeyboardInterrupt at once, and a third one is handled as before the block.
+    """
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    received: list[int] = []
+
+    def receive(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) > 1:
+            signal.signal(number, before[number])
+            check()
+
+    def check() -> None:
+        if received:
+            raise KeyboardInterrupt
+
+    with handling_signals(receive):
+        yield check
+
+
+@contextmanager
+def kept_signals() -> Iterator[None]:
+    """Restores the handlers of signals after a block in which an event loop sets its own."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        with suppress(ValueError):               # not in the main thread, where nothing has changed
+            for number, handler in before.items():
+                if handler is not None:          # a handler that Python has not set
+                    signal.signal(number, handler)
+
+
+def interrupt(*_: object) -> NoReturn:
+    """The handler of signals where an exception is safe: while waiting for a line, or for another process."""
+    raise KeyboardInterrupt

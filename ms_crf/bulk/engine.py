@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ms_crf.base import drafts, environment, processes, signals
-from ms_crf.base.drafts import remove
+from ms_crf.base import environment, files, processes
 from ms_crf.base.errors import OptionError, argument, brief, not_installed
+from ms_crf.base.files import remove
 from ms_crf.bulk.shards import Shard, draft_of
 from ms_crf.bulk.worker import Began, Done, Order, Worker
 
@@ -94,7 +94,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
     else:
         options |= {'address': address, 'runtime_env': {'env_vars': variables}}
     try:
-        with signals.handling(stop):
+        with processes.handling_signals(stop):
             try:
                 with environment.quiet():
                     ray.init(**options)
@@ -107,7 +107,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                 raise OptionError(f'{argument("address")} {address} can not be used: {reason}; if the cluster asks for '
                                   'a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
                                   'machines') from None
-            with signals.handling(stop):         # Ray has set handlers of its own
+            with processes.handling_signals(stop):         # Ray has set handlers of its own
                 if folder is not None:
                     started |= processes.descendants()
                 stop.check()
@@ -118,7 +118,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                     raise OptionError(f'Ray does not answer any more: {_first_line(error)}; the same command goes '
                                       'on') from None
     finally:
-        with signals.handling(stop), environment.quiet():
+        with processes.handling_signals(stop), environment.quiet():
             if folder is not None:
                 started |= processes.descendants()
             ray.shutdown()
@@ -131,10 +131,10 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
 
 def _new_folder() -> str:
     """Makes a folder for Ray, with a name that later commands can clear away."""
-    folder = os.path.join(tempfile.gettempdir(), drafts.prefix())
+    folder = os.path.join(tempfile.gettempdir(), files.draft_prefix())
     if len(folder) > _LONGEST:
-        folder = os.path.join('/tmp', drafts.prefix())
-    drafts.clear(os.path.dirname(folder))
+        folder = os.path.join('/tmp', files.draft_prefix())
+    files.clear_drafts(os.path.dirname(folder))
     os.mkdir(folder, 0o700)
     return folder
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.base import files
-from ms_crf.base.drafts import remove
 from ms_crf.base.errors import OptionError, argument, brief
-from ms_crf.base.files import PathLike
+from ms_crf.base.fields import read_json
+from ms_crf.base.files import PathLike, remove
 from ms_crf.formats.lines import are_many, check_readable, files_of, placed
 from ms_crf.formats.registry import FORMATS, JSON, TEXT
 from ms_crf.runs.directory import Lock
@@ -119,7 +119,7 @@ def locked(folder: str, made_with: Mapping[str, Any], shards: Iterable[Shard]) -
         if not os.path.lexists(record):
             files.write_json(record, made_with)
         else:
-            _check_record(folder, files.read_json(record, 'ms-crf tag-many'), made_with)
+            _check_record(folder, read_json(record, 'ms-crf tag-many'), made_with)
         for target in sorted({os.path.dirname(shard.target) for shard in shards}):
             with files.faults_named(target, ''):
                 os.makedirs(target, exist_ok=True)

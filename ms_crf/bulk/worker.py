@@ -11,12 +11,12 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.bulk import rows
 from ms_crf.bulk.rows import Fields, Row
 from ms_crf.bulk.shards import PARQUET, Shard
+from ms_crf.formats.lines import chunks
 from ms_crf.formats.registry import JSON
 from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, run_plugin
 from ms_crf.render.tagged import Writer
 from ms_crf.runs.run import Run
-from ms_crf.tagging.streams import chunks
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.splitting import splitter_named
 

@@ -12,8 +12,8 @@ from io import TextIOWrapper
 from typing import NoReturn, TextIO, cast
 
 from ms_crf.base.errors import visible
-from ms_crf.base.signals import INTERRUPTED as INTERRUPTED
-from ms_crf.base.signals import SIGNALS
+from ms_crf.base.processes import INTERRUPTED as INTERRUPTED
+from ms_crf.base.processes import SIGNALS
 
 FAULT = 2
 REQUIRED = ('mindspore', 'numpy', 'tqdm')        # packages that requirements.txt names, for running
@@ -190,24 +190,16 @@ def run(program: str, action: Callable[[], int]) -> int:
         say(f'{program}: {error.object!a}: expected a name that this locale can write, in {error.encoding}; set '
             'PYTHONUTF8=1 or LC_ALL=C.UTF-8')
     except OSError as error:
-        say(f'{program}: {_file_of(error)}: {error.strerror or error}')
+        name = 'standard output can not be written' if error.filename is None else error.filename
+        say(f'{program}: {name}: {error.strerror or error}')
         if error.filename is None:
             silence(sys.stdout)
     return FAULT
 
 
-def command(verb: str, action: Callable[[Sequence[str]], int], arguments: Sequence[str] | None) -> int:
-    """Runs the action of a command, a function of the arguments of its command line, by default this process's."""
-    return run(program(verb), lambda: action(sys.argv[1:] if arguments is None else arguments))
-
-
 def option_name(argument: str) -> str:
     """The name on the command line of an argument of a function: '--nbest' for 'nbest', 'RUN' for 'runs'."""
     return POSITIONAL.get(argument, f'--{argument.rstrip("_").replace("_", "-")}')
-
-
-def _file_of(error: OSError) -> str:
-    return 'standard output can not be written' if error.filename is None else error.filename
 
 
 def silence(stream: TextIO) -> None:

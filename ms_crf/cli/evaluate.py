@@ -1,34 +1,25 @@
 """The command `ms-crf evaluate`: scores a model on tagged sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ms_crf.api import evaluate
 from ms_crf.cli import console
-from ms_crf.cli.parser import Parser, call, command_parser
+from ms_crf.cli.parser import Named, Namespace, command
 from ms_crf.cli.terminal import Terminal
 from ms_crf.runs.arguments import EvaluateArguments
 from ms_crf.text.bootstrap import Interval
 from ms_crf.text.metrics import percent
 
 
-def parser() -> Parser:
-    return command_parser('evaluate', EvaluateArguments,
-                          'Scores a model on tagged sentences: exact entities, overall and by type, and tokens, with '
-                          'intervals that say what chance has in it.')
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return console.command('evaluate', _evaluate, arguments)
-
-
-def _evaluate(arguments: Sequence[str]) -> int:
-    found = call(evaluate, parser, arguments, watcher=Terminal(console.program('evaluate')))
+def _main(parsed: Namespace, named: Named) -> None:
+    """Scores a model on tagged sentences: exact entities, overall and by type, and tokens, with intervals that say
+    what chance has in it.
+    """
+    found = evaluate(**named, watcher=Terminal('evaluate'))
     console.use_utf8()
     for line in lines(found.to_json()):
         console.show(line)
-    return 0
 
 
 def lines(record: Mapping[str, Any]) -> Iterator[str]:
@@ -69,3 +60,6 @@ def _table(unit: str, record: Mapping[str, Any], width: int) -> Iterator[str]:
 
 def _shown(interval: Interval | None) -> str:
     return 'none' if interval is None else f'{100 * interval[0]:6.2f} - {100 * interval[1]:6.2f}'
+
+
+parser, main = command('evaluate', EvaluateArguments, _main)

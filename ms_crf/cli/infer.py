@@ -3,33 +3,24 @@
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ms_crf.api import tag
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import console
-from ms_crf.cli.parser import Parser, command_parser, parse
+from ms_crf.cli.parser import Named, Namespace, command
 from ms_crf.cli.terminal import Person
 from ms_crf.tagging.arguments import LINES, TagArguments
 from ms_crf.tagging.files import TITLE, Tagging
 from ms_crf.text.splitting import BLANKS
 
 
-def parser() -> Parser:
-    return command_parser('infer', TagArguments,
-                          'Tags text with a trained model. Without arguments it takes the newest run in runs/, and '
-                          'asks for sentences on a terminal or reads standard input.')
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return console.command('infer', _infer, arguments)
-
-
-def _infer(arguments: Sequence[str]) -> int:
-    _, named = parse(parser, arguments)
+def _main(parsed: Namespace, named: Named) -> None:
+    """Tags text with a trained model. Without arguments it takes the newest run in runs/, and asks for sentences on
+    a terminal or reads standard input.
+    """
     console.use_utf8()
     if 'text' in named:
         named['text'] = _utf8(named['text'])
@@ -39,10 +30,10 @@ def _infer(arguments: Sequence[str]) -> int:
     shown = 'output' not in named and 'score' not in named
     if shown:
         named['output'] = sys.stdout
-    watcher = Person(console.program('infer'), bars='text' not in named and not (shown and sys.stdout.isatty()))
+    watcher = Person('infer', bars='text' not in named and not (shown and sys.stdout.isatty()))
     if asks:
         _talk(named, watcher)
-        return 0
+        return
     result = tag(**named, watcher=watcher)
     if result.done_before:
         watcher.warn(f'{result.files:,} of {result.files + result.done_before:,} files tagged; the others were in '
@@ -51,7 +42,6 @@ def _infer(arguments: Sequence[str]) -> int:
         watcher.warn(remark)
     for line in result.scores.lines() if result.scores else ():
         console.show(line)
-    return 0
 
 
 def _talk(named: Mapping[str, Any], watcher: Person) -> None:
@@ -64,7 +54,7 @@ def _talk(named: Mapping[str, Any], watcher: Person) -> None:
     console.say('a sentence a line; an empty line or Ctrl-D ends')
     while True:
         try:
-            with signals.handling(signals.interrupt):            # which leaves the terminal as it was
+            with processes.handling_signals(processes.interrupt):            # which leaves the terminal as it was
                 text = input('> ')
         except EOFError:
             console.show()
@@ -94,3 +84,6 @@ def _utf8(text: str) -> str:
     except UnicodeDecodeError as error:
         raise OptionError(f'--text must be UTF-8, got byte {error.object[error.start]:#04x} at column '
                           f'{error.start + 1}') from None
+
+
+parser, main = command('infer', TagArguments, _main)

@@ -1,20 +1,24 @@
 """Parsers of command lines, whose faults are reported in one line; plugins."""
 
 import argparse
+import functools
 import os
 import shutil
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Container, Sequence
 from dataclasses import fields
-from typing import Any, NoReturn, TypeVar, get_args
+from typing import Any, NoReturn, get_args
 
-from ms_crf.base.arguments import DIR, FILE, Arguments, check_path
+from ms_crf.base.arguments import DIR, FILE, Arguments
 from ms_crf.base.errors import OptionError, brief, meant, with_names
 from ms_crf.cli import console
 from ms_crf.models.opening import run_plugin
 
-TEXT = 'TEXT'
-T = TypeVar('T')
+TEXT, PLUGIN = 'TEXT', '--plugin'
+Named = dict[str, Any]         # values by the names of arguments
+Action = Callable[[Namespace, Named], int | None]
+Main = Callable[[Sequence[str] | None], int]
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,13 +26,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
-        self.register('type', int, whole_number)
-        self.register('type', float, real_number)
+        for kind, name in ((int, 'a whole number'), (float, 'a number')):
+            self.register('type', kind, functools.partial(_number, kind, name))
         self.required: list[argparse.Action] = []        # missed only if nothing else is wrong
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
+    def parse_args(self, args: Sequence[str]) -> Namespace:  # type: ignore[override]
         """Parses a command line; for a misspelt option the message says which one was probably meant."""
-        parsed, strange = self.parse_known_args(args, namespace)
+        self._check_once(args)
+        parsed, strange = self.parse_known_args(args)
         if strange:
             names = [name for action in self._actions for name in action.option_strings]
             name, _, _ = strange[0].partition('=')
@@ -39,36 +44,12 @@ class Parser(argparse.ArgumentParser):
             self.error(f'the following arguments are required: {", ".join(missing)}')
         return parsed
 
-    def parse_known_args(self, args: Sequence[str] | None = None,  # type: ignore[override]
-                         namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
-        self._check_once(sys.argv[1:] if args is None else args)
-        parsed, strange = super().parse_known_args(args, namespace)
-        for action in self._actions:
-            path = getattr(parsed, action.dest, None)
-            if action.metavar in (FILE, DIR) and isinstance(path, str) and path is not action.default:
-                name = max(action.option_strings, key=len)
-                if not path and not getattr(action, 'may_be_empty', False):
-                    raise OptionError(f'{name} must be a name, got nothing')
-                check_path(name, path)
-        return parsed, strange
-
     def _check_once(self, args: Sequence[str]) -> None:
         """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
         for action in self._actions:
             one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_repeated', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
                 raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
-
-    def named(self, args: Sequence[str]) -> dict[str, Any]:
-        """The values, by name, of the arguments that a command line names; those left at their defaults are missing."""
-        defaults = [(action, action.default) for action in self._actions]
-        try:
-            for action in self._actions:
-                action.default = argparse.SUPPRESS
-            return vars(self.parse_args(args))
-        finally:
-            for action, default in defaults:
-                action.default = default
 
     def error(self, message: str) -> NoReturn:
         hint = message.removeprefix('argument ').split(':')[0].split('/')[0]
@@ -80,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         if message:                              # argparse would say nothing where this can't be written
             (file or sys.stderr).write(message)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: str) -> None:
         if action.choices is not None and value not in action.choices:
             choices = [str(choice) for choice in action.choices]
             own = f'; a custom model type needs {PLUGIN}' if action.dest == 'model' else ''
@@ -102,18 +83,11 @@ def _joined(arguments: Sequence[str]) -> str:
     return text if text.isprintable() and len(text) <= 80 else brief(text)
 
 
-def whole_number(text: str) -> int:
+def _number(kind: type[float], name: str, text: str) -> float:
     try:
-        return int(text)
+        return kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f'expected a whole number, got {brief(text)}') from None
-
-
-def real_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f'expected a number, got {brief(text)}') from None
+        raise argparse.ArgumentTypeError(f'expected {name}, got {brief(text)}') from None
 
 
 def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown: Container[str] | None = None) -> None:
@@ -144,16 +118,37 @@ def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown
         added = groups[about['group']].add_argument(*names, **options)
         if about.get('required'):
             made.required.append(added)  # type: ignore[attr-defined] # of `Parser`
-        added.may_be_empty = about.get('may_be_empty') or entry.default == ''  # type: ignore[attr-defined]
         added.may_be_repeated = about.get('recorded') or about.get('several')  # type: ignore[attr-defined]
 
 
-def command_parser(verb: str, kind: type[Arguments], description: str) -> Parser:
+def command_parser(verb: str, kind: type[Arguments], description: str | None) -> Parser:
     """The parser of a command whose options are the fields of a dataclass of arguments."""
     made = Parser(prog=console.program(verb), formatter_class=Help, add_help=False, description=description)
     made.add_argument('--help', '-h', action='help', help='show this and stop')
     add_arguments(made, kind)
     return made
+
+
+def main_of(verb: str, parser: Callable[[], Parser], action: Action) -> Main:
+    """Returns the `main` of a command.
+
+    Args:
+        verb: the command.
+        parser: makes its parser, once the plugin has run.
+        action: takes the parsed command line and, by name, the values that the command line names itself. It returns
+            the exit status; None stands for 0.
+    """
+    def main(arguments: Sequence[str] | None = None) -> int:
+        """Runs the command; returns its exit status."""
+        words = sys.argv[1:] if arguments is None else arguments
+        return console.run(console.program(verb), lambda: action(*parse(parser, words)) or 0)
+    return main
+
+
+def command(verb: str, kind: type[Arguments], action: Action) -> tuple[Callable[[], Parser], Main]:
+    """Returns `parser` and `main` of a command whose help begins with the docstring of its action; see `main_of`."""
+    parser = functools.partial(command_parser, verb, kind, action.__doc__)
+    return parser, main_of(verb, parser, action)
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
@@ -168,27 +163,14 @@ class Help(argparse.ArgumentDefaultsHelpFormatter):
         return action.help if without or '(default: ' in str(action.help) else super()._get_help_string(action)
 
 
-PLUGIN = '--plugin'
-
-
-def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
+def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[Namespace, Named]:
     """Parses a command line, after the plugin that it names has run; also returns the values that it names itself."""
     load_plugin(arguments)
     made = parser()
-    return made.parse_args(arguments), made.named(arguments)
-
-
-def call(function: Callable[..., T], parser: Callable[[], Parser], arguments: Sequence[str], **others: Any) -> T:
-    """Calls a function with the arguments that a command line names.
-
-    Args:
-        function: takes keyword arguments of the names of the options.
-        parser: makes the parser of the command line, once the plugin has run.
-        arguments: of the command line.
-        others: further arguments of the function.
-    """
-    _, named = parse(parser, arguments)
-    return function(**named, **others)
+    parsed = made.parse_args(arguments)
+    for action in made._actions:
+        action.default = argparse.SUPPRESS
+    return parsed, vars(made.parse_args(arguments))
 
 
 def load_plugin(arguments: Sequence[str]) -> None:

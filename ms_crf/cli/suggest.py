@@ -1,35 +1,24 @@
 """The command `ms-crf suggest`: finds the sentences whose annotation would teach a model most."""
 
 import sys
-from collections.abc import Sequence
 
 from ms_crf.api import suggest
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import console
-from ms_crf.cli.parser import Parser, command_parser, parse
+from ms_crf.cli.parser import Named, Namespace, command
 from ms_crf.cli.terminal import Person
 from ms_crf.formats.document import counted
 from ms_crf.tagging.arguments import LINES, SuggestArguments
 
 
-def parser() -> Parser:
-    return command_parser('suggest', SuggestArguments,
-                          'Finds the sentences of unlabelled text whose annotation would teach a model most, and '
-                          'writes them with its tags, to be corrected: the sentence with the lowest confidence comes '
-                          'first.')
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return console.command('suggest', _suggest, arguments)
-
-
-def _suggest(arguments: Sequence[str]) -> int:
-    parsed, named = parse(parser, arguments)
+def _main(parsed: Namespace, named: Named) -> None:
+    """Finds the sentences of unlabelled text whose annotation would teach a model most, and writes them with its
+    tags, to be corrected: the sentence with the lowest confidence comes first.
+    """
     if parsed.input is None and sys.stdin is not None and sys.stdin.isatty():
         raise OptionError('--input must name a file, or text must come through a pipe; see --help')
     console.use_utf8()
-    watcher = Person(console.program('suggest'))
+    watcher = Person('suggest')
     chosen = suggest(**{'input': LINES, 'output': sys.stdout, **named}, watcher=watcher)
     for remark in chosen.remarks:
         watcher.warn(remark)
@@ -37,4 +26,6 @@ def _suggest(arguments: Sequence[str]) -> int:
     watcher.warn(f'{counted(len(chosen), "sentence")} of {chosen.read:,}{fewer}; {parsed.by} from '
                  f'{chosen[0].score:.4f} to {chosen[-1].score:.4f}; left out: {chosen.known:,} known, '
                  f'{chosen.repeated:,} repeated, {chosen.near:,} near-duplicates among the rest')
-    return 0
+
+
+parser, main = command('suggest', SuggestArguments, _main)

@@ -7,9 +7,8 @@ from typing import Any
 from ms_crf.api import train
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import console
-from ms_crf.cli.children import Heading, trainings
-from ms_crf.cli.parser import Help, Parser, add_arguments, parse
-from ms_crf.cli.training_progress import Watcher
+from ms_crf.cli.parser import Help, Named, Namespace, Parser, add_arguments, main_of, parse
+from ms_crf.cli.terminal import Heading, Watcher, trainings
 from ms_crf.experiments.train import FIGURES, TABLE
 from ms_crf.formats.dataset import UnlikelyTags
 from ms_crf.formats.registry import without_columns
@@ -23,8 +22,7 @@ from ms_crf.training.watchers import Stopped, WorkersDied
 def parser() -> Parser:
     """The command line, one group of options for each group of `Options`."""
     made = Parser(prog=console.program('train'), formatter_class=Help, add_help=False,
-                  description='Trains a sequence tagger on tagged sentences and scores its best epoch. Without '
-                              'arguments it trains on the sample corpus of the package.')
+                  description=_main.__doc__)
     general = made.add_argument_group('General')
     general.add_argument('--help', '-h', action='help', help='show this and stop')
     add_arguments(general, TrainArguments)
@@ -38,13 +36,10 @@ def options_of(arguments: Sequence[str]) -> Options:
     return new_options(named_options(parsed.config, named))
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status."""
-    return console.command('train', _main, arguments)
-
-
-def _main(arguments: Sequence[str]) -> int:
-    parsed, named = parse(parser, arguments)
+def _main(parsed: Namespace, named: Named) -> int:
+    """Trains a sequence tagger on tagged sentences and scores its best epoch. Without arguments it trains on the sample
+    corpus of the package.
+    """
     if parsed.seeds is not None:
         return _train_seeds(named)
     watcher = Watcher()
@@ -71,11 +66,10 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _train_seeds(named: Mapping[str, Any]) -> int:
-    program = console.program('train')
     try:
-        found = train(**named, watcher=Heading(program), children=trainings(sys.stdout))
+        found = train(**named, watcher=Heading('train'), children=trainings(sys.stdout))
     except KeyboardInterrupt:
-        console.say(f'{program}: stopped; the same command goes on')
+        console.say(f'{console.program("train")}: stopped; the same command goes on')
         return console.INTERRUPTED
     for line in ('', *found.table().splitlines(), ''):
         console.show(line)
@@ -98,3 +92,6 @@ def with_options(error: UnlikelyTags) -> CorpusError:
     """The error of a command line, which names the options that help."""
     columns = '' if without_columns(str(error.path)) else 'name the columns of token and tag with --columns, or '
     return CorpusError(error.path, None, f'{error.fault}; {columns}add --allow-any-tags if these are tags')
+
+
+main = main_of('train', parser, _main)

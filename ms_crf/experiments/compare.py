@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ms_crf.base import files, signals
-from ms_crf.base.drafts import new_folder
+from ms_crf.base import files, processes
 from ms_crf.base.errors import OptionError, argument
-from ms_crf.base.files import PathLike
+from ms_crf.base.files import PathLike, new_folder
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.experiments.folds import Fold, read_folds
 from ms_crf.experiments.runner import RATES, Children, PlannedRun, Value, markdown, mean_and_deviation, prepare, run_all
@@ -23,7 +22,7 @@ from ms_crf.runs.arguments import CompareArguments, selected_by
 from ms_crf.runs.checksums import PARTS
 from ms_crf.runs.directory import check_parent, nearest_folder
 from ms_crf.runs.options import Options
-from ms_crf.tagging.run import Run
+from ms_crf.tagging.tagger import Run
 from ms_crf.text.metrics import Scores, as_record
 from ms_crf.text.schemes import PLAIN, spans_of, strict_spans_of
 from ms_crf.training.train import named_options, takes_options
@@ -123,7 +122,7 @@ def _run(comparison: Comparison, given: CompareArguments, named: dict[str, Value
         runs, cut = _planned(given, named, folder, watcher)
         _check_places(given, named, folder, [*(run.folder for run in runs), *cut])
         _prepare(given, runs, watcher)
-        check = stack.enter_context(signals.deferred())
+        check = stack.enter_context(processes.deferred_signals())
         stack.callback(comparison.write, given.json)             # also after an exception
         for place, fold in cut.items():
             fold.write(place)

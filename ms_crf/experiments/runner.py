@@ -15,7 +15,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import IO, TextIO
 
-from ms_crf.base import processes, signals
+from ms_crf.base import processes
 from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, visible
 from ms_crf.base.watchers import Watcher
@@ -161,7 +161,7 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
         for process in running:
             process.stop(stops)
 
-    with signals.handling(stop):
+    with processes.handling_signals(stop):
         try:
             while running or (waiting and not stops and not fault):
                 while waiting and len(running) < jobs and not stops and not fault:
@@ -172,7 +172,7 @@ def run_all(runs: Sequence[PlannedRun], jobs: int, kept: str, children: Children
                         running.remove(process)
                     elif stops or fault:         # perhaps since before the process began
                         process.stop(max(stops, 1))
-                    if status == signals.INTERRUPTED:
+                    if status == processes.INTERRUPTED:
                         stops = max(stops, 1)
                     elif status and not stops and not fault:
                         ended = f'by signal {-status}' if status < 0 else f'with status {status}'

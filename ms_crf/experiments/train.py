@@ -18,7 +18,7 @@ from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.checksums import PARTS
 from ms_crf.runs.directory import nearest_folder
 from ms_crf.runs.options import Options, dashed
-from ms_crf.tagging.run import Run
+from ms_crf.tagging.tagger import Run
 from ms_crf.text.schemes import PLAIN
 from ms_crf.training.launcher import started_by_msrun
 from ms_crf.training.train import Trained, named_options, new_options, takes_options, train_run

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.files import JSONFault, json_of
+from ms_crf.base.fields import JSONFault, json_of
 from ms_crf.formats.document import Lines, Prediction
 from ms_crf.text.splitting import BLANKS
 

@@ -10,13 +10,16 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 
 _HALF_OF_PAIR = re.compile('[\ud800-\udfff]')
-_CHUNK = 1 << 16
+_BYTES = 1 << 16          # that are read at once
+CHUNK = 2048               # at most so many sentences are sorted by length together,
+CHUNK_TOKENS = 65536       # and at most so many tokens, or a single sentence
+T = TypeVar('T')
 
 
 def numbered_lines(path: PathLike) -> Iterator[tuple[int, str]]:
@@ -131,7 +134,7 @@ def _arriving(descriptor: int, name: str, raw: bool) -> Iterator[bytes | None]:
             if not select.select([descriptor], [], [], 0)[0]:
                 yield None
         try:
-            data = os.read(descriptor, _CHUNK)
+            data = os.read(descriptor, _BYTES)
         except OSError as error:
             raise unreadable(name, error) from None
         if not data:
@@ -179,6 +182,33 @@ class Job(NamedTuple):
 
     source: str
     target: str | None
+
+
+def chunks(items: Iterable[T | None], size: Callable[[Any], int] = len) -> Iterator[list[T]]:
+    """Yields lists of items to be sorted by length: at most CHUNK items and CHUNK_TOKENS tokens, or a single item.
+
+    Args:
+        items: one after the other. A None among them, which stands for a pause in the input, ends a list. So does a
+            CorpusError that is raised between them; it is raised again after that list.
+        size: a function that returns the number of tokens of an item.
+    """
+    chunk: list[T] = []
+    tokens = 0
+    try:
+        for item in items:
+            more = 0 if item is None else size(item)
+            if chunk and (item is None or len(chunk) == CHUNK or tokens + more > CHUNK_TOKENS):
+                yield chunk
+                chunk, tokens = [], 0
+            if item is not None:
+                chunk.append(item)
+                tokens += more
+    except CorpusError:
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
 
 
 def are_many(name: str) -> bool:

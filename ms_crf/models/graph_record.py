@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
-from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
+from ms_crf.base.fields import Fault, checked, found_in, json_of, load_record, read_json, wrong
 from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
@@ -76,7 +76,7 @@ def check_target(path: PathLike) -> None:
 def _any_record(path: Path) -> dict | None:
     """What is in a file if it is the record of a graph, of whatever version; None otherwise."""
     try:
-        record = files.json_of(path.read_bytes())
+        record = json_of(path.read_bytes())
     except (OSError, ValueError):
         return None
     keys = ('format', 'graph', 'sha256', 'inputs', 'outputs')
@@ -197,7 +197,7 @@ def _read(name: Path, graph: str) -> dict:
                                       'again')
     if kind != 'a file':
         raise CorpusError(name, None, f'expected JSON as ms_crf.export writes it: this is {kind}')
-    record = files.read_json(name, 'ms_crf.export')
+    record = read_json(name, 'ms_crf.export')
     parts = (record, record.get(_NEXT, {})) if isinstance(record, dict) else ()
     if not parts or not all(isinstance(part, dict) and (_OWN not in part or part[_OWN] == digest_of(part))
                             for part in parts):

@@ -5,15 +5,39 @@ on the page as their numbers, such as U+0000, marked as no part of the text. All
 """
 
 import colorsys
+import functools
 import re
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
+from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from ms_crf.render.assets import PALETTE, THEMES, asset, rgb
+
+@functools.cache
+def asset(module: str, name: str) -> str:
+    """Returns the text of a file in the folder of a module, whose `__file__` is `module`."""
+    return Path(module).with_name(name).read_text(encoding='utf-8')
+
+
+PALETTE = asset(__file__, 'palette.css')
+
+
+def _theme(rules: str) -> dict[str, str]:
+    return dict(re.findall(r'--([\w-]+): (#[0-9a-f]{6})', rules))
+
+
+#: the colours of the light and of the dark theme by their names, such as '#ffffff'
+THEMES = tuple(map(_theme, PALETTE.split('@media')))
+
+
+def rgb(colour: str) -> tuple[int, int, int]:
+    """Returns the red, green and blue of a colour such as '#ffffff'."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red, green, blue
+
 
 TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # what marks are: single tokens, some tokens, all of the text
 
@@ -183,14 +207,11 @@ class Page:
         figure = '' if confidence is None else f'<bdi class="note figure"> sentence {confidence:.2f}</bdi>'
         folded = ''
         if alternatives:
-            items = [f'<li>{other:.4f}<p class="text other" dir="auto">{self._marked(text, its_marks)}</p></li>\n'
-                     for its_marks, other in alternatives]
+            items = [f'<li>{other:.4f}<p class="text other" dir="auto">{_interleaved(text, others, self._shown)}'
+                     '</p></li>\n' for others, other in alternatives]
             folded = (f'<details><summary lang="en">Likeliest taggings: {len(items)}</summary>\n'
                       f'<ol>\n{"".join(items)}</ol>\n</details>\n')
-        return f'<p class="text" dir="auto">{self._marked(text, marks)}{figure}</p>\n{folded}'
-
-    def _marked(self, text: str, marks: Iterable[Mark]) -> str:
-        return _interleaved(text, marks, self._shown)
+        return f'<p class="text" dir="auto">{_interleaved(text, marks, self._shown)}{figure}</p>\n{folded}'
 
     def _shown(self, mark: Mark, inside: str) -> str:
         strength = '' if mark.confidence is None else f' s{_level(mark.confidence)}'

@@ -137,11 +137,19 @@ class Evaluation:
             record['by_token'].update(self._rates(self.token_counts))
         return record
 
-    def _rates(self, counts: np.ndarray) -> dict[str, Any]:
+    def rows(self, counts: np.ndarray) -> list[tuple[str, SpanScore, Interval | None]]:
+        """The scores of all spans together, called 'overall', and of each type, with the intervals of F1.
+
+        Args:
+            counts: `counts` or `token_counts`.
+        """
         overall, by_type = self.intervals(counts)
-        sums = counts.sum(0).tolist()
-        return {**rates(SpanScore(*counts.sum((0, 1)).tolist()), overall),
-                'by_type': {kind: rates(SpanScore(*row), by_type[kind]) for kind, row in zip(self.types, sums) if kind}}
+        return [('overall', SpanScore(*counts.sum((0, 1)).tolist()), overall),
+                *((kind, SpanScore(*row), by_type[kind]) for kind, row in zip(self.types, counts.sum(0).tolist()))]
+
+    def _rates(self, counts: np.ndarray) -> dict[str, Any]:
+        (_, overall), *by_type = [(kind, rates(spans, interval)) for kind, spans, interval in self.rows(counts)]
+        return {**overall, 'by_type': {kind: row for kind, row in by_type if kind}}
 
 
 def rates(spans: SpanScore, interval: Interval | None) -> dict[str, Any]:

@@ -3,21 +3,19 @@
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
+from ms_crf.base.watchers import Watcher
 from ms_crf.formats.dataset import check_judged
 from ms_crf.formats.registry import read_corpus
 from ms_crf.models.base import kind_of_run
 from ms_crf.models.chains import NOTHING, Chain, ChainDecoder, FittedTemperature, TemperedDecoder, fit_temperature
-from ms_crf.reports import calibration, slices
-from ms_crf.reports.calibration import Reliability
-from ms_crf.reports.confusion import Confusion, confusion
+from ms_crf.reports import analysis
+from ms_crf.reports.analysis import Confusion, Mistake, Part, Reliability, confusion, mistakes, reliabilities
 from ms_crf.reports.evaluation import Evaluation, compared
-from ms_crf.reports.mistakes import Mistake, mistakes
-from ms_crf.reports.slices import Part
 from ms_crf.runs import checksums, records
 from ms_crf.runs.options import Options, dashed
 from ms_crf.runs.run import Run
@@ -39,26 +37,13 @@ class Input(NamedTuple):
         """What the file is to the run: 'test', or else 'dev'."""
         return next((part for part in ('test', 'dev') if part in self.parts), None)
 
-    @property
-    def of_training(self) -> bool:
-        """Whether the run was trained on it."""
-        return 'train' in self.parts
 
-    @property
-    def of_dev(self) -> bool:
-        """Whether the run's best epoch was chosen by it, and its temperature is fitted on it."""
-        return 'dev' in self.parts
+class Believable(NamedTuple):
+    """How far the confidences of 'tags' and 'entities' can be believed, and why no temperature was fitted, if so."""
 
-
-@dataclass
-class Believable:
-    """How far confidences can be believed, as they are and under a temperature; why there is none, if so."""
-
-    tokens: Reliability | None
-    entities: Reliability | None
+    before: dict[str, Reliability]           # as they are
+    after: dict[str, Reliability] = {}       # under the temperature
     fit: FittedTemperature | None = None
-    tempered_tokens: Reliability | None = None
-    tempered_entities: Reliability | None = None
     why_not: str = ''
 
 
@@ -67,7 +52,7 @@ class RunFigures:
     """A run, and what it makes of a file.
 
     Attributes:
-        path, config, options, metrics: what its directory holds.
+        path, options, metrics: what its directory holds.
         in_epochs: whether its kind of model is trained in epochs.
         tags, of_characters: of the model.
         chain: what its paths get beside the scores of tags; None if it has no such scores to show.
@@ -80,7 +65,6 @@ class RunFigures:
 
     path: str
     in_epochs: bool
-    config: dict[str, Any]
     options: Options
     metrics: list[dict[str, Any]]
     tags: list[str]                          # of the chain
@@ -102,8 +86,19 @@ class RunFigures:
 
     @property
     def command(self) -> str:
-        """The command that makes such a run."""
-        return command_of(self.options, self.of_characters)
+        """The command that makes such a run on such text; options at their defaults are left away."""
+        defaults = Options(embeddings=self.options.embeddings).settled(self.of_characters)
+        words = ['ms-crf', 'train']
+        for name, value in self.options.to_json().items():
+            # The default of test is no file, unless train is at its own.
+            named = name in ('train', 'dev', 'test', 'save', 'embeddings')
+            if not named and (value == getattr(defaults, name) or self.options.idle(name)):
+                continue
+            if isinstance(value, bool):
+                words.append(f'--{"" if value else "no-"}{dashed(name)}')
+            elif value is not None and (value != '' or name == 'unknown_tag'):
+                words += [f'--{dashed(name)}', str(value)]
+        return shlex.join(words)
 
 
 def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
@@ -136,8 +131,7 @@ def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: 
     return Input(path, parts, sentences)
 
 
-def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int,
-               say: Callable[[str], object]) -> RunFigures:
+def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int, watcher: Watcher) -> RunFigures:
     """All figures of a run.
 
     Args:
@@ -145,13 +139,13 @@ def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int,
         given: tagged sentences.
         resamples, seed: of the intervals.
         number: of mistakes to show.
-        say: is told what is being done.
+        watcher: receives a line for each task.
 
     Raises:
         CorpusError: something of the run is damaged, or it can't take a sentence.
     """
-    options, metrics = run.options, epochs_of(run)
-    say(f'tagging {given.path} with {run.path}')
+    metrics = epochs_of(run)
+    watcher.say(f'tagging {given.path} with {run.path}')
     tagger = Tagger.load(run)
     evaluation = compared(tagger, given.sentences, given.path, tagger.gives_confidences, resamples, seed)
     began = time.perf_counter()                                  # everything is compiled by now
@@ -159,11 +153,9 @@ def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int,
     seconds = time.perf_counter() - began
     chain = tagger.decoder.chain() if isinstance(tagger.decoder, ChainDecoder) else None
     shown, wrong = mistakes(evaluation, number, '' if tagger.of_characters else ' ')
-    return RunFigures(str(run.path), kind_of_run(run).in_steps, run.config, options, metrics,
-                      tagger.decoder.vocabulary.tags, tagger.of_characters,
-                      None if chain is None or chain.means == NOTHING else chain, evaluation,
-                      None if not tagger.gives_confidences else
-                      _believable(tagger, evaluation, run, given, say), confusion(evaluation),
+    return RunFigures(str(run.path), kind_of_run(run).in_steps, run.options, metrics, tagger.decoder.vocabulary.tags,
+                      tagger.of_characters, None if chain is None or chain.means == NOTHING else chain, evaluation,
+                      _believable(tagger, evaluation, run, given, watcher), confusion(evaluation),
                       _parts(tagger, evaluation, run), shown, wrong, seconds)
 
 
@@ -195,64 +187,47 @@ def _read(run: Run, part: str) -> list[Sentence] | str:
         return f'The {part} file of the training can not be read: {error}.'
 
 
-def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input,
-                say: Callable[[str], object]) -> Believable:
-    found = Believable(calibration.reliability(calibration.of_tokens(evaluation)),
-                       calibration.reliability(calibration.of_entities(evaluation)))
+def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input, watcher: Watcher) -> Believable | None:
+    if not tagger.gives_confidences:
+        return None
+    before, fit = reliabilities(evaluation), _fitted(tagger, run, watcher)
+    if isinstance(fit, str):
+        return Believable(before, why_not=fit)
+    tempered = Tagger(TemperedDecoder(cast(ChainDecoder, tagger.decoder), fit.temperature), tagger.model_scheme,
+                      tagger.found_scheme, tagger.splitter, tagger.scheme)
+    return Believable(before, reliabilities(compared(tempered, given.sentences, given.path, True)), fit)
+
+
+def _fitted(tagger: Tagger, run: Run, watcher: Watcher) -> FittedTemperature | str:
+    """The temperature that is fitted on the dev file of the run, or why there is none."""
     if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
-        found.why_not = 'This kind of model has no scores that a temperature could divide.'
-        return found
-    options, dev = run.options, _read(run, 'dev')
+        return 'This kind of model has no scores that a temperature could divide.'
+    path, dev = run.options.dev, _read(run, 'dev')
     if isinstance(dev, str):
-        found.why_not = f'{dev} No temperature could be fitted on it.'
-        return found
-    say(f'fitting a temperature on {options.dev}')
+        return f'{dev} No temperature could be fitted on it.'
+    watcher.say(f'fitting a temperature on {path}')
     whole = [sentence for sentence in dev if not is_open(sentence.tags)]
     if not whole:
-        found.why_not = f'No sentence of {options.dev} is judged whole, so that no temperature could be fitted on it.'
-        return found
+        return f'No sentence of {path} is judged whole, so that no temperature could be fitted on it.'
     scheme = tagger.model_scheme
     tags = [sentence.tags if scheme == PLAIN else in_scheme(sentence.tags, scheme) for sentence in whole]
-    found.fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in whole], tags)
-    if found.fit is None:
-        found.why_not = f'The model can give none of the tags in {options.dev}, on which a temperature would be fitted.'
-        return found
-    tempered = Tagger(TemperedDecoder(tagger.decoder, found.fit.temperature), scheme, tagger.found_scheme,
-                      tagger.splitter, tagger.scheme)
-    other = compared(tempered, given.sentences, given.path, True)
-    found.tempered_tokens = calibration.reliability(calibration.of_tokens(other))
-    found.tempered_entities = calibration.reliability(calibration.of_entities(other))
-    return found
+    fit = fit_temperature(tagger.decoder, [sentence.tokens for sentence in whole], tags)
+    return fit or f'The model can give none of the tags in {path}, on which a temperature would be fitted.'
 
 
 def _parts(tagger: Tagger, evaluation: Evaluation, run: Run) -> dict[str, list[Part] | str]:
     unit = 'token' if evaluation.plain else 'entity'
-    found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': slices.by_sentence_length(evaluation)}
+    found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': analysis.by_sentence_length(evaluation)}
     if not evaluation.plain:
-        found['length of the entity, in tokens'] = slices.by_entity_length(evaluation)
+        found['length of the entity, in tokens'] = analysis.by_entity_length(evaluation)
     training = _read(run, 'train')
     found[f'whether the {unit} was seen in training'] = (
-        training if isinstance(training, str) else slices.by_training(evaluation, training))
+        training if isinstance(training, str) else analysis.by_training(evaluation, training))
     knows = getattr(tagger.decoder.vocabulary, 'knows', None)
     found[f'whether the {unit} is known to the vocabulary'] = (
         'This model has no vocabulary of words.' if knows is None
-        else slices.by_vocabulary(evaluation, knows))
+        else analysis.by_vocabulary(evaluation, knows))
     return found
-
-
-def command_of(options: Options, of_characters: bool) -> str:
-    """The command of a training with these options on such text; those at their defaults are left away."""
-    defaults, words = Options(embeddings=options.embeddings).settled(of_characters), ['ms-crf', 'train']
-    for name, value in options.to_json().items():
-        # The default of test is no file, unless train is at its own.
-        named = name in ('train', 'dev', 'test', 'save', 'embeddings')
-        if not named and (value == getattr(defaults, name) or options.idle(name)):
-            continue
-        if isinstance(value, bool):
-            words.append(f'--{"" if value else "no-"}{dashed(name)}')
-        elif value is not None and (value != '' or name == 'unknown_tag'):
-            words += [f'--{dashed(name)}', str(value)]
-    return shlex.join(words)
 
 
 def options_that_differ(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
@@ -265,12 +240,3 @@ def options_that_differ(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]
             rows.append((f'--{dashed(name)}', [f'none, it means nothing {why}' if why else value
                                                for why, value in zip(idle, values)]))
     return rows
-
-
-def check_alike(runs: Sequence[RunFigures]) -> None:
-    """Raises OptionError unless the runs' tags are compared in one scheme."""
-    first = runs[0]
-    for run in runs[1:]:
-        if run.evaluation.plain != first.evaluation.plain:
-            raise OptionError(f'{run.path} must have tags of the same kind as {first.path}, {first.evaluation.scheme}, '
-                              f'got {run.evaluation.scheme}')

@@ -5,20 +5,27 @@ transparent. matplotlib takes no variables: it draws with a code for each of the
 """
 
 import contextlib
+import importlib
 import io
+import logging
+import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from xml.sax.saxutils import escape
 
+from ms_crf.base.errors import not_installed
 from ms_crf.models.chains import LOGARITHMS, Chain
-from ms_crf.render.assets import THEMES as PALETTES
-from ms_crf.render.assets import rgb
-from ms_crf.reports.calibration import Reliability
-from ms_crf.reports.libraries import library
+from ms_crf.render.html import THEMES as PALETTES
+from ms_crf.render.html import rgb
+from ms_crf.reports.analysis import Reliability
 
 import numpy as np
 
+#: libraries that only reports need
+LIBRARIES = ('jinja2', 'matplotlib')
+_BACKEND = 'MPLBACKEND'        # a name in it that matplotlib does not know would be an error of the import
 STEPS = 11                                 # of colour in the plot of transitions
 #: variables of the page that plots use
 INK, SOFT, LINE, PAGE = 'ink', 'soft', 'line', 'page'
@@ -27,7 +34,22 @@ CURVES = tuple(f'curve-{number}' for number in range(6))
 BLUE, *_ = CURVES
 SCALE, LOG_SCALE = (tuple(f'{name}-{step}' for step in range(STEPS)) for name in ('score', 'log'))
 MARKS = 'os^Dvx'
+_QUOTE = {'"': '&quot;'}
 MOST_TAGS, MOST_NUMBERS = 60, 14           # of transitions that are drawn, and of those with figures in them
+
+
+def library(name: str) -> Any:
+    """A library of reports, or a module of it; raises OptionError if that is not installed."""
+    # It would say on screen where it keeps its fonts, and what it thinks of the user's settings.
+    logging.getLogger('matplotlib').setLevel(logging.CRITICAL + 1)
+    before = os.environ.pop(_BACKEND, None)
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise not_installed('a report', name.partition('.')[0], 'report') from None
+    finally:
+        if before is not None:
+            os.environ[_BACKEND] = before
 
 
 def _mixed(one: str, other: str, share: float) -> str:
@@ -106,14 +128,12 @@ def _svg(figure: Any, name: str, title: str, description: str) -> str:
     text = re.sub(r'<metadata>.*?</metadata>|<style.*?</style>', '', text, flags=re.S)
     # Only inside of tags: names of types and runs may contain anything.
     text = re.sub(r'<[^>]*>', lambda tag: _adapted(tag.group(), name), text)
-    opening = text[:text.index('>')]
-    box = re.search(r'viewBox="([^"]*)"', opening)
-    size = re.search(r'width="([\d.]+)pt"', opening)
-    assert box and size
-    parts = [f'<svg class="drawn" viewBox="{box.group(1)}" style="width:{float(size.group(1)) * 4 / 3:.0f}px" '
-             f'role="img" aria-labelledby="{name}-title {name}-description">',
-             f'<title id="{name}-title">{_escaped(title)}</title>',
-             f'<desc id="{name}-description">{_escaped(description)}</desc>', text[text.index('>') + 1:].strip()]
+    opening, _, content = text.partition('>')
+    box, = re.findall(r' viewBox="[^"]*"', opening)
+    parts = [f'<svg class="drawn"{box} style="width:{figure.get_figwidth() * 96:.0f}px" role="img" '
+             f'aria-labelledby="{name}-title {name}-description">',
+             f'<title id="{name}-title">{escape(title, _QUOTE)}</title>',
+             f'<desc id="{name}-description">{escape(description, _QUOTE)}</desc>', content.strip()]
     return '\n'.join(parts)
 
 
@@ -124,10 +144,6 @@ def _adapted(tag: str, name: str) -> str:
     tag = re.sub(r'url\(#([^)]*)\)', rf'url(#{name}-\1)', tag)
     return re.sub(r'((?:fill|stroke)(?:: |="))#0000([0-9a-f]{2})\b',
                   lambda match: f'{match[1]}var(--{_VARIABLES[int(match[2], 16) - 1]})', tag)
-
-
-def _escaped(text: str) -> str:
-    return text.replace('&', '&amp;').replace('<', '&lt;').replace('>', '&gt;').replace('"', '&quot;')
 
 
 def courses(runs: Mapping[str, Sequence[Mapping[str, Any]]], score: str, name: str) -> str:
@@ -218,11 +234,11 @@ def transitions(chain: Chain, tags: Sequence[str], name: str) -> str:
         figure.colorbar(mesh, ax=axis, shrink=0.7, label='log probability' if logarithms else 'score')
         ranked = sorted(((float(values[row, column]), rows[row], columns[column])
                          for row, column in zip(*np.nonzero(allowed))), key=lambda entry: -entry[0])
-        words = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:5])
-        low = ', '.join(f'{one} to {other} {value:.1f}' for value, one, other in ranked[:-6:-1])
+        high, low = (', '.join(f'{one} to {other} {value:.1f}' for value, one, other in part)
+                     for part in (ranked[:5], ranked[:-6:-1]))
         return _svg(figure, name, 'Scores of transitions' if not logarithms else 'Log probabilities of transitions',
                     f'{int((~allowed).sum()) - 1} of {size * (size + 2)} transitions are forbidden. The highest: '
-                    f'{words}. The lowest that are allowed: {low}.')
+                    f'{high}. The lowest that are allowed: {low}.')
 
 
 def reliabilities(panels: Mapping[str, Sequence[tuple[str, Reliability]]], name: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from ms_crf.base import files
 from ms_crf.base.arguments import DIR, FILE
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.fields import checked, load_record
+from ms_crf.base.fields import checked, load_record, parse_json, read_json, read_whole
 from ms_crf.base.files import PathLike
 from ms_crf.formats.brat import NOTES, TEXT, is_brat
 from ms_crf.runs.options import Options
@@ -56,7 +56,7 @@ def digest_of(path: PathLike, name: str | None = None) -> str:
     path = Path(path)
     if (name or path.name) != CONFIG:
         return checksum([path])
-    return digest_of_config(files.read_json(path, 'training', NO_RUN))
+    return digest_of_config(read_json(path, 'training', NO_RUN))
 
 
 def digest_of_config(record: object) -> str:
@@ -79,7 +79,7 @@ def read(folder: PathLike) -> dict[str, list[str]] | None:
     path = Path(folder) / RECORD
     if not path.exists():
         return None
-    says = files.read_json(path, 'training')
+    says = read_json(path, 'training')
     with contextlib.suppress(ValueError):
         record = load_record(Checksums, says)
         if record.sha256 == digest(record.files):
@@ -126,15 +126,15 @@ class Verified:
         """The contents of a file; raises CorpusError unless the record lists them."""
         path = self.folder / name
         while True:
-            data = files.read_whole(path, NO_RUN)
-            self.digests[name] = (digest_of_config(files.parse_json(path, data, 'training')) if name == CONFIG
+            data = read_whole(path, NO_RUN)
+            self.digests[name] = (digest_of_config(parse_json(path, data, 'training')) if name == CONFIG
                                   else hashlib.sha256(data).hexdigest())
             if self._lists(name, self.digests[name]):
                 return data
 
     def json(self, name: str) -> Any:
         """What a JSON file holds; raises CorpusError unless the record lists it."""
-        return files.parse_json(self.folder / name, self.read(name), 'training')
+        return parse_json(self.folder / name, self.read(name), 'training')
 
     def _lists(self, name: str, digest: str) -> bool:
         """Whether the record lists a digest; False, with the record read again, if the record has changed since."""

@@ -6,9 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief, visible
-from ms_crf.base.fields import Fault, checked, found_in, load_record
+from ms_crf.base.fields import Fault, checked, found_in, load_record, parse_json
 from ms_crf.base.files import PathLike
 from ms_crf.runs import checksums, model_types, records
 from ms_crf.runs.model_types import ModelClass
@@ -71,7 +70,7 @@ class Run:
     Weights, metrics and scores are read whenever they are asked for.
 
     A run knows the class of its model only by what it asks of that class, see `ms_crf.runs.model_types`. The class of
-    the same name in `ms_crf.tagging.run` also gives a tagger; it lies in the folder that may know taggers.
+    the same name in `ms_crf.tagging.tagger` also gives a tagger; it lies in the folder that may know taggers.
 
     Attributes:
         path: of the folder.
@@ -172,7 +171,7 @@ class Run:
         path = self.path / records.METRICS
         if not path.exists():
             return []
-        found = [files.parse_json(path, line, 'training') for line in self._verified.read(path.name).splitlines()]
+        found = [parse_json(path, line, 'training') for line in self._verified.read(path.name).splitlines()]
         if not all(isinstance(record, dict) for record in found):
             raise CorpusError(path, None, 'expected a JSON object a line, as training writes them')
         return found

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ms_crf.base import processes, signals
+from ms_crf.base import processes
 from ms_crf.server.limits import Refused
 
 import psutil
@@ -144,7 +144,7 @@ def answer_all(begin: Callable[[Any, Say], tuple[object, Callable[[Any], object]
         begin: is called with the first value and a function that shows the user a line; returns the answer, and the
             function that answers all later values, or None if the process is to end.
     """
-    for number in signals.SIGNALS:
+    for number in processes.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     output = os.fdopen(os.dup(1), 'wb')
     os.dup2(2, 1)

@@ -10,8 +10,7 @@ from typing import Any
 
 from ms_crf.base.errors import OptionError
 from ms_crf.formats.registry import HTML, JSON
-from ms_crf.render.assets import asset
-from ms_crf.render.html import Page, digest_of, escaped
+from ms_crf.render.html import Page, asset, digest_of, escaped
 from ms_crf.render.tagged import Writer
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.child import Child, Say

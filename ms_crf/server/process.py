@@ -74,12 +74,11 @@ def _begin(settings: Settings, say: Say) -> tuple[About | str, Callable[[Any], l
 
 
 def _load(settings: Settings, say: Say) -> tuple['Tagger', About]:
-    from ms_crf.models import plugins
-    from ms_crf.models.opening import device_for, open_model
+    from ms_crf.models.opening import device_for, open_model, run_plugin
     from ms_crf.native import library
     from ms_crf.tagging.tagger import Tagger
     if settings.plugin is not None:
-        plugins.load(settings.plugin)
+        run_plugin(settings.plugin)
     watcher = Lines(say)
     model = open_model(settings.path)
     device = device_for(settings.device, model, watcher=watcher)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import brief, meant, one_line
-from ms_crf.base.files import JSONFault, json_of
+from ms_crf.base.fields import JSONFault, json_of
 from ms_crf.server.limits import Limits, Refused
 from ms_crf.server.schema import INPUTS, OPTIONS, RAW, TEXT, TEXTS, TOKENS, checked
 from ms_crf.text.sentence import Sentence

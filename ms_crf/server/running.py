@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.errors import OptionError, argument, brief, one_line
 from ms_crf.server.application import Service, application
 from ms_crf.server.child import lost, settle
@@ -215,8 +215,8 @@ def run(service: Service, settings: Settings, listening: socket.socket, stop: th
     running = Running(service, settings, listening, stop)
     _allow_files(2 * service.limits.connections + 100)
     # In a thread of its own, as a notebook has an event loop in this thread.
-    with (contextlib.closing(running.loop), ThreadPoolExecutor(1) as threads, signals.kept(),
-          signals.handling(running.interrupt)):
+    with (contextlib.closing(running.loop), ThreadPoolExecutor(1) as threads, processes.kept_signals(),
+          processes.handling_signals(running.interrupt)):
         if _RELOAD is not None and threading.current_thread() is threading.main_thread():
             signal.signal(_RELOAD, running.interrupt)            # also under nohup, where this signal is ignored
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {_RELOAD})

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 from ms_crf.base.arguments import FILE, option
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief, not_installed
-from ms_crf.base.files import PathLike, read_whole
+from ms_crf.base.fields import read_whole
+from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.runs.arguments import OfModel
 from ms_crf.runs.records import newest

@@ -2,8 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import TextIO
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TextIO, cast
 
 from ms_crf.base.errors import CorpusError, OptionError, argument
 from ms_crf.base.files import PathLike, text_writer
@@ -11,18 +12,20 @@ from ms_crf.base.watchers import SILENT, Watcher
 from ms_crf.formats import conllu
 from ms_crf.formats.alignment import sentences_of
 from ms_crf.formats.columns import for_columns
-from ms_crf.formats.document import Remarks
-from ms_crf.formats.lines import Job, check_readable
-from ms_crf.formats.registry import BRAT, CONLL, FORMATS, JSON, TEXT
+from ms_crf.formats.document import Reading, Remarks, Report, nowhere
+from ms_crf.formats.lines import Job, check_readable, chunks, numbered, open_lines
+from ms_crf.formats.raw import raw_sentences, sentence_of_text
+from ms_crf.formats.registry import BRAT, CONLL, FORMATS, JSON, TEXT, columns_of, of_stream
 from ms_crf.models.base import SentenceError
+from ms_crf.models.opening import device_for, open_model, run_plugin
 from ms_crf.render.tagged import TaggedList, Writer
-from ms_crf.runs.records import check_output
-from ms_crf.tagging.arguments import AUTO, LINES, TagArguments
-from ms_crf.tagging.inputs import Inputs, source_of
-from ms_crf.tagging.streams import chunks
+from ms_crf.runs.records import check_output, newest
+from ms_crf.tagging.arguments import AUTO, LINES, OfText, TagArguments
+from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.metrics import Scores
-from ms_crf.text.partial import opened
+from ms_crf.text.partial import MARK, opened
 from ms_crf.text.sentence import Sentence
+from ms_crf.text.splitting import Deferred
 
 TITLE = 'Tagged text'                  # of a page that is not made of a file
 Write = Callable[[str], object]
@@ -103,7 +106,85 @@ def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = Non
     return Tagging(given, watcher).run()
 
 
-class Tagging:
+def source_of(value: PathLike | Iterable[str] | None) -> object:
+    """An argument `input` as `OfText` takes it: a path, `LINES` for standard input, or an iterator of lines."""
+    if value is None or isinstance(value, (str, os.PathLike)):
+        return value
+    return LINES if value is sys.stdin else iter(value)
+
+
+class Inputs:
+    """Loads a model, and reads sentences for it.
+
+    Args:
+        given: what names the model, and says how inputs are read.
+        watcher: is told what is loaded, and which lines are no UTF-8.
+        temperature: of the model.
+
+    Attributes:
+        path: of the model.
+        model: its run directory or graph, opened.
+        tagger: what tags with it.
+        characters: whether each character of a text is a token.
+        splitter: finds sentences and tokens in raw text.
+    """
+
+    def __init__(self, given: OfText, watcher: Watcher, temperature: float = 1.0) -> None:
+        if given.plugin:
+            run_plugin(given.plugin)
+        self.given, self.watcher = given, watcher
+        self.path = given.mindir or given.run or newest('runs')
+        self.model = open_model(self.path)
+        device_for(given.device, self.model, watcher=watcher)
+        watcher.say(f'loading {self.path}')
+        self.tagger = Tagger.load(self.model, temperature=temperature)
+        self.characters = self.tagger.of_characters if given.chars is None else given.chars
+        self.splitter = Deferred(given.splitter or self.tagger.splitter)
+        if given.raw:
+            self.splitter.split('')              # raises at once if it is not installed
+
+    def of_text(self, text: str) -> list[Sentence]:
+        """The sentences of a text that came alone: one, or of raw text those that are found."""
+        if not self.given.raw:
+            return [sentence_of_text(text, self.characters)]
+        return [item for item in raw_sentences([(1, f'{text}\n')], self.splitter) if item is not None]
+
+    def of_file(self, source: str, columns: tuple[int, ...], report: Report = nowhere,
+                mark: str = MARK) -> Iterator[Sentence | None]:
+        """The sentences of a file, or of the caller's lines; None whenever the next one is not there yet.
+
+        Args:
+            source: its path, or `LINES`.
+            columns, report, mark: see `Reading`.
+        """
+        name, raw = self.name(source), self.given.raw
+        if isinstance(self.given.input, str):
+            lines = numbered(open_lines(source, raw), name, self.given.strict, self.watcher.warn, raw)
+        else:
+            lines = self._given_lines(raw)
+        if raw:
+            return raw_sentences(lines, self.splitter)
+        reader = of_stream(source, self.given.input_format).sentences
+        assert reader is not None
+        return reader(lines, name, self.reading(source, columns, report, mark))
+
+    def reading(self, source: str, columns: tuple[int, ...], report: Report = nowhere, mark: str = MARK) -> Reading:
+        """How a file is read; arguments are those of `of_file`."""
+        return Reading(columns_of(source, columns), mark, report, self.splitter, self.characters)
+
+    def name(self, source: str) -> str:
+        """A file as messages name it."""
+        return self.given.name if source == LINES else source
+
+    def _given_lines(self, raw: bool) -> Iterator[tuple[int, str]]:
+        """The caller's lines with their numbers; of raw text each has its end."""
+        for number, line in enumerate(cast(Iterable[str], self.given.input), 1):
+            if not isinstance(line, str):
+                raise TypeError(f'input must be a path or lines of text, got a line of type {type(line).__name__}')
+            yield number, line if raw and line.endswith('\n') else line.rstrip('\r\n') + '\n' * raw
+
+
+class Tagging(Inputs):
     """A model that is loaded as the arguments of `tag` say, and one call with it.
 
     Args:
@@ -112,10 +193,11 @@ class Tagging:
         colour: whether text is coloured for a terminal.
     """
 
+    given: TagArguments
+
     def __init__(self, given: TagArguments, watcher: Watcher = SILENT, colour: bool = False) -> None:
-        self.given, self.watcher, self.colour = given, watcher, colour
-        self.inputs = Inputs(given, watcher, given.temperature)
-        self.tagger = self.inputs.tagger
+        super().__init__(given, watcher, given.temperature)
+        self.colour = colour
         self.confidence = given.confidence if given.confidence is not None else (
             given.with_confidences and self.tagger.gives_confidences)
         if self.confidence and not self.tagger.gives_confidences:
@@ -124,14 +206,14 @@ class Tagging:
         if given.nbest and not self.tagger.gives_nbest:
             raise OptionError(f'{argument("nbest")}: the n best taggings come from the run of a network only, not from '
                               'an exported graph or a hidden Markov model')
-        self.mark = self.inputs.model.unknown_tag if given.unknown_tag is None else given.unknown_tag
-        self.model = self.inputs.model.version if given.format == JSON else ''
+        self.mark = self.model.unknown_tag if given.unknown_tag is None else given.unknown_tag
+        self.version = self.model.version if given.format == JSON else ''
         self.result, self.remarks = TagResult(), Remarks(given.name)
 
     def writer(self, tag_column: int | None = None) -> Writer:
         """What writes sentences in the format of the output; of CoNLL-U with the column of tags."""
         return Writer(self.given.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
-                      self.confidence, self.colour and self.given.format == TEXT, tag_column, self.model)
+                      self.confidence, self.colour and self.given.format == TEXT, tag_column, self.version)
 
     def run(self) -> TagResult:
         """Tags all inputs."""
@@ -152,11 +234,11 @@ class Tagging:
 
     def answer(self, text: str, writer: Writer, write: Write) -> None:
         """Tags a text, and writes it."""
-        self._tag(self.inputs.of_text(text), self.given.name, writer, write)
+        self._tag(self.of_text(text), self.given.name, writer, write)
 
     def _run_job(self, job: Job, done: Callable[[int], object]) -> None:
         """Tags an input from its beginning to its end; `done` takes numbers of sentences."""
-        name, column = self.inputs.name(job.source), self.given.tag_column(job.source)
+        name, column = self.name(job.source), self.given.tag_column(job.source)
         writer = self.writer(column)
         items = self._items(job)
         if self.given.format == CONLL:
@@ -178,11 +260,12 @@ class Tagging:
     def _items(self, job: Job) -> Iterable[Sentence | None]:
         """The sentences of an input."""
         if self.given.text is not None:
-            return self.inputs.of_text(self.given.text)
+            return self.of_text(self.given.text)
+        columns = self.given.indices('score')
         if self.given.kind(job.source) == BRAT:
-            reading = self.inputs.reading(job.source, self.given.indices('score'), self.remarks.add, self.mark)
+            reading = self.reading(job.source, columns, self.remarks.add, self.mark)
             return sentences_of(FORMATS[BRAT].read(job.source, reading), reading)
-        return self.inputs.of_file(job.source, self.given.indices('score'), self.remarks.add, self.mark)
+        return self.of_file(job.source, columns, self.remarks.add, self.mark)
 
     def _show(self, text: str) -> None:
         """Writes text to the output if that is a stream."""

@@ -2,19 +2,18 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from ms_crf.base.environment import check_process, graph_load
 from ms_crf.base.errors import OptionError
 from ms_crf.base.files import PathLike
+from ms_crf.formats.lines import chunks
 from ms_crf.models.base import CONFIDENCES, MOST_NBEST, NBEST, PATHS, Decoder, SentenceError
 from ms_crf.models.graph_record import Graph
 from ms_crf.models.opening import decoder_of, open_model
 from ms_crf.render.tagged import TaggedList
-from ms_crf.runs.run import Run
-from ms_crf.tagging.posteriors import Posteriors
-from ms_crf.tagging.streams import checked, chunks
+from ms_crf.runs import run as runs
 from ms_crf.text.schemes import PLAIN, boundaries, spans_of, split_tag, tags_in, tags_of
 from ms_crf.text.sentence import Alternative, Sentence
 from ms_crf.text.splitting import CHARACTERS, DEFAULT, splitter_named
@@ -65,20 +64,20 @@ class Tagger:
         self._names = np.array(tags, object)
         #: whether the model was trained on single characters, as Chinese text is
         self.of_characters = decoder.vocabulary.of_characters
-        self._decoder = decoder
+        #: the model itself
+        self.decoder = decoder
         plain = scheme == PLAIN
         self._begins, self._ends = map(np.array, ([], []) if plain else boundaries(tags))
         self._types = [] if plain else [split_tag(tag)[1] for tag in tags]
         types = dict.fromkeys(kind for tag, kind in zip(tags, self._types) if tag != 'O')
         self.tags = tags if self.scheme == scheme else tags_in(self.scheme, types)       #: those that may come out
         # (K, K), 1 where the second tag continues the span that the first is in.
-        self._continues = np.zeros((len(tags),) * 2, np.float32)
-        if not plain:
-            inside = np.array([tag != 'O' for tag in tags])
-            self._continues[:] = inside[:, None] & ~self._ends[:-1, :-1]
+        inside = np.array([tag != 'O' for tag in tags])[:, None]
+        self._continues = (np.zeros((len(tags),) * 2) if plain else inside & ~self._ends[:-1, :-1]).astype(np.float32)
 
     @classmethod
-    def load(cls, path: PathLike | Run | Graph, compiled: Compiled | None = None, temperature: float = 1.0) -> 'Tagger':
+    def load(cls, path: PathLike | runs.Run | Graph, compiled: Compiled | None = None,
+             temperature: float = 1.0) -> 'Tagger':
         """Loads a run directory, or a graph that `ms_crf.export` has made.
 
         Args:
@@ -111,19 +110,14 @@ class Tagger:
         return type(self).load, (self._path, None, self._temperature)
 
     @property
-    def decoder(self) -> Decoder:
-        """The model itself."""
-        return self._decoder
-
-    @property
     def gives_confidences(self) -> bool:
         """Whether the model can compute confidences; exported graphs can if they were exported with them."""
-        return CONFIDENCES in self._decoder.tasks
+        return CONFIDENCES in self.decoder.tasks
 
     @property
     def gives_nbest(self) -> bool:
         """Whether the model can compute the n best taggings; exported graphs and hidden Markov models can't."""
-        return NBEST in self._decoder.tasks
+        return NBEST in self.decoder.tasks
 
     def check(self, confidence: bool, nbest: int) -> None:
         """Raises OptionError if the model can't compute what is asked for; the arguments are those of `tag`."""
@@ -207,18 +201,17 @@ class Tagger:
             done += len(chunk)
 
     def _tag_chunk(self, sentences: list[list[str]], confidence: bool, nbest: int) -> list[Sentence]:
-        if self._decoder.runs_graphs:
+        if self.decoder.runs_graphs:
             check_process()
-        results: list[Any] = [None] * len(sentences)
         filled = [index for index, tokens in enumerate(sentences) if tokens]
-        for index, tokens in enumerate(sentences):
-            if not tokens:
-                results[index] = _empty(confidence or nbest > 0, nbest)
+        only = (Alternative([], 1.0),) if nbest else ()          # a sentence without tokens has a single tagging
+        results = [Sentence([], [], [], [], 1.0, only) if confidence or nbest else Sentence([], [], [])
+                   for _ in sentences]
         if not filled:
             return results
-        encoded = self._decoder.encode([sentences[index] for index in filled])
+        encoded = self.decoder.encode([sentences[index] for index in filled])
         task = NBEST if nbest else CONFIDENCES if confidence else PATHS
-        for indices, (paths, scores, *rest) in self._decoder.run(encoded, task, nbest or 1):
+        for indices, (paths, scores, *rest) in self.decoder.run(encoded, task, nbest or 1):
             count = len(indices)
             lengths = encoded.lengths[indices]
             best = (paths[:, 0] if nbest else paths)[:count]
@@ -236,7 +229,7 @@ class Tagger:
                                         posteriors.of_sentence[row], others)
         return results
 
-    def _spans(self, paths: np.ndarray, lengths: np.ndarray, posteriors: Posteriors | None) -> list[list[tuple]]:
+    def _spans(self, paths: np.ndarray, lengths: np.ndarray, posteriors: 'Posteriors | None') -> list[list[tuple]]:
         """For each row of a batch (B, L) the list of its spans, the same that `spans_of` finds in a single sentence."""
         spans: list[list[tuple]] = [[] for _ in lengths]
         if self.scheme == PLAIN:
@@ -246,10 +239,9 @@ class Tagger:
         padded = np.pad(paths, ((0, 0), (1, 1)), constant_values=outside)
         rows, firsts = np.nonzero(self._begins[padded[:, :-2], paths])
         _, lasts = np.nonzero(self._ends[paths, padded[:, 2:]])
-        types = paths[rows, lasts].tolist()
+        columns = (column.tolist() for column in (rows, paths[rows, lasts], firsts, lasts))
         confidences = [None] * len(rows) if posteriors is None else posteriors.of_spans(rows, firsts, lasts).tolist()
-        entries = zip(rows.tolist(), types, firsts.tolist(), lasts.tolist(), confidences)
-        for row, kind, first, last, confidence in entries:
+        for row, kind, first, last, confidence in zip(*columns, confidences):
             spans[row].append((self._types[kind], first, last, confidence))
         return spans
 
@@ -265,10 +257,73 @@ class Tagger:
         return tags_of(spans_of(tags) if spans is None else [span[:3] for span in spans], len(tags), self.scheme)
 
 
-def _empty(confidence: bool, nbest: int) -> Sentence:
-    """The result for a sentence without tokens, which has a single tagging."""
-    if not confidence:
-        return Sentence([], [], [])
-    return Sentence([], [], [], [], 1.0, (Alternative([], 1.0),) if nbest else ())
+def checked(sentences: Iterable[Iterable[str]]) -> Iterator[list[str]]:
+    """Yields each sentence as a list of str; raises TypeError or ValueError for what is no sentence."""
+    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+        shown = 'a string' if isinstance(sentences, str) else repr(sentences)[:60]
+        raise TypeError(f'sentences must be lists of tokens, got {shown}; split it')
+    for index, sentence in enumerate(sentences):
+        # Sets have no order, and of dicts only the keys would be read.
+        ordered = type(sentence) is list or (isinstance(sentence, Iterable)
+                                             and not isinstance(sentence, (str, bytes, Set, Mapping)))
+        tokens: list[Any] = list(sentence) if ordered else [sentence]
+        if ordered and set(map(type, tokens)) == {str} and '' not in tokens:
+            yield tokens                         # as they nearly always are
+            continue
+        if not ordered or not all(isinstance(token, str) for token in tokens):
+            raise TypeError(f'sentence {index} must be a list of strings, got {_shown(sentence, tokens)}; '
+                            'split it into tokens')
+        if not all(tokens):
+            raise ValueError(f'sentence {index} must have no empty token, got {_shown(sentence, tokens)}')
+        yield [str(token) for token in tokens]   # NumPy has strings of its own
 
 
+def _shown(sentence: object, tokens: list) -> str:
+    """A sentence as it is shown in a message; for an iterator, the tokens that it gave."""
+    return repr(tokens if isinstance(sentence, Iterator) else sentence)[:60].replace('\n', ' ')
+
+
+class Posteriors:
+    """Confidences of the tags, spans and sentences of a batch, from posteriors.
+
+    Args:
+        paths: (B, L), the tags.
+        lengths: (B,).
+        chosen: (B, L), the posterior of each tag of the paths.
+        conditional: (B, L, K), the posterior of every tag given the path's tag before it.
+        continues: (K, K), 1 where the second tag continues the span that the first is in.
+    """
+
+    def __init__(self, paths: np.ndarray, lengths: np.ndarray, chosen: np.ndarray, conditional: np.ndarray,
+                 continues: np.ndarray) -> None:
+        self.chosen = np.clip(chosen.astype(np.float64), 0, 1)
+        step = np.take_along_axis(conditional, paths[:, :, None], 2)[:, :, 0].astype(np.float64)
+        live = np.arange(paths.shape[1]) < lengths[:, None]
+        # Logarithms of the products up to each token; differences are those of parts of a path.
+        self.sums = np.cumsum(np.log(np.where(live, np.clip(step, 1e-300, 1), 1)), 1)
+        self.of_sentence = np.exp(self.sums[:, -1]).tolist()
+        self.ends = np.ones(paths.shape)
+        self.ends[:, :-1] -= (conditional[:, 1:] * continues[paths[:, :-1]]).sum(2)
+
+    def of_spans(self, rows: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.ndarray:
+        """The posterior of each span: of its first tag, of its other tags after that, and of its end."""
+        inside = np.exp(self.sums[rows, lasts] - self.sums[rows, firsts])
+        return self.chosen[rows, firsts] * inside * np.clip(self.ends[rows, lasts], 0, 1)
+
+
+class Run(runs.Run):
+    """A run directory, opened once; the functions of `ms_crf.api` return it.
+
+    `ms_crf.runs.run.Run` reads the records and may not know taggers, since its folder lies below theirs. This class
+    adds what needs the folders above. So inner modules take the plain class, and users get this one.
+
+    Example, with the directory of a run:
+        >>> from ms_crf.tagging.tagger import Run
+        >>> found = Run.open(run)
+        >>> found.scheme in ('BIO', 'BIOES'), len(found.tagger().tag([['wall', 'street']])[0].tags)
+        (True, 2)
+    """
+
+    def tagger(self, compiled: Compiled | None = None, temperature: float = 1.0) -> Tagger:
+        """Loads the tagger of its model; arguments and errors are those of `Tagger.load`."""
+        return Tagger.load(self, compiled, temperature)

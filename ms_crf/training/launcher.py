@@ -20,9 +20,9 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import Any, NoReturn
 
-from ms_crf.base import files, processes, signals
-from ms_crf.base.drafts import new_folder
+from ms_crf.base import files, processes
 from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.base.files import new_folder
 from ms_crf.base.watchers import SILENT
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.training.watchers import Stopped, TrainingLines, TrainingWatcher, WorkersDied
@@ -70,7 +70,7 @@ def work(train: Callable[..., Any]) -> None:
     mark.with_suffix('.process').write_text(str(os.getpid()))
     given, options = json.loads(mark.with_name(_ARGUMENTS).read_text())
     outcome: Any
-    with signals.handling(_leave):               # until the training can be stopped, and so saved
+    with processes.handling_signals(_leave):               # until the training can be stopped, and so saved
         try:
             outcome = train(TrainArguments(**given), options, _Recorder(mark.with_suffix('.events')))
         except _OF_USERS as error:
@@ -164,7 +164,7 @@ def run(given: TrainArguments, options: Mapping[str, Any], folder: str, watcher:
         with processes.start(command, env=processes.environment(**{FOLDER: scratch}), stdout=DEVNULL,
                              stderr=DEVNULL) as msrun:
             try:
-                with signals.handling(watcher.ask_to_stop):
+                with processes.handling_signals(watcher.ask_to_stop):
                     return _outcome(msrun, workers, folder, watcher)
             finally:                             # msrun and all that it has started
                 left = [process for worker in workers if (process := worker.process())]

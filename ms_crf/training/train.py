@@ -11,11 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.arguments import Arguments
 from ms_crf.base.environment import choose_device
 from ms_crf.base.errors import OptionError, argument, meant
-from ms_crf.base.files import JSONFault, PathLike, json_of
+from ms_crf.base.fields import JSONFault, json_of
+from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import Watcher
 from ms_crf.models.base import kind_of
 from ms_crf.models.inheritance import with_base
@@ -23,7 +24,7 @@ from ms_crf.models.opening import run_plugin
 from ms_crf.native import library
 from ms_crf.runs.arguments import TrainArguments
 from ms_crf.runs.options import Options
-from ms_crf.tagging.run import Run
+from ms_crf.tagging.tagger import Run
 from ms_crf.training import course, launcher
 from ms_crf.training.watchers import Stopped, TrainingLines, TrainingWatcher
 from ms_crf.training.workers import ALONE, Workers, is_scheduler, meet
@@ -174,7 +175,7 @@ def train_run(given: TrainArguments, options: Mapping[str, Any], watcher: Watche
 def _train(given: TrainArguments, options: Mapping[str, Any], watcher: TrainingWatcher) -> Trained:
     if is_scheduler():
         # Here the workers meet. It ends with the workers, and ignores Ctrl-C, which the workers receive themselves.
-        with signals.handling(lambda *_: None):
+        with processes.handling_signals(lambda *_: None):
             meet()
         return Trained(Path(given.resume or options.get('save', Options.save)), {}, 0.0)
     named = named_options(given.config, options)
@@ -215,7 +216,7 @@ def _run(given: TrainArguments, named: Mapping[str, Any], options: Options, watc
     else:
         run = course.start(options, watcher, given.overwrite, workers)
     try:
-        with signals.handling(watcher.ask_to_stop) if run.stoppable else nullcontext():
+        with processes.handling_signals(watcher.ask_to_stop) if run.stoppable else nullcontext():
             scores = run.run()
     except Stopped:
         raise (Stopped(run.folder, run.directory.earlier) if workers.leads else Stopped()) from None

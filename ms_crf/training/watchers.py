@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 from ms_crf.base.errors import OptionError
 from ms_crf.base.watchers import Silent, Watcher
 from ms_crf.formats.dataset import Corpora
@@ -48,7 +48,7 @@ class TrainingWatcher(Silent):
             KeyboardInterrupt: it was asked before, so that nobody wants to wait.
         """
         if self.asked_to_stop:
-            signals.interrupt()
+            processes.interrupt()
         self.asked_to_stop = True
 
 

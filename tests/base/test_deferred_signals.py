@@ -3,14 +3,14 @@
 import os
 import signal
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 
 import pytest
 
 
 def test_first_signal_waits_for_the_check():
     reached = []
-    with pytest.raises(KeyboardInterrupt), signals.deferred() as check:
+    with pytest.raises(KeyboardInterrupt), processes.deferred_signals() as check:
         check()
         os.kill(os.getpid(), signal.SIGTERM)
         reached.append('after the signal')
@@ -20,14 +20,14 @@ def test_first_signal_waits_for_the_check():
 
 
 def test_second_signal_raises_at_once_and_handlers_are_restored():
-    before = [signal.getsignal(number) for number in signals.SIGNALS]
-    with pytest.raises(KeyboardInterrupt), signals.deferred():
+    before = [signal.getsignal(number) for number in processes.SIGNALS]
+    with pytest.raises(KeyboardInterrupt), processes.deferred_signals():
         os.kill(os.getpid(), signal.SIGHUP)
         os.kill(os.getpid(), signal.SIGTERM)
         pytest.fail('the second signal was ignored')
-    assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+    assert [signal.getsignal(number) for number in processes.SIGNALS] == before
 
 
 def test_no_signal_no_effect():
-    with signals.deferred() as check:
+    with processes.deferred_signals() as check:
         check()

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from ms_crf.base import drafts, files
+from ms_crf.base import files
 
 import psutil
 import pytest
@@ -94,7 +94,7 @@ def test_many_files(killed_and_repeated):
 
 
 def test_temporary_folders(tmp_path):
-    program = ('import os, signal\nfrom ms_crf.base.drafts import new_folder\n'
+    program = ('import os, signal\nfrom ms_crf.base.files import new_folder\n'
                'open(new_folder() + "/file", "w").close()\n')
     environment = {**os.environ, 'PYTHONPATH': str(ROOT), 'TMPDIR': str(tmp_path)}
     for _ in range(2):
@@ -105,7 +105,7 @@ def test_temporary_folders(tmp_path):
 def test_drafts_of_processes_that_run_stay(tmp_path):
     """Of a process that runs, and of another machine; not of one that has ended, or whose number is another's now."""
     with subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE) as other:
-        start, machine = round(psutil.Process(other.pid).create_time()), drafts.prefix().split('-')[-1]
+        start, machine = round(psutil.Process(other.pid).create_time()), files.draft_prefix().split('-')[-1]
         running = f'.ms_crf-{other.pid}-{start}-{machine}a.txt'
         elsewhere = f'.ms_crf-{other.pid}-{start - 100}-00000000.a.txt'
         reused = f'.ms_crf-{other.pid}-{start - 100}-{machine}a.txt'
@@ -115,17 +115,17 @@ def test_drafts_of_processes_that_run_stay(tmp_path):
         files.write_text(tmp_path / 'a.txt', 'text')
         assert sorted(os.listdir(tmp_path)) == sorted([running, elsewhere, *others, 'a.txt'])
         other.stdin.close()
-    drafts._cleared.clear()                                      # as in the next command
+    files._cleared.clear()                                      # as in the next command
     files.write_text(tmp_path / 'a.txt', 'text')
     assert sorted(os.listdir(tmp_path)) == sorted([elsewhere, *others, 'a.txt'])
 
 
 def test_a_forked_process_has_drafts_of_its_own(tmp_path):
-    own = drafts.draft_of(tmp_path / 'a')
+    own = files.draft_of(tmp_path / 'a')
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        os.write(writing, drafts.draft_of(tmp_path / 'a').encode())
+        os.write(writing, files.draft_of(tmp_path / 'a').encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reading, 1000).decode() != own

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.files import JSONFault, check_writable, json_of, temporary, text_writer, whole, write_text
+from ms_crf.base.fields import JSONFault, json_of
+from ms_crf.base.files import check_writable, temporary, text_writer, whole, write_text
 
 import pytest
 

@@ -157,10 +157,10 @@ def test_an_error_with_standard_error_closed_still_has_its_status():
 
 def test_nohup_stays_nohup():
     """A signal that was ignored when the command began is ignored on."""
-    program = ('from ms_crf.base import signals; from ms_crf.cli import console; import os, signal\n'
+    program = ('from ms_crf.base import processes; from ms_crf.cli import console; import os, signal\n'
                'console.begin("x")\n'
                'os.kill(os.getpid(), signal.SIGHUP)\n'
-               'with signals.handling(signals.interrupt): os.kill(os.getpid(), signal.SIGHUP)\n'
+               'with processes.handling_signals(processes.interrupt): os.kill(os.getpid(), signal.SIGHUP)\n'
                'print("still here")')
     process = start(['-c', program], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     assert process.communicate(timeout=60)[0] == 'still here\n'

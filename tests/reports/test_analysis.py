@@ -1,10 +1,19 @@
 """The figures of a report beside what is counted by hand, and beside NumPy."""
 
-from ms_crf.reports import slices
-from ms_crf.reports.calibration import Outcomes, of_entities, of_tokens, reliability
-from ms_crf.reports.confusion import OTHERS, border, confusion, most_confused, paired
+from ms_crf.reports import analysis
+from ms_crf.reports.analysis import (
+    OTHERS,
+    Outcomes,
+    border,
+    confusion,
+    mistakes,
+    most_confused,
+    of_entities,
+    of_tokens,
+    paired,
+    reliability,
+)
 from ms_crf.reports.evaluation import Evaluation
-from ms_crf.reports.mistakes import mistakes
 from ms_crf.text.schemes import OPEN, spans_of
 from ms_crf.text.sentence import Sentence
 
@@ -116,28 +125,28 @@ SENTENCES = (('Ann Lee met Bo', 'B-P I-P O B-P', 'B-P I-P O O'), ('Bo in Rome', 
 
 def test_scores_by_length():
     given = evaluation(*SENTENCES)
-    assert scores(slices.by_sentence_length(given)) == {'1 to 5': (2, 3, 4), '6 to 10': (1, 2, 1)}
-    assert scores(slices.by_entity_length(given)) == {'1': (2, 4, 4), '2': (1, 1, 1)}
-    assert [part.name for part in slices.by_entity_length(given)] == ['1', '2', '3', '4', '5 or more']
-    assert [part.sentences for part in slices.by_sentence_length(given)] == [2, 1, 0, 0, 0]
-    assert slices.by_entity_length(given)[2].interval is None
+    assert scores(analysis.by_sentence_length(given)) == {'1 to 5': (2, 3, 4), '6 to 10': (1, 2, 1)}
+    assert scores(analysis.by_entity_length(given)) == {'1': (2, 4, 4), '2': (1, 1, 1)}
+    assert [part.name for part in analysis.by_entity_length(given)] == ['1', '2', '3', '4', '5 or more']
+    assert [part.sentences for part in analysis.by_sentence_length(given)] == [2, 1, 0, 0, 0]
+    assert analysis.by_entity_length(given)[2].interval is None
 
 
 def test_scores_by_what_training_has_shown():
     training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], line=1), Sentence(['Rome'], ['B-L'], line=5),
                 Sentence(['Ann'], ['B-P'], line=7)]
-    assert scores(slices.by_training(evaluation(*SENTENCES), training)) == {
+    assert scores(analysis.by_training(evaluation(*SENTENCES), training)) == {
         'seen with this type': (2, 2, 4),        # Bo, Bo, Rome, Rome
         'seen with other types only': (0, 1, 0),     # Bo as L
         'not seen': (1, 2, 1)}                   # Ann Lee, e
-    assert scores(slices.by_vocabulary(evaluation(*SENTENCES), {'Ann', 'Bo', 'Rome'}.__contains__)) == {
+    assert scores(analysis.by_vocabulary(evaluation(*SENTENCES), {'Ann', 'Bo', 'Rome'}.__contains__)) == {
         'all tokens known': (2, 3, 4), 'a token is unknown': (1, 2, 1)}
 
 
 def test_parts_of_plain_tags_are_tokens():
     given = evaluation(('a b', 'N V', 'N N'), scheme='plain')
     training = [Sentence(['a', 'b'], ['N', 'N'], line=1)]
-    assert scores(slices.by_training(given, training)) == {
+    assert scores(analysis.by_training(given, training)) == {
         'seen with this type': (1, 2, 1), 'seen with other types only': (0, 0, 1)}
 
 

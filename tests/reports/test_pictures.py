@@ -5,7 +5,7 @@ import re
 
 from ms_crf.models.chains import LOGARITHMS, SCORES, Chain
 from ms_crf.reports import pictures
-from ms_crf.reports.calibration import Outcomes, reliability
+from ms_crf.reports.analysis import Outcomes, reliability
 from ms_crf.text.schemes import allowed_transitions
 
 import numpy as np

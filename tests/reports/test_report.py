@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ms_crf import Tagger
 from ms_crf.cli import evaluate, report, train
-from ms_crf.reports import libraries
+from ms_crf.reports import pictures
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
 from ms_crf.text.schemes import allowed_transitions
@@ -422,7 +422,7 @@ def test_a_library_that_is_missing(refused, hmm, monkeypatch):
     monkeypatch.setitem(sys.modules, 'jinja2', None)
     assert refused(hmm) == ("a report needs jinja2, which is not installed: pip install 'ms_crf[report]', or pip "
                             'install -r requirements-report.txt')
-    assert set(libraries.NAMES) == {re.match(r'[\w-]+', line).group() for line in (
+    assert set(pictures.LIBRARIES) == {re.match(r'[\w-]+', line).group() for line in (
         ROOT / 'requirements-report.txt').read_text().splitlines() if not line.startswith('#')}
 
 

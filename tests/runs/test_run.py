@@ -9,7 +9,7 @@ from ms_crf.base.errors import CorpusError, NoRun
 from ms_crf.models.opening import open_model
 from ms_crf.runs import checksums
 from ms_crf.runs.run import Run
-from ms_crf.tagging import run as tagging
+from ms_crf.tagging import tagger as tagging
 
 import pytest
 

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 
-from ms_crf.base import signals
+from ms_crf.base import processes
 
 import pytest
 
@@ -128,6 +128,6 @@ class Watchdog:
 def signals_reach_processes():
     """Child processes inherit a signal that is ignored, as SIGINT is in a background job of a script and SIGHUP under
     nohup. A handler that does nothing is not inherited, and the process of the tests still outlives the signal."""
-    for number in signals.SIGNALS:
+    for number in processes.SIGNALS:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from ms_crf.cli import train
-from ms_crf.cli.training_progress import Watcher
+from ms_crf.cli.terminal import Watcher
 from ms_crf.runs import records
 
 import numpy as np

@@ -3,7 +3,7 @@
 import random
 
 from ms_crf.formats.document import Document
-from ms_crf.tagging.suggestions import Alike, Pool, Suggestion
+from ms_crf.tagging.suggest import Alike, Pool, Suggestion
 
 import pytest
 

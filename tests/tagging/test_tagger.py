@@ -9,12 +9,12 @@ import shutil
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
+from ms_crf.formats.stream import CHUNK
 from ms_crf.models import mindir
 from ms_crf.models.words.network import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
-from ms_crf.tagging.streams import CHUNK
 from ms_crf.text.schemes import spans_of
 
 import mindspore as ms
@@ -119,7 +119,7 @@ def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     for tagged, row in zip(tagger.tag(SENTENCES), rows_of(run, 'BIO')):
         if row is not None:
             check_beside_enumeration(tagged, row, TAGS['BIO'])
-    (method, *_), = tagger._decoder._functions
+    (method, *_), = tagger.decoder._functions
     assert method.__name__ == ('emissions_of_gates' if most > 1 else 'emissions_of')
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief, not_installed
-from ms_crf.base.fields import Fault, checked, found_in, load_record, wrong
-from ms_crf.base.files import PathLike, json_of, read_json
+from ms_crf.base.fields import Fault, checked, found_in, json_of, load_record, read_json, wrong
+from ms_crf.base.files import PathLike
 from ms_crf.models.encoder.windows import specials_of
 
 import numpy as np
