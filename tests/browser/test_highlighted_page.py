@@ -9,8 +9,9 @@ from ms_crf.base.files import text_writer
 from ms_crf.cli import infer
 from ms_crf.formats.raw import sentence_of_text
 from ms_crf.formats.registry import HTML
+from ms_crf.render import tagged
 from ms_crf.render.html import Mark, Page
-from ms_crf.render.tagged import SHOWN, TaggedList, Writer
+from ms_crf.render.tagged import TaggedList, Writer
 from ms_crf.text.sentence import Alternative, Sentence
 
 import pytest
@@ -250,14 +251,15 @@ def test_the_command_makes_the_page(browser, hmm, tmp_path):
             f'{entity["type"]}, confidence {entity["confidence"]:.4f}' for entity in entities]
 
 
-def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path):
+def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path, monkeypatch):
+    monkeypatch.setattr(tagged, 'SHOWN', 7)
     names = Sentence(['<b>Tom</b>', 'lives', 'in', 'New', 'York'], tags_of(5, [('LOC', 3, 4)]), [('LOC', 3, 4, .83)])
     plain = Sentence(['The', 'dog'], ['DET', 'NOUN'], [], [.25, 1.0], .2)
     arabic = Sentence(['في', 'القاهرة'], ['O', 'B-LOC'], [('LOC', 1, 1)])
     path = tmp_path / 'notebook.html'
     # As a notebook has it: in a page that has styles of its own, whether light or dark.
     shown = ''.join(each._repr_html_() for each in (names, plain, arabic, Sentence([], [], [])))
-    results = TaggedList([names] * (SHOWN + 5))._repr_html_()
+    results = TaggedList([names] * 12)._repr_html_()
     path.write_text('<!DOCTYPE html><html lang="en"><meta charset="utf-8"><title>A notebook</title>'
                     '<meta name="viewport" content="width=device-width"><style>:root {color-scheme: light dark}</style>'
                     f'<main><h1>A notebook</h1>{shown}<section>{results}</section></main>', encoding='utf-8')
@@ -269,7 +271,7 @@ def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path):
         assert [each.evaluate('each => getComputedStyle(each).direction') for each in shown.all()][:3] == [
             'ltr', 'ltr', 'rtl']
         lines = page.locator('section').inner_text().split('\n')
-        assert [line for line in lines if line] == ['<b>Tom</b> lives in New York LOC 0.83'] * SHOWN + [
+        assert [line for line in lines if line] == ['<b>Tom</b> lives in New York LOC 0.83'] * 7 + [
             '5 more not shown']
         marked = page.locator('main > div [title]')
         assert marked.evaluate_all('all => all.map(each => each.title)') == [
