@@ -1,7 +1,7 @@
 """What a tagger takes as sentences, and how it cuts many of them into chunks."""
 
 from ms_crf import Tagger
-from ms_crf.formats.stream import CHUNK, chunks
+from ms_crf.formats.lines import CHUNK, chunks
 from ms_crf.models import mindir
 from ms_crf.models.base import SentenceError
 

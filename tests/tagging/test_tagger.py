@@ -9,7 +9,7 @@ import shutil
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
-from ms_crf.formats.stream import CHUNK
+from ms_crf.formats.lines import CHUNK
 from ms_crf.models import mindir
 from ms_crf.models.words.network import GATES_BYTES
 from ms_crf.native import library
