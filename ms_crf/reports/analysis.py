@@ -15,7 +15,7 @@ import numpy as np
 
 BINS = 10
 Pair = tuple[SpanTuple | None, SpanTuple | None]       # a gold span and what was predicted there; None for nothing
-Counts = Counter[tuple[str | None, str | None]]        # by gold and predicted label
+PairCounts = Counter[tuple[str | None, str | None]]        # by gold and predicted label
 SAME, LONGER, SHORTER, CROSSING = BORDERS = ('the same', 'longer', 'shorter', 'crossing')
 MOST_LABELS = 20
 OTHERS = '\0'                   # in place of labels that are left out
@@ -110,7 +110,7 @@ class Confusion(NamedTuple):
     """
 
     labels: list[str]
-    counts: Counts
+    counts: PairCounts
     others: int
     borders: Counter[tuple[str, bool]]
 
@@ -148,7 +148,7 @@ def border(gold: SpanTuple, predicted: SpanTuple) -> str:
 
 def confusion(evaluation: Evaluation) -> Confusion:
     """What is taken for what in all sentences."""
-    counts: Counts = Counter()
+    counts: PairCounts = Counter()
     borders: Counter[tuple[str, bool]] = Counter()
     for gold, predicted in evaluation.spans:
         pairs: Iterable[Pair] = zip(gold, predicted) if evaluation.plain else paired(gold, predicted)
@@ -157,14 +157,14 @@ def confusion(evaluation: Evaluation) -> Confusion:
             if one and other and not evaluation.plain:
                 borders[border(one, other), one[0] == other[0]] += 1
     labels = _frequent(evaluation.types, counts)
-    kept: Counts = Counter()
+    kept: PairCounts = Counter()
     for pair, count in counts.items():
         first, second = (label if label is None or label in labels else OTHERS for label in pair)
         kept[first, second] += count
     return Confusion(labels, kept, len(evaluation.types) - len(labels), borders)
 
 
-def _frequent(labels: Sequence[str], counts: Counts) -> list[str]:
+def _frequent(labels: Sequence[str], counts: PairCounts) -> list[str]:
     """Those labels that are most often gold or predicted, in their order."""
     times: Counter[str] = Counter()
     for pair, count in counts.items():
@@ -173,7 +173,7 @@ def _frequent(labels: Sequence[str], counts: Counts) -> list[str]:
     return [label for label in labels if label in chosen or len(labels) <= MOST_LABELS]
 
 
-def most_confused(counts: Counts, number: int = 5) -> Sequence[tuple[str | None, str | None, int]]:
+def most_confused(counts: PairCounts, number: int = 5) -> Sequence[tuple[str | None, str | None, int]]:
     """The pairs of different labels that are most frequent: (gold, predicted, times)."""
     wrong = [(one, other, count) for (one, other), count in counts.items() if one != other and count]
     return sorted(wrong, key=lambda entry: (-entry[2], str(entry[0]), str(entry[1])))[:number]
