@@ -107,7 +107,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                 raise OptionError(f'{argument("address")} {address} can not be used: {reason}; if the cluster asks for '
                                   'a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
                                   'machines') from None
-            with processes.handling_signals(stop):         # Ray has set handlers of its own
+            with processes.handling_signals(stop):   # Ray has set handlers of its own
                 if folder is not None:
                     started |= processes.descendants()
                 stop.check()

@@ -54,7 +54,7 @@ def _talk(named: Mapping[str, Any], watcher: Person) -> None:
     console.say('a sentence a line; an empty line or Ctrl-D ends')
     while True:
         try:
-            with processes.handling_signals(processes.interrupt):            # which leaves the terminal as it was
+            with processes.handling_signals(processes.interrupt):       # which leaves the terminal as it was
                 text = input('> ')
         except EOFError:
             console.show()
