@@ -77,7 +77,7 @@ FAULTS = [
          ('schedules.py', 'self.good + 1 if finite else 0', 'self.good + 1 if finite else self.good',
           'training/test_loss_scale.py'),
          ('schedules.py', 'rate / (1 + decay * time)', 'rate / (1 - decay * time)', 'training/test_options_at_work.py'),
-         ('optimizer.py', 'if parameter.ndim > 1', 'if parameter.ndim > 0', 'nn/test_network.py')),
+         ('step.py', 'if parameter.ndim > 1', 'if parameter.ndim > 0', 'nn/test_network.py')),
     *_of('server',
          ('batching.py', 'job.left -= size', 'job.left -= 1', 'server/test_batching.py'),
          ('batching.py', 'before - job.tokens', 'job.tokens', 'server/test_batching.py'),
