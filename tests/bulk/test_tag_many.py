@@ -1,5 +1,6 @@
 """`ms-crf tag-many` with Ray's processes: every id once, whatever dies, here and on a cluster of two nodes."""
 
+import contextlib
 import glob
 import importlib.util
 import json
@@ -171,6 +172,8 @@ def in_the_middle(process, output, find=bool):
         drafts = glob.glob(f'{output}/.*.draft')
         if drafts and (found := find(drafts)):
             return found
+        with contextlib.suppress(subprocess.TimeoutExpired):     # leaves the processor to the command
+            process.wait(0.01)
     ended = process.poll() is not None
     pytest.fail(f'no worker tags: {process.communicate(timeout=SECONDS) if ended else "it takes too long"}')
 
