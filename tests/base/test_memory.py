@@ -103,7 +103,7 @@ def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak
         pytest.skip('needs the peak memory of a process, which only Linux tells')
     program = ('import sys\nfrom ms_crf.cli import train\nfrom ms_crf.models import learning\n'
-               'asked = []\nlearning.check_memory = lambda size, what: asked.append(size)\n'
+               'asked = []\nlearning.check_memory = lambda size, *_, **__: asked.append(size)\n'
                'status = train.main(sys.argv[1:])\n'
                'peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))\n'
                'sys.exit(status or print("peak", asked[0], peak))')
