@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import assign, make_crf, parameters
+from support.chains import MODES, assign, make_crf, parameters
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
@@ -147,7 +147,9 @@ def test_of_normalizer_and_log_probability_together(compiled):
     check(run(*tensors(case, direction)), difference(case, direction, gradients_of_normalizer))
 
 
+@pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_of_the_function_of_the_tutorial(compiled):
+    """In a graph with operators in C++ it is the same cell as the normalizer of a layer."""
     case = Case(3, 4, 3, 3)
     direction = directions(case, 3)
     mask = ms.Tensor(np.arange(4)[:, None] < case.lengths)
