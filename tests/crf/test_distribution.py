@@ -76,6 +76,7 @@ def test_entropy_and_its_gradients(name, compiled):
         close(by_temperature, expected, 5e-5)
 
 
+@pytest.mark.slow
 @of_plain_operators
 def test_divergence_and_its_gradients(compiled):
     """Of two layers with emissions and pair emissions of their own; inf where the other one forbids what this one does
@@ -198,6 +199,7 @@ def by_row(case):
     return [float_tensor(np.swapaxes(values, 0, 1)) for values in (case.emissions, case.pairs)]
 
 
+@pytest.mark.slow
 @of_plain_operators
 def test_samples_are_drawn_from_the_distribution(compiled):
     """Pearson's statistic of 20,000 samples of each row, at two temperatures, with forbidden paths; a seed that is a

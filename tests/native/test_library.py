@@ -104,7 +104,12 @@ DAMAGES = {
     'bytes that are no text': lambda path, checksum: checksum.write_bytes(b'\xff\0' * 40)}
 
 
-@pytest.mark.parametrize('damage', DAMAGES.values(), ids=DAMAGES)
+QUICK_DAMAGES = 'a byte of the library', 'no checksum'
+
+
+@pytest.mark.parametrize('damage', [
+    pytest.param(damage, id=name, marks=() if name in QUICK_DAMAGES else pytest.mark.slow)
+    for name, damage in DAMAGES.items()])
 def test_a_damaged_library_is_compiled_again(quick, tmp_path, damage):
     path, reason = find(**quick)
     checksum = path.with_name(f'{path.name}.sha256')
@@ -233,6 +238,7 @@ def test_why_there_is_none(variables, reason):
     assert find(**variables) == (None, reason)
 
 
+@pytest.mark.slow
 def test_without_a_compiler(nobody, corpora, tmp_path):
     """train.py says so in one line, and trains; the version tells it as well."""
     nobody['PYTHONPATH'] = str(tmp_path)
@@ -251,6 +257,7 @@ def test_without_a_compiler(nobody, corpora, tmp_path):
                      'install g++, or pip install ziglang']
 
 
+@pytest.mark.slow
 def test_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
     """It compiles for all processors; without optimizing, which takes most of the time."""
     compiler = tmp_path / 'bin' / 'c++'
