@@ -28,7 +28,8 @@ SHAPES = {
 }
 # In a graph of plain operators the wide batches have the best paths alone, because the other calls are no other graph
 # there; test_forbidden.py has all calls with constraints.
-QUICK = ('plain', 'unknown tags', 'large scores')             # one shape, so that one graph serves all three
+QUICK = ('plain', 'unknown tags', 'large scores', 'wide batch, constrained')
+IN_PYNATIVE = pytest.mark.quick('pynative', 'native graph')
 
 
 def layer_of(name, case, compiled, only_paths=False):
@@ -37,7 +38,7 @@ def layer_of(name, case, compiled, only_paths=False):
     return AllCalls.of(case, compiled, results=AllCalls.PATHS if only_paths else AllCalls.RESULTS)
 
 
-@pytest.mark.parametrize('name', [*(pytest.param(name, marks=pytest.mark.quick) for name in QUICK),
+@pytest.mark.parametrize('name', [*(pytest.param(name, marks=IN_PYNATIVE) for name in QUICK),
                                   *(name for name in SHAPES if name not in QUICK)])
 def test_agrees_with_all_paths(name, compiled):
     for seed in range(6 if compiled is ms.jit else 2 if custom.in_use() else 1):
