@@ -30,10 +30,19 @@ FIRST = """
 
 
 def pytest_collection_modifyitems(items):
-    """Marks tests in graphs as slow, because graphs take seconds to compile, and sorts the longest files first."""
+    """Marks slow tests, and sorts the longest files first.
+
+    Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests use
+    the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception.
+    """
+    def mode_of(item):
+        return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
+
+    both = {(item.path, item.originalname) for item in items if mode_of(item) == 'native pynative'}
     for item in items:
-        in_graph = hasattr(item, 'callspec') and item.callspec.params.get('compiled') == 'graph'
-        if in_graph and not item.get_closest_marker('quick'):
+        mode, quick = mode_of(item), item.get_closest_marker('quick')
+        slow = mode in ('graph', 'native graph') or mode == 'pynative' and (item.path, item.originalname) in both
+        if slow and not (quick and mode in (quick.args or (mode,))):
             item.add_marker('slow')
     place = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.nodeid.removeprefix('tests/').partition('::')[0], len(FIRST)))

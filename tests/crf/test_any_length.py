@@ -3,7 +3,6 @@
 import functools
 
 from ms_crf import CRF, allowed_transitions, post_decode
-from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from mindspore import nn
 
-from support.chains import check_paths_and_posteriors, make_crf, posterior_after
+from support.chains import MODES, check_paths_and_posteriors, make_crf, posterior_after
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
@@ -69,13 +68,14 @@ CASES = {'free': Case(0, 4, 2, 3),
 
 @pytest.fixture(scope='module')
 def graph_of(tmp_path_factory):
-    """The exported graph of a case's layer, or of the softmax head; each exported once."""
+    """The exported graph of a case's layer, where it is forbidding with the history, or of the softmax head; each
+    exported once."""
     folder = tmp_path_factory.mktemp('graphs')
 
     @functools.cache
     def graph(name):
-        cell = Everything(Softmax(3)) if name == 'softmax' else EverythingAndHistory(make_crf(CASES[name]))
-        return exported(cell, folder / name)
+        head = Softmax(3) if name == 'softmax' else make_crf(CASES[name])
+        return exported((EverythingAndHistory if name == 'forbidding' else Everything)(head), folder / name)
 
     return graph
 
@@ -90,14 +90,16 @@ def test_one_graph_serves_all_shapes(name, graph_of):
         case.rescore()
         for forbidden in [()] if name == 'free' else [(), [(0, 0, 0), (length - 1, 0, 2)]]:
             case.forbid(emissions=forbidden)
-            *actual, score, steps = graph(float_tensor(case.emissions), int_tensor(case.lengths))
-            check_paths_and_posteriors(case, actual)
-            assert steps.shape == (length - 1, batch, 3)
-            best = [row.best() if row.length else [] for row in case.rows]
-            assert post_decode(score, steps, int_tensor(case.lengths)) == best
+            actual = graph(float_tensor(case.emissions), int_tensor(case.lengths))
+            check_paths_and_posteriors(case, actual[:6])
+            if name == 'forbidding':
+                score, steps = actual[6:]
+                assert steps.shape == (length - 1, batch, 3)
+                best = [row.best() if row.length else [] for row in case.rows]
+                assert post_decode(score, steps, int_tensor(case.lengths)) == best
 
 
-@pytest.mark.parametrize('name', ['free', 'softmax'])
+@pytest.mark.parametrize('name', ['forbidding', 'softmax'])
 def test_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, graph_of):
     graph = graph_of(name)
     for length in (5, 9):
@@ -110,15 +112,16 @@ def test_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, grap
                 assert np.isnan(values[2].asnumpy()).all()
 
 
+@pytest.mark.parametrize('compiled', ['native graph', 'pynative'], indirect=True)
 @pytest.mark.parametrize('head', [CRF, Softmax])
 def test_along_is_the_old_name_of_path_posteriors(head, compiled):
     layer, case = head(3), Case(3, 4, 3, 3)
 
-    def both(*inputs):
-        return layer.along(*inputs), layer.path_posteriors(*inputs)
+    def old(*inputs):
+        return layer.along(*inputs)
 
     inputs = float_tensor(case.emissions), int_tensor(np.maximum(case.tags.T, 0)), int_tensor(case.lengths)
-    for actual, expected in zip(*compiled(both)(*inputs)):
+    for actual, expected in zip(compiled(old)(*inputs), layer.path_posteriors(*inputs)):
         close(actual, expected.asnumpy())
 
 
@@ -135,6 +138,7 @@ def test_batch_first_and_paths_other_than_the_best(compiled):
             close(conditional[b, t], posterior_after(row, tags[t - 1], t))
 
 
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
 def test_softmax_is_a_chain_without_transitions(compiled, graph_of):
     case = Case(3, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
@@ -148,7 +152,7 @@ def test_softmax_is_a_chain_without_transitions(compiled, graph_of):
 
     actual, (paths, scores) = compiled(known)(*inputs)
     runs = [actual]
-    if compiled is ms.jit and not custom.in_use():               # what is exported has plain operators
+    if compiled is ms.jit:
         runs.append(graph_of('softmax')(*inputs))
     normalizer = np.array([row.log_normalizer() if row.length else 0.0 for row in case.rows])
     for b, row in enumerate(case.rows):

@@ -15,6 +15,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
+from support.chains import MODES
 from support.tensors import float_tensor, int_tensor
 
 EMISSIONS = float_tensor(np.zeros((4, 7, 3)))
@@ -49,6 +50,11 @@ CASES = {
 }
 
 
+# Plain operators and operators in C++ have their arguments checked; the messages of a graph are the same for both.
+in_both_modes = pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
+
+
+@in_both_modes
 @pytest.mark.parametrize('name', CASES)
 def test_wrong_arguments(name, compiled):
     arguments, error, message = CASES[name]
@@ -62,6 +68,7 @@ def test_wrong_arguments(name, compiled):
     assert str(raised.value).splitlines()[0] == message
 
 
+@in_both_modes
 @pytest.mark.parametrize('method', ['decode', 'marginals', 'normalizer', 'viterbi', 'nbest'])
 def test_every_method_checks(method, compiled):
     crf = CRF(3)
@@ -199,6 +206,7 @@ def test_functions_check(function, arguments, error, message):
     assert str(raised.value) == message
 
 
+@in_both_modes
 @pytest.mark.parametrize('arguments,error,message', [
     ((TAGS[0], LENGTHS[:4]), ValueError, 'inputs must be (batch, length) with no empty axis, got shape (7,)'),
     ((EMISSIONS[0], LENGTHS[:4]), TypeError, 'inputs must be a tensor of integers, got Float32'),

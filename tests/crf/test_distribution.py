@@ -76,6 +76,7 @@ def test_entropy_and_its_gradients(name, compiled):
         close(by_temperature, expected, 5e-5)
 
 
+@pytest.mark.slow
 @of_plain_operators
 def test_divergence_and_its_gradients(compiled):
     """Of two layers with emissions and pair emissions of their own; inf where the other one forbids what this one does
@@ -125,7 +126,8 @@ def test_divergence_and_its_gradients(compiled):
 
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_temperature_divides_all_scores(compiled):
-    """In the calls that have it; also where without it there are operators in C++. Losses have a test of their own."""
+    """In the calls that have it, in a graph some; also where without it there are operators in C++. Losses have a
+    test of their own."""
     case = Case(8, **SHAPE, unknown=0.4, constraints=BIO)
     crf, temperature = make_crf(case), 2.5
     tags, lengths = int_tensor(case.tags), int_tensor(case.lengths)
@@ -136,17 +138,20 @@ def test_temperature_divides_all_scores(compiled):
     every_path = np.broadcast_to(np.arange(4), (4, 4))           # then each tagging is a set of spans of its own
 
     def everything(emissions, temperature):
-        return (crf.path_posteriors(emissions, paths, lengths, temperature=temperature),
-                crf.mbr_decode(emissions, lengths, temperature=temperature),
-                crf.nbest_spans(emissions, 3, every_path, lengths, temperature=temperature),
-                crf.log_prob(emissions, tags, lengths, None, temperature),
-                crf.normalizer(emissions, lengths, temperature=temperature),
+        return (crf.log_prob(emissions, tags, lengths, None, temperature),
                 crf.marginals(emissions, lengths, temperature=2.5),
+                crf.mbr_decode(emissions, lengths, temperature=temperature))
+
+    def others(emissions, temperature):
+        return (crf.path_posteriors(emissions, paths, lengths, temperature=temperature),
+                crf.nbest_spans(emissions, 3, every_path, lengths, temperature=temperature),
+                crf.normalizer(emissions, lengths, temperature=temperature),
                 crf.edge_marginals(emissions, lengths, temperature=temperature),
                 crf.kl(crf, emissions, lengths, emissions * 2.0, temperature=temperature))
 
-    of_paths, by_risk, spans, log_prob, normalizer, marginals, edges, divergence = compiled(everything)(
-        float_tensor(case.emissions), float_tensor(temperature))
+    inputs = float_tensor(case.emissions), float_tensor(temperature)
+    log_prob, marginals, by_risk = compiled(everything)(*inputs)
+    of_paths, spans, normalizer, edges, divergence = others(*inputs)
     rows = tempered(case, temperature)
     for b, row in enumerate(rows):
         if not row.length:
@@ -171,19 +176,36 @@ def test_temperature_divides_all_scores(compiled):
     assert (divergence.asnumpy()[case.lengths > 1] > 0.0).all()
 
 
+def sampler(compiled):
+    """20,000 samples of a case with constraints and forbidden pairs, compiled once for both tests: the case, its layer
+    and the function."""
+    key = 'sampler', compiled is ms.jit
+    if key not in made:
+        case = Case(2, 3, 4, 3, constraints=BIO).with_pairs(9, 1.0, [(0, 0, 0, 1)])
+        crf = make_crf(case, batch_first=True)
+        lengths = int_tensor(case.lengths)
+
+        def draw(emissions, pairs, seed, temperature):
+            return crf.sample(emissions, 20000, lengths, seed, pairs, temperature)
+
+        made[key] = case, crf, compiled(draw)
+    case, crf, run = made[key]
+    case.rescore()
+    return case, crf, run
+
+
+def by_row(case):
+    """Emissions and pairs, batch first."""
+    return [float_tensor(np.swapaxes(values, 0, 1)) for values in (case.emissions, case.pairs)]
+
+
+@pytest.mark.slow
 @of_plain_operators
 def test_samples_are_drawn_from_the_distribution(compiled):
     """Pearson's statistic of 20,000 samples of each row, at two temperatures, with forbidden paths; a seed that is a
     tensor changes without a new graph, and is the same seed as that int."""
-    case = Case(2, 3, 4, 3, constraints=BIO).with_pairs(9, 1.0, [(0, 0, 0, 1)])
-    crf = make_crf(case, batch_first=True)
-    lengths = int_tensor(case.lengths)
-
-    def draw(emissions, pairs, seed, temperature):
-        return crf.sample(emissions, 20000, lengths, seed, pairs, temperature)
-
-    run = compiled(draw)
-    emissions, pairs = (float_tensor(np.swapaxes(values.asnumpy(), 0, 1)) for values in tensors_of(case))
+    case, crf, run = sampler(compiled)
+    emissions, pairs = by_row(case)
     drawn = {}
     for seed, temperature in ((1, 1.0), (2, 1.0), (2 ** 62 + 1, 3.0)):
         case.rescore()
@@ -201,8 +223,23 @@ def test_samples_are_drawn_from_the_distribution(compiled):
             freedom = len(expected) - 1
             assert statistic <= freedom + 4 * np.sqrt(2 * freedom)
     assert (drawn[1] != drawn[2]).any(2).mean() > 0.1
-    again = crf.sample(emissions, 20000, lengths, 2, pairs)
+    again = crf.sample(emissions, 20000, int_tensor(case.lengths), 2, pairs)
     assert (again.asnumpy() == drawn[2]).all()
+
+
+@of_plain_operators
+def test_what_is_cold_is_the_best_path(compiled):
+    """Of rows whose scores are nan samples are some paths."""
+    case, _, run = sampler(compiled)
+    emissions, pairs = by_row(case)
+    seed, cold = ms.Tensor(0, ms.int64), float_tensor(1e-3)
+    paths = run(emissions, pairs, seed, cold).asnumpy()
+    for b, row in enumerate(case.rows):
+        assert (paths[b, :, :row.length] == row.best()).all()
+    with_nan = emissions.asnumpy().copy()
+    with_nan[0, 0, 1] = np.nan
+    with_nan = run(float_tensor(with_nan), pairs, seed, cold).asnumpy()
+    assert (with_nan[1:] == paths[1:]).all() and ((with_nan >= 0) & (with_nan < 3)).all()
 
 
 @pytest.mark.slow
@@ -221,25 +258,6 @@ def test_samples_are_the_same_in_both_modes_and_independent_of_each_other():
     for one, other in ((first[0], first[1]), (first[0, 1:], first[0, :-1])):
         together = (one * other).mean() - one.mean() * other.mean()
         assert abs(together) < 4 * 0.25 / np.sqrt(20000)
-
-
-@of_plain_operators
-def test_what_is_cold_is_the_best_path(compiled):
-    """Of rows whose scores are nan samples are some paths."""
-    case = Case(10, **SHAPE)
-    crf = make_crf(case)
-    emissions = case.emissions.copy()
-    emissions[0, 0, 1] = np.nan
-
-    def draw(emissions, lengths):
-        return crf.sample(emissions, 3, lengths, temperature=1e-3)
-
-    run, lengths = compiled(draw), int_tensor(case.lengths)
-    paths = run(float_tensor(case.emissions), lengths).asnumpy()
-    for b, row in enumerate(case.rows):
-        assert paths[b, :, :row.length].tolist() == 3 * [row.best()]
-    with_nan = run(float_tensor(emissions), lengths).asnumpy()
-    assert (with_nan[1:] == paths[1:]).all() and ((with_nan >= 0) & (with_nan < 3)).all()
 
 
 @of_plain_operators

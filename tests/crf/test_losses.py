@@ -104,6 +104,10 @@ LOSSES = {
 }
 
 
+# The graph of all weights and costs has all that the graphs of some of them have; each takes seconds to compile.
+IN_A_PLAIN_GRAPH = ('all weights and costs', 'targets of tokens', 'targets of paths')
+
+
 def expected_losses(name, case):
     return np.array([LOSSES[name][1](row, case.known(b), b) if row.length else 0.0 for b, row in enumerate(case.rows)])
 
@@ -128,7 +132,9 @@ def differences(name, case, step=1e-5):
     return result
 
 
-@pytest.mark.parametrize('name', LOSSES)
+@pytest.mark.parametrize('compiled,name', [
+    *itertools.product(('pynative', 'native graph', 'native pynative'), LOSSES),
+    *itertools.product(('graph',), IN_A_PLAIN_GRAPH)], indirect=['compiled'])
 def test_loss_and_gradient(name, compiled):
     """With unknown tags in the second case, and scores that products of float32 can't hold in the third."""
     cases = [Case(1, LENGTH, BATCH, NUM_TAGS), Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4),
@@ -155,45 +161,50 @@ def at(row, temperature):
     return result
 
 
-def expected_at(case, temperature):
-    """The sum of all losses of the test below."""
+def expected_at(case, temperature, every):
+    """The sum of some losses of the test below, or of every loss."""
     total = 0.0
     for b, row in enumerate(case.rows):
         if row.length:
             tags, chain = case.known(b), at(row, temperature)
             total += weighted(at(with_costs(row, tags, COSTS), temperature), tags, TAG_WEIGHTS[np.maximum(tags, 0)])
-            total += chain.log_normalizer() - chain.log_normalizer(tags)
             total += chain.log_normalizer() - expected_score_of_targets(chain, TARGETS[:, b])
-            total += sum(weight * chain.loss(path[:row.length]) for path, weight in zip(PATHS[b], PATH_WEIGHTS[b]))
+            if every:
+                total += chain.log_normalizer() - chain.log_normalizer(tags)
+                total += sum(weight * chain.loss(path[:row.length]) for path, weight in zip(PATHS[b], PATH_WEIGHTS[b]))
     return total
 
 
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_a_temperature_divides_all_scores_and_costs(compiled):
-    """The sum of losses, and its derivatives by emissions and by the temperature; nan on padding changes nothing."""
+    """The sum of losses, in a graph of some, and its derivatives by emissions and by the temperature; nan on padding
+    changes nothing."""
     case, temperature, step = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4), 1.7, 1e-5
     crf, tags, lengths = make_crf(case), int_tensor(case.tags), int_tensor(case.lengths)
 
-    def loss(emissions, temperature):
+    def some(emissions, temperature):
         return (crf.loss(emissions, tags, lengths, tag_weights=TAG_WEIGHTS, cost=COSTS, temperature=temperature)
-                + crf.loss(emissions, tags, lengths, temperature=temperature)
-                + crf.cross_entropy(emissions, TARGETS_TENSOR, lengths, temperature=temperature)
+                + crf.cross_entropy(emissions, TARGETS_TENSOR, lengths, temperature=temperature))
+
+    def all_of_them(emissions, temperature):
+        return (some(emissions, temperature) + crf.loss(emissions, tags, lengths, temperature=temperature)
                 + crf.path_cross_entropy(emissions, PATHS_TENSOR, PATH_WEIGHTS_TENSOR, lengths,
                                          temperature=temperature))
 
-    value, (by_emissions, by_temperature) = compiled(ms.value_and_grad(loss, (0, 1)))(
+    every = compiled is not ms.jit
+    value, (by_emissions, by_temperature) = compiled(ms.value_and_grad(all_of_them if every else some, (0, 1)))(
         float_tensor(np.where(case.by_position(lambda _, row: np.ones((row.length, NUM_TAGS))) > 0, case.emissions,
                               np.nan)), float_tensor(temperature))
-    close(value, expected_at(case, temperature))
-    close(by_temperature, (expected_at(case, temperature + step) - expected_at(case, temperature - step)) / (2 * step),
-          1e-4)
+    close(value, expected_at(case, temperature, every))
+    close(by_temperature, (expected_at(case, temperature + step, every)
+                           - expected_at(case, temperature - step, every)) / (2 * step), 1e-4)
     for place in itertools.product(*map(range, case.emissions.shape)):
         if place[0] < case.lengths[place[1]]:
             before, sums = case.emissions[place], []
             for sign in (1, -1):
                 case.emissions[place] = before + sign * step
                 case.rescore()
-                sums.append(expected_at(case, temperature))
+                sums.append(expected_at(case, temperature, every))
             case.emissions[place] = before
             close(by_emissions[place], (sums[0] - sums[1]) / (2 * step), 1e-4)
 
@@ -392,8 +403,8 @@ def test_compiled_once_for_all_lengths():
     assert len(set(compiled[2:])) == 1
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)      # these have no operators in C++
-@pytest.mark.parametrize('name', LOSSES)
+@pytest.mark.parametrize('compiled,name', [                     # these have no operators in C++
+    *itertools.product(('pynative',), LOSSES), *itertools.product(('graph',), IN_A_PLAIN_GRAPH)], indirect=['compiled'])
 def test_loss_and_gradient_with_scores_of_pairs(name, compiled):
     """With unknown tags as well."""
     case = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4).with_pairs(3)

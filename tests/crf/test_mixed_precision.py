@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mindspore import nn, ops
 
-from support.chains import MODES, make_crf, parameters
+from support.chains import in_a_plain_graph, make_crf, parameters
 from support.oracle import Case
 from support.paths import ROOT
 from support.tensors import close, float_tensor, int_tensor
@@ -28,6 +28,17 @@ LEVELS = {
     'black list': lambda net: ms.amp.custom_mixed_precision(net, black_list=[nn.LayerNorm]),
     'to_float': lambda net: net.to_float(ms.float16),
 }
+# Of levels that cast in the same way one is compiled with plain operators, which takes seconds: O0 casts nothing, O1 is
+# a white list, O2 a black list, O3 is to_float.
+IN_A_PLAIN_GRAPH = ['O2', 'O3', 'auto', 'white list']
+NATIVE = ['native graph', 'native pynative']
+
+
+def at_levels(levels, in_graphs, others):
+    """Tests in graphs of plain operators at some levels, in PyNative mode and other modes at all levels."""
+    modes = [('graph', level) for level in in_graphs]
+    modes += [(mode, level) for mode in ('pynative', *others) for level in levels]
+    return pytest.mark.parametrize('compiled,level', modes, indirect=['compiled'])
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +90,7 @@ def at_level(level, cells, compiled, inputs, derived=None):
 
     Args:
         level: of `cells`.
-        cells: function that makes a dict of levels and cells.
+        cells: function that makes a dict of levels and cells, of what the fixture `compiled` gives.
         compiled: what the fixture of this name gives.
         inputs: of all cells.
         derived: function that takes the cell at its level, as a function, and the cell itself, and gives what is to be
@@ -87,7 +98,8 @@ def at_level(level, cells, compiled, inputs, derived=None):
     """
     key = cells, level == 'auto', compiled is ms.jit, custom.in_use()
     if key not in _computed:
-        functions, made = [], {name: cell for name, cell in cells().items() if (name == 'auto') == (level == 'auto')}
+        functions, made = [], {name: cell for name, cell in cells(compiled).items()
+                               if (name == 'auto') == (level == 'auto')}
         for number, (name, cell) in enumerate(made.items()):
             mixed = LEVELS[name](cell)
             mixed.update_parameters_name(f'level_{number}.')     # a graph has one Parameter of a name
@@ -112,8 +124,9 @@ CONSTRAINTS = {level: None if level in ('O0', 'O3', 'black list') else BIO for l
 CONSTRAINED = ['O1', 'O2', 'auto', 'white list']
 
 
-def losses():
-    return {level: Losses(make_crf(case_of(constraints))) for level, constraints in CONSTRAINTS.items()}
+def losses(compiled):
+    levels = IN_A_PLAIN_GRAPH if in_a_plain_graph(compiled) else LEVELS
+    return {level: Losses(make_crf(case_of(CONSTRAINTS[level]))) for level in levels}
 
 
 @pytest.mark.parametrize('level', ['O2', 'O3', 'to_float'])
@@ -123,7 +136,7 @@ def test_what_comes_before_the_head_has_16_bits(level):
     assert cell.dense(float_tensor(np.ones((2, 1, 3)))).dtype == ms.float16
 
 
-@pytest.mark.parametrize('level', LEVELS)
+@at_levels(LEVELS, IN_A_PLAIN_GRAPH, NATIVE)
 def test_loss_and_gradients(level, compiled):
     case = case_of(CONSTRAINTS[level])
     value, gradients = at_level(level, losses, compiled, inputs_of(case), lambda loss, cell: ms.value_and_grad(
@@ -135,11 +148,12 @@ def test_loss_and_gradients(level, compiled):
         close(actual, expected, tolerance)
 
 
-def marginals():
-    return {level: Marginals(make_crf(case_of(BIO))) for level in CONSTRAINED}
+def marginals(compiled):
+    levels = ['O1', 'auto'] if in_a_plain_graph(compiled) else CONSTRAINED
+    return {level: Marginals(make_crf(case_of(BIO))) for level in levels}
 
 
-@pytest.mark.parametrize('level', CONSTRAINED)
+@at_levels(CONSTRAINED, ['O1', 'auto'], NATIVE)
 def test_posteriors_and_paths(level, compiled):
     case = case_of(BIO)
     marginals_of_tags, normalizer, paths, scores = at_level(level, marginals, compiled, inputs_of(case))
@@ -149,11 +163,11 @@ def test_posteriors_and_paths(level, compiled):
     close(scores, [row.scores.max() for row in case.rows])
 
 
-def losses_of_softmax():
-    return {level: Losses(Softmax(3)) for level in LEVELS}
+def losses_of_softmax(compiled):
+    return {level: Losses(Softmax(3)) for level in (IN_A_PLAIN_GRAPH if compiled is ms.jit else LEVELS)}
 
 
-@pytest.mark.parametrize('level', LEVELS)
+@at_levels(LEVELS, IN_A_PLAIN_GRAPH, [])                         # it has no operators in C++
 def test_softmax_head(level, compiled):
     case = case_of()
     top = case.emissions.max(2)
@@ -184,12 +198,13 @@ def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, com
     functions = [ms.amp.auto_mixed_precision(function, 'auto', dtype)
                  for function in ((normalizer, tutorial) if constraints is None else (normalizer,))]
 
-    def everything(emissions):
-        return loss(emissions), [function(emissions) for function in functions]
+    if not in_a_plain_graph(compiled):                           # there the test of losses has this level
+        close(compiled(loss)(emissions), case.losses().sum())
 
-    value, normalizers = compiled(everything)(emissions)
-    close(value, case.losses().sum())
-    for actual in normalizers:
+    def everything(emissions):
+        return [function(emissions) for function in functions]
+
+    for actual in compiled(everything)(emissions):
         close(actual, [row.log_normalizer() for row in case.rows])
 
 
@@ -201,24 +216,19 @@ def model():
     return model
 
 
-def models():
-    return {level: model() for level in LEVELS}
-
-
-def constrained_models():
-    return {level: model() for level in CONSTRAINED}
+def models(compiled):
+    return {level: model() for level in (CONSTRAINED if compiled is ms.jit else LEVELS)}
 
 
 @pytest.mark.parametrize('compiled,level', [*(('pynative', level) for level in LEVELS),
-                                            *(('graph', level) for level in CONSTRAINED)], indirect=['compiled'])
+                                            *(('native graph', level) for level in CONSTRAINED)], indirect=['compiled'])
 def test_the_whole_model(level, compiled):
     """What comes into its CRF is rounded; what comes out of it agrees with the layer given the same."""
     inputs, lengths, tags = int_tensor([[1, 2, 3, 4], [5, 6, 0, 0]]), int_tensor([4, 2]), int_tensor([[0, 1, 2, 0]] * 2)
     alone = model()
     expected, gradients = ms.value_and_grad(alone, None, alone.trainable_params())(inputs, lengths, tags)
-    value, actual = at_level(level, constrained_models if compiled is ms.jit else models, compiled,
-                             (inputs, lengths, tags), lambda loss, cell: ms.value_and_grad(
-                                 loss, None, cell.trainable_params()))
+    value, actual = at_level(level, models, compiled, (inputs, lengths, tags), lambda loss, cell: ms.value_and_grad(
+        loss, None, cell.trainable_params()))
     assert value.dtype == ms.float32
     close(value, float(expected), 1e-2)
     for one, other in zip(actual, gradients):
@@ -242,12 +252,12 @@ class OfPairs(nn.Cell):
                 self.crf.entropy(emissions, lengths, pairs), self.crf.sample(emissions, 50, lengths, 3, pairs))
 
 
-def chains_of_pairs():
-    return {level: OfPairs(make_crf(case_of())) for level in ('O1', 'O2', 'white list')}
+def chains_of_pairs(compiled):
+    levels = ['white list'] if compiled is ms.jit else ['O1', 'O2', 'white list']
+    return {level: OfPairs(make_crf(case_of())) for level in levels}
 
 
-@pytest.mark.parametrize('compiled', MODES, indirect=True)
-@pytest.mark.parametrize('level', ['O1', 'O2', 'white list'])
+@at_levels(['O1', 'O2', 'white list'], ['white list'], [])
 def test_pair_emissions(level, compiled):
     case = case_of().with_pairs(1, 40.0)
     case.pairs = np.round(case.pairs)                            # a network casts what comes in

@@ -1,54 +1,47 @@
 """nan and +inf in emissions and parameters, and lengths that can't be: seen in all that is said of their rows."""
 
-from ms_crf import CRF
+from ms_crf import CRF, allowed_transitions
 from ms_crf.crf.selection import LOWEST
-from ms_crf.native import custom
 from ms_crf.nn.softmax import Softmax
 
 import mindspore as ms
 import numpy as np
 import pytest
-from mindspore import ops
 
-from support.chains import assign, parameters
+from support.chains import MODES, AllCalls, parameters
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor, is_nan
 
 NAN, INF = float('nan'), float('inf')
+BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
+BIOES = allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
+
+# Each way of finding paths and of adding them up: one position, steps joined pairwise, one by one, and in blocks; the
+# shapes and constraints of other files, whose graphs serve here too.
+SHAPES = {'one position': (1, 4, 3), 'pairwise': (5, 4, 3), 'one by one': (4, 40, 5), 'in blocks': (66, 4, 3),
+          'one by one in blocks': (130, 6, 9)}
+CONSTRAINTS = {'one by one': BIOES, 'in blocks': BIO}
+SLOW = [pytest.param(name, marks=pytest.mark.slow) if 'blocks' in name else name for name in SHAPES]
 
 
-# Each way of finding paths: one position, steps joined pairwise, one by one, and one by one in blocks.
-SHAPES = {'one position': (1, 3, 3), 'pairwise': (5, 4, 3), 'one by one': (5, 6, 9), 'in blocks': (130, 6, 9)}
+def layer_for(name, compiled):
+    """Where steps are taken one by one, of best paths alone, because other calls know no such way."""
+    case = Case(0, 2, 2, SHAPES[name][2], constraints=CONSTRAINTS.get(name))
+    return AllCalls.of(case, compiled, results=AllCalls.PATHS if 'one by one' in name else AllCalls.RESULTS)
 
 
-_made: dict = {}
+def paths_and_values(layer, *inputs):
+    """Arrays of all that a layer says of each row."""
+    actual = layer(*inputs)
+    paths, values = zip(actual['decode'], actual['nbest'])
+    values += (actual['viterbi'][0],)
+    if layer.results == layer.RESULTS:
+        values += (actual['log_prob'], actual['normalizer'], *actual['path_posteriors'],
+                   actual['marginals'].swapaxes(0, 1))
+    return [[tensor.asnumpy() for tensor in part] for part in (paths, values)]
 
 
-def layer_and_calls(name, compiled):
-    """Those of this process for a shape: the layer, and what compiles once for any scores and lengths, all that it says
-    of emissions as (paths, values); where steps are taken one by one, of best paths, because other calls know no such
-    way."""
-    key = name, compiled is ms.jit, custom.in_use()
-    if key in _made:
-        return _made[key]
-    crf = CRF(SHAPES[name][2], reduction='none')
-
-    def best_paths(emissions, tags, lengths):
-        paths, best = crf.decode(emissions, lengths)
-        return [paths], [best, crf(emissions, seq_length=lengths)[0]]
-
-    def everything(emissions, tags, lengths):
-        (paths,), values = best_paths(emissions, tags, lengths)
-        several, scores = crf.nbest(emissions, 3, lengths)
-        chosen, conditional = crf.path_posteriors(emissions, paths, lengths)
-        return [paths, several], [*values, scores, crf(emissions, tags, lengths), crf.normalizer(emissions, lengths),
-                                  chosen, conditional, ops.transpose(crf.marginals(emissions, lengths), (1, 0, 2))]
-
-    _made[key] = crf, compiled(best_paths if name == 'one by one' else everything)
-    return _made[key]
-
-
-@pytest.mark.parametrize('name', [*list(SHAPES)[:-1], pytest.param('in blocks', marks=pytest.mark.slow)])
+@pytest.mark.parametrize('name', SLOW)
 def test_nan_in_one_emission_is_seen(name, compiled):
     """In its row's scores, wherever it stands; paths are valid, the other rows are as they were."""
     length, batch, num_tags = SHAPES[name]
@@ -56,19 +49,20 @@ def test_nan_in_one_emission_is_seen(name, compiled):
     emissions, tags = rng.normal(size=SHAPES[name]).astype(np.float32), rng.integers(0, num_tags, (length, batch))
     lengths = rng.integers(1, length + 1, batch)
     lengths[:2] = [length, 1]
-    _, run = layer_and_calls(name, compiled)
+    layer = layer_for(name, compiled)
 
-    def paths_and_values(emissions):
-        actual = run(float_tensor(emissions), int_tensor(tags), int_tensor(lengths))
-        return [[tensor.asnumpy() for tensor in part] for part in actual]
+    def results(emissions):
+        return paths_and_values(layer, float_tensor(emissions), int_tensor(tags), int_tensor(lengths))
 
-    clean_paths, clean_values = paths_and_values(emissions)
+    clean_paths, clean_values = results(emissions)
     places = [(length // 2, 1, NAN), (0, 0, NAN), (length - 1, 2, NAN), (length // 2, 0, INF)]
-    for position, tag, value in places if compiled is ms.jit or length == 5 else places[:1]:
+    if compiled is not ms.jit:
+        places = places[::3] if name == 'pairwise' else places[:1]
+    for position, tag, value in places:
         faulty = emissions.copy()
         faulty[position, 0, tag] = value
         faulty[1:, 1] = value                                    # padding is not looked at
-        several, actual = paths_and_values(faulty)
+        several, actual = results(faulty)
         for values, expected in zip(actual, clean_values):
             assert np.isnan(values[0]).all()
             close(values[1:], expected[1:])
@@ -76,7 +70,7 @@ def test_nan_in_one_emission_is_seen(name, compiled):
             assert ((paths >= 0) & (paths < num_tags)).all() and (paths[1:] == expected[1:]).all()
 
 
-@pytest.mark.parametrize('name', SHAPES)
+@pytest.mark.parametrize('name', SLOW)
 def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
     """All calls stay usable; paths are those of a length of 0 or of the padded length."""
     length, batch, num_tags = SHAPES[name]
@@ -84,16 +78,18 @@ def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
     emissions = float_tensor(rng.normal(size=SHAPES[name]))
     tags = int_tensor(rng.integers(0, num_tags, (length, batch)))
     lengths = rng.integers(1, length + 1, batch)
-    _, run = layer_and_calls(name, compiled)
+    layer = layer_for(name, compiled)
 
-    def paths_and_values(first):
+    def results(first):
         lengths[0] = first
-        return [[tensor.asnumpy() for tensor in part] for part in run(emissions, tags, int_tensor(lengths))]
+        return paths_and_values(layer, emissions, tags, int_tensor(lengths))
 
-    wrongs = (-1, length + 1, -2 ** 31) if compiled is ms.jit or length <= 5 else (length + 1,)
+    wrongs = (-1, length + 1, -2 ** 31)
+    if compiled is not ms.jit:
+        wrongs = wrongs[:2] if name == 'pairwise' else wrongs[1:2]
     for wrong, nearest in zip(wrongs, (length if wrong > 0 else 0 for wrong in wrongs)):
-        paths, actual = paths_and_values(wrong)
-        paths_of_nearest, good = paths_and_values(nearest)       # the function goes on serving good input
+        paths, actual = results(wrong)
+        paths_of_nearest, good = results(nearest)                # the function goes on serving good input
         for values, expected in zip(actual, good):
             assert np.isnan(values[0]).all() and np.isfinite(expected).all()
             close(values[1:], expected[1:])
@@ -104,21 +100,21 @@ def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
 def test_nan_in_a_parameter_is_seen(compiled):
     case = Case(0, 5, 4, 3)
     inputs = float_tensor(case.emissions), int_tensor(case.tags), int_tensor([5, 1, 3, 2])
-    crf, run = layer_and_calls('pairwise', compiled)
-    assign(crf, case.scores)
-    for scores, parameter in zip(case.scores.values(), parameters(crf)):
+    layer = AllCalls.of(case, compiled)
+    for scores, parameter in zip(case.scores.values(), parameters(layer.crf)):
         for value in (NAN, INF):
             faulty = scores.copy()
             faulty.flat[-1] = value
             ms.ops.assign(parameter, float_tensor(faulty))       # a graph does not see set_data once it is compiled
-            best, viterbi, nbest, *probabilities = run(*inputs)[1]
+            _, (best, nbest, viterbi, *probabilities) = paths_and_values(layer, *inputs)
             for actual in (best, viterbi, nbest):
-                assert np.isnan(actual.asnumpy()).all()
+                assert np.isnan(actual).all()
             for actual in probabilities:
-                assert np.isnan(actual[0].asnumpy()).any()
+                assert np.isnan(actual[0]).any()
             ms.ops.assign(parameter, float_tensor(scores))
 
 
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
 def test_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
     head = Softmax(3, reduction='none')
     emissions = np.random.default_rng(0).normal(size=(4, 3, 3))

@@ -31,14 +31,14 @@ def chain_operators():
 
 
 def test_random_batches(chain_operators):
-    for seed in range(250):
+    for seed in range(120):
         check_chain(chain_operators, np.random.default_rng(seed))
 
 
 def test_wrong_inputs_are_refused():
     """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
     operators = WrongInputs(library.find().path, np.random.default_rng(0))
-    for seed in range(40):
+    for seed in range(20):
         check_chain(operators, np.random.default_rng(seed))
 
 
@@ -52,6 +52,7 @@ print(ms.jit(crf.backends.native.packed_normalizer)(ops.zeros((4, 2, 3)), wrong,
 """
 
 
+@pytest.mark.slow
 def test_a_wrong_input_is_named():
     """By the exception that MindSpore raises; in a process of its own, which MindSpore cannot use for more then."""
     result = subprocess.run([sys.executable, '-c', WRONG_INPUT], cwd=ROOT, capture_output=True, text=True, timeout=120)
@@ -101,6 +102,7 @@ def test_which_way_rows_go():
         custom.use(True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('constraints', [None, BIO])
 def test_equal_to_the_graph_of_plain_operators(constraints):
     """Values to 1e-6, gradients to 1e-5, paths to the last tag."""
@@ -158,6 +160,7 @@ def test_both_implementations_have_the_same_calls():
         assert list(one.parameters) == list(other.parameters)
 
 
+@pytest.mark.slow
 def test_an_exported_graph_has_plain_operators(tmp_path):
     """It runs where there is no library."""
     case = Case(0, 4, 2, 3)

@@ -8,7 +8,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import assign, make_crf
+from support.chains import MODES, assign, make_crf
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
@@ -62,6 +62,7 @@ def test_two_hundred_of_six_words_and_a_thousand_of_one(compiled):
         check(case, compiled(nbest)(float_tensor(case.emissions), int_tensor(case.lengths)), n)
 
 
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
 def test_softmax_head(compiled):
     case = Case(2, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
@@ -101,6 +102,7 @@ def test_faults_of_n(n, error, message):
         CRF(3).nbest(float_tensor(np.zeros((2, 1, 3))), n)
 
 
+@pytest.mark.parametrize('compiled', ['native graph', 'pynative'], indirect=True)
 def test_numpy_integers(compiled):
     crf, n = CRF(3), np.int64(2)
 

@@ -13,7 +13,6 @@ from support.tensors import close, float_tensor, int_tensor
 
 BIO = tuple(allowed_transitions('BIO', ['O', 'B', 'I']))
 SHAPE = {'length': 5, 'batch': 4, 'num_tags': 3}
-LONG = {'length': 11, 'batch': 2, 'num_tags': 2}                  # two blocks of the loops over steps
 FORBIDDEN = [(0, slice(None), 0, 1), (2, 0, slice(None), 2), (3, 0, 1, slice(None))]
 
 CASES = {
@@ -89,8 +88,9 @@ def test_agrees_with_all_paths(name, compiled):
     check(case, all_calls(case, compiled))
 
 
-@of_plain_operators
-@pytest.mark.parametrize('shape', [(1, 3, 2), (2, 1, 3), (11, 2, 2)])
+@pytest.mark.parametrize('compiled,shape', [
+    ('pynative', (1, 3, 2)), ('pynative', (2, 1, 3)), ('pynative', (11, 2, 2)),
+    ('graph', (1, 3, 2)), ('graph', (11, 2, 2))], indirect=['compiled'])
 def test_agrees_in_other_shapes(shape, compiled):
     """Without any step, with one, and with more than the loops over steps have in a block."""
     case = Case(5, *shape, unknown=0.3).with_pairs(6)
@@ -102,6 +102,7 @@ def test_agrees_with_constraints():
     check(case, all_calls(case, lambda function: function))
 
 
+@pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
 def test_pairs_of_zero_change_nothing(compiled):
     """Here plain operators in the log domain, there those in C++ or scaled products."""
     case = Case(9, **SHAPE, unknown=0.3)
@@ -151,40 +152,42 @@ def test_posteriors_of_pairs_and_their_gradients(compiled):
 
 @of_plain_operators
 def test_a_row_hurts_no_other(compiled):
-    """One of which no path remains, one with nan in its pairs, one with +inf, one without any position, one sound."""
+    """One of which no path remains, one with nan in its pairs, then with +inf, one without any position, one sound."""
+    for value in (np.nan, np.inf):
+        case = Case(12, **SHAPE)
+        case.lengths = np.array([5, 3, 0, 5])
+        case.with_pairs(13)
+        sound = case.rows[3]
+        case.tags = np.abs(case.tags)
+        case.pairs[1, 0], case.pairs[0, 1, 0, 1] = -np.inf, value
+        _, _, log_prob, (paths, score, _, _, marginals, normalizer), _, (several, scores), edges = all_calls(
+            case, compiled)
+        for values in (log_prob, normalizer, marginals.swapaxes(0, 1), edges.swapaxes(0, 1), score, scores):
+            values = values.asnumpy().reshape(4, -1)
+            assert np.isnan(values[1]).all() and np.isfinite(values[[0, 2, 3]]).all()
+        assert -2e4 < normalizer[0] < -9e3 and score[0] < -1e30
+        assert normalizer[2] == score[2] == log_prob[2] == 0 and not marginals[:, 2].asnumpy().any()
+        close(normalizer[3], sound.log_normalizer())
+        close(score[3], sound.scores.max())
+        close(marginals[:, 3], sound.marginals())
+        close(edges[:, 3], sound.pair_marginals())
+        assert paths[3].asnumpy().tolist() == several[3, 0].asnumpy().tolist() == sound.best()
+
+
+@of_plain_operators
+def test_gradients_of_a_sound_row_stay_in_it(compiled):
+    """A row without any path and a row without any position have none; others have nan and +inf."""
     case = Case(12, 4, 5, 3)
     case.lengths = np.array([4, 3, 4, 0, 4])
     case.with_pairs(13)
-    sound = case.rows[4]
     case.pairs[1, 0], case.pairs[0, 1, 0, 1], case.pairs[2, 2, 1, 1] = -np.inf, np.nan, np.inf
     crf = make_crf(case, reduction='none')
     lengths, tags = int_tensor(case.lengths), int_tensor(np.abs(case.tags))
 
-    def summed(emissions, pairs):
+    def sound(emissions, pairs):
         return crf.loss(emissions, tags, lengths, pairs)[4]
 
-    def everything(emissions, pairs):
-        return (crf.loss(emissions, tags, lengths, pairs), crf.normalizer(emissions, lengths, pairs),
-                *[ms.ops.transpose(values, axes) for values, axes in (
-                    (crf.marginals(emissions, lengths, pairs), (1, 0, 2)),
-                    (crf.edge_marginals(emissions, lengths, pairs), (1, 0, 2, 3)))],
-                *crf.decode(emissions, lengths, pairs)[::-1], *crf.nbest(emissions, 2, lengths, pairs)[::-1],
-                derivative(emissions, pairs))
-
-    derivative = ms.grad(summed, (0, 1))
-    loss, normalizer, marginals, edges, score, paths, scores, several, (by_emissions, by_pairs) = compiled(everything)(
-        float_tensor(case.emissions), float_tensor(case.pairs))
-    for values in (loss, normalizer, marginals, edges, score, scores):
-        values = values.asnumpy().reshape(5, -1)
-        assert np.isnan(values[1:3]).all() and np.isfinite(values[[0, 3, 4]]).all()
-    assert -2e4 < normalizer[0] < -9e3 and score[0] < -1e30
-    assert normalizer[3] == score[3] == loss[3] == 0 and not marginals[3].asnumpy().any()
-    close(normalizer[4], sound.log_normalizer())
-    close(score[4], sound.scores.max())
-    close(marginals[4], sound.marginals())
-    close(edges[4], sound.pair_marginals())
-    assert paths[4].asnumpy().tolist() == several[4, 0].asnumpy().tolist() == sound.best()
-    for gradient in (by_emissions, by_pairs):
+    for gradient in compiled(ms.grad(sound, (0, 1)))(float_tensor(case.emissions), float_tensor(case.pairs)):
         gradient = gradient.asnumpy()
         assert gradient[:, 4].any() and not gradient[:, [0, 3]].any()
 

@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import assign, make_crf, parameters
+from support.chains import MODES, assign, make_crf, parameters
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
@@ -110,25 +110,21 @@ def test_of_what_is_made_of_the_loss():
     case.lengths[2] = 0
     case.rescore()
     direction = directions(case, 1)
-    mean, token_mean, none = layers = [make_crf(case, batch_first=True, reduction=reduction)
-                                       for reduction in ('mean', 'token_mean', 'none')]
-    for crf in layers[1:]:                                       # a graph has one Parameter of a name
-        crf.transitions, crf.start_transitions, crf.end_transitions = parameters(mean)
+    none, crf = (make_crf(case, batch_first=True, reduction=reduction) for reduction in ('none', 'token_mean'))
+    crf.transitions, crf.start_transitions, crf.end_transitions = parameters(none)    # a graph has one of a name
 
     def squared(emissions, tags, lengths):
         emissions, tags = emissions.swapaxes(0, 1), tags.swapaxes(0, 1)
-        return sum([(losses * losses).sum() for losses in (mean(emissions, tags, lengths),
-                                                           token_mean(emissions, tags, lengths),
-                                                           none(emissions, tags, lengths))])
+        losses, mean = none(emissions, tags, lengths), crf(emissions, tags, lengths)
+        return (losses * losses).sum() + mean * mean
 
     def gradients(case):
         losses = case.losses()
         emissions = case.by_position(lambda b, row: row.marginals() - row.marginals(case.known(b)))
         rows = [row.transition_counts() - row.transition_counts(case.known(b)) if row.length else 0.0
                 for b, row in enumerate(case.rows)]
-        # What the squares of a row's loss, of the mean and of the mean of tokens make of its gradient.
-        factors = 2 * losses + sum(2 * losses.sum() / counted ** 2 for counted in (
-            (case.lengths > 0).sum(), case.lengths.sum()))
+        # What the squares of a row's loss and of the mean of tokens make of its gradient.
+        factors = 2 * losses + 2 * losses.sum() / case.lengths.sum() ** 2
         emissions = emissions * factors[:, None]
         ends = sum(emissions[n - 1, b] for b, n in enumerate(case.lengths) if n)
         return emissions, sum(f * row for f, row in zip(factors, rows)), emissions[0].sum(0), ends
@@ -141,14 +137,19 @@ def test_of_normalizer_and_log_probability_together(compiled):
     case = Case(2, 4, 3, 3)
     crf, direction = make_crf(case), directions(case, 2)
 
+    def normalizer(emissions, tags, lengths):                    # alone in graphs, where each takes seconds
+        return crf.normalizer(emissions, lengths).sum()
+
     def total(emissions, tags, lengths):
         return 2.0 * crf.normalizer(emissions, lengths).sum() + crf.log_prob(emissions, tags, lengths).sum()
 
-    run = compiled(derivative_of_gradient(total, crf))
+    run = compiled(derivative_of_gradient(normalizer if compiled is ms.jit else total, crf))
     check(run(*tensors(case, direction)), difference(case, direction, gradients_of_normalizer))
 
 
+@pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_of_the_function_of_the_tutorial(compiled):
+    """In a graph with operators in C++ it is the same cell as the normalizer of a layer."""
     case = Case(3, 4, 3, 3)
     direction = directions(case, 3)
     mask = ms.Tensor(np.arange(4)[:, None] < case.lengths)

@@ -28,7 +28,9 @@ def restricted(case, sets):
             for b, row in enumerate(case.rows)]
 
 
-@pytest.mark.parametrize('constraints', [None, BIO], ids=['free', 'constrained'])
+@pytest.mark.parametrize('compiled,constraints', [
+    ('graph', BIO), ('pynative', BIO), ('native graph', BIO), ('native pynative', BIO), ('pynative', None),
+    ('native pynative', None)], indirect=['compiled'])
 def test_it_is_that_of_all_paths_through_the_sets(compiled, constraints):
     case, sets = Case(1, *SHAPE, constraints=constraints), sets_for(2)
     crf = make_crf(case)

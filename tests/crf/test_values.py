@@ -10,29 +10,33 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import parameters
+from support.chains import MODES, in_a_plain_graph, parameters
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor, is_nan
 
 pytestmark = pytest.mark.slow
 
 BIO = allowed_transitions('BIO', ['O', 'B', 'I'])
-IMPOSSIBLE_TAGS = {ms.int64: (2 ** 32 + 1, 2 ** 62), ms.uint32: (2 ** 32 - 1, 2 ** 31),
-                   ms.uint64: (2 ** 32 + 1, 2 ** 63 + 1, 2 ** 64 - 1), ms.uint8: (255,), ms.int32: (3,)}
-IMPOSSIBLE_LENGTHS = {ms.int64: (2 ** 32 + 2, -2 ** 32 + 2), ms.uint8: (200,), ms.uint64: (2 ** 64 - 1,)}
+# Types and values; each call gets the tags of a type with the lengths of the type in its place.
+IMPOSSIBLE_TAGS = [(ms.int64, (2 ** 32 + 1, 2 ** 62)), (ms.uint32, (2 ** 32 - 1, 2 ** 31)),
+                   (ms.uint64, (2 ** 32 + 1, 2 ** 63 + 1, 2 ** 64 - 1)), (ms.uint8, (255,)), (ms.int32, (3,))]
+IMPOSSIBLE_LENGTHS = [(ms.int64, (2 ** 32 + 2, -2 ** 32 + 2)), (ms.uint8, (200,)), (ms.uint64, (2 ** 64 - 1,)),
+                      (ms.int32, (-1,)), (ms.int32, (5,))]
 
 
 def of_all_types(impossible):
-    """Dicts of type and value, each with all types, in which every value occurs; then the same again."""
+    """Lists of type and value, each with all types, in which every value occurs; then the same again."""
     for index in itertools.count():
-        yield {dtype: values[index % len(values)] for dtype, values in impossible.items()}
+        yield [(dtype, values[index % len(values)]) for dtype, values in impossible]
 
 
-@pytest.mark.parametrize('head', [CRF, Softmax])
+@pytest.mark.parametrize('compiled,head', [*((mode, CRF) for mode in (*MODES, 'native graph', 'native pynative')),
+                                           *((mode, Softmax) for mode in MODES)], indirect=['compiled'])
 def test_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
     """An impossible tag at a real position makes the loss nan, on padding it changes nothing; a negative one is not
     known. An impossible length makes it nan as well, which no reduction hides. All types are compiled at once."""
-    layer, *reducing = [head(3, reduction=reduction) for reduction in ('none', 'mean', 'token_mean', 'sum')]
+    reductions = ['token_mean'] if in_a_plain_graph(compiled) else ['mean', 'token_mean', 'sum']
+    layer, *reducing = [head(3, reduction=reduction) for reduction in ('none', *reductions)]
     if head is CRF:                                              # a graph has one Parameter of a name
         for other in reducing:
             other.transitions, other.start_transitions, other.end_transitions = parameters(layer)
@@ -40,29 +44,29 @@ def test_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
     known, unknown = np.ones((2, 4, 3), int)
     unknown[1, 2] = -1
     expected, expected_of_unknown = (layer(emissions, int_tensor(tags), lengths).asnumpy() for tags in (known, unknown))
-    known, count = int_tensor(known), len(IMPOSSIBLE_TAGS)
+    count = len(IMPOSSIBLE_TAGS)
 
     def losses(*tensors):                                        # tags, then lengths; each of all types
-        return ([layer(emissions, tags, lengths) for tags in tensors[:count]],
-                [layer(emissions, known, seq_length) for seq_length in tensors[count:]],
-                [other(emissions, known, tensors[count]) for other in reducing])
+        return ([layer(emissions, tensors[index], tensors[count + index]) for index in range(count)],
+                [other(emissions, tensors[0], tensors[count]) for other in reducing])
 
-    def typed(arrays, dtypes):
-        return [ms.Tensor(array).astype(dtype) for array, dtype in zip(arrays, dtypes)]
+    def typed(arrays, types):
+        return [ms.Tensor(array).astype(dtype) for array, (dtype, _) in zip(arrays, types)]
 
-    run, full = compiled(losses), typed(len(IMPOSSIBLE_LENGTHS) * [[4, 2, 0]], IMPOSSIBLE_LENGTHS)
+    run = compiled(losses)
+    known, full = typed(count * [known], IMPOSSIBLE_TAGS), typed(count * [[4, 2, 4]], IMPOSSIBLE_LENGTHS)
     for negative, impossible_tags, impossible_lengths in zip(
             (-2 ** 32 + 1, -2 ** 32, -2 ** 63), of_all_types(IMPOSSIBLE_TAGS), of_all_types(IMPOSSIBLE_LENGTHS)):
         at_real_position, on_padding = np.ones((2, count, 4, 3), np.uint64)
-        at_real_position[:, 2, 0] = on_padding[:, 2, 1] = list(impossible_tags.values())
+        at_real_position[:, 2, 0] = on_padding[:, 2, 1] = [tag for _, tag in impossible_tags]
         on_padding[0, 1, 2] = negative % 2 ** 64                 # in int64
+        by_tags, reduced = run(*typed(at_real_position, IMPOSSIBLE_TAGS), *full)
+        assert all(is_nan(actual)[0] for actual in by_tags) and all(map(is_nan, reduced))
         wrong = [ms.Tensor(np.array([length, 2, 0], ms.dtype_to_nptype(dtype)))
-                 for dtype, length in impossible_lengths.items()]
-        by_tags, by_lengths, reduced = run(*typed(at_real_position, impossible_tags), *wrong)
-        assert all(is_nan(actual)[0] for actual in by_tags)
-        assert all(is_nan(actual) == [True, False, False] for actual in by_lengths)
-        assert all(map(is_nan, reduced))
-        by_tags, _, reduced = run(*typed(on_padding, impossible_tags), *full)
+                 for dtype, length in impossible_lengths]
+        by_lengths, reduced = run(*known, *wrong)
+        assert all(is_nan(actual) == [True, False, False] for actual in by_lengths) and all(map(is_nan, reduced))
+        by_tags, reduced = run(*typed(on_padding, IMPOSSIBLE_TAGS), *full)
         for actual, losses_of_rows in zip(by_tags, (expected_of_unknown, *(count - 1) * [expected])):
             close(actual, losses_of_rows)
         assert not any(map(is_nan, reduced))
@@ -102,6 +106,7 @@ def test_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
     close(run(ms.Tensor(np.array([5, 0, 5]))), expected)
 
 
+@pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operator in C++
 def test_sequence_mask_takes_lengths_for_the_nearest_that_can_be(compiled):
     def mask(lengths):
         return sequence_mask(lengths, 3, batch_first=True)

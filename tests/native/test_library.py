@@ -43,12 +43,12 @@ def nobody(tmp_path):
     return {'PATH': str(folder), 'XDG_CACHE_HOME': str(tmp_path / 'cache')}
 
 
-def test_compiled_once_into_a_folder_of_the_users_own(tmp_path, nobody):
+def test_compiled_once_into_a_folder_of_the_users_own(quick, tmp_path, nobody):
     """By two processes at once; afterwards no compiler is needed."""
-    variables = {'XDG_CACHE_HOME': str(tmp_path / 'cache')}
-    both = [start('-c', FIND, **variables) for _ in range(2)]
+    both = [start('-c', FIND, **quick) for _ in range(2)]
     paths = {process.communicate(timeout=SECONDS)[0].splitlines()[0] for process in both}
-    assert len(paths) == 1 and [process.returncode for process in both] == [0, 0]
+    assert len(paths) == 1 and [process.returncode for process in both] == [0, 0] and calls(tmp_path) == 1
+    shutil.rmtree(tmp_path / 'bin')
     path = Path(paths.pop())
     assert path.parent == tmp_path / 'cache' / 'ms_crf' and path.parent.stat().st_mode & 0o777 == 0o700
     assert {name.name for name in path.parent.iterdir()} == {path.name, f'{path.name}.sha256'}
@@ -104,7 +104,12 @@ DAMAGES = {
     'bytes that are no text': lambda path, checksum: checksum.write_bytes(b'\xff\0' * 40)}
 
 
-@pytest.mark.parametrize('damage', DAMAGES.values(), ids=DAMAGES)
+QUICK_DAMAGES = 'a byte of the library', 'no checksum'
+
+
+@pytest.mark.parametrize('damage', [
+    pytest.param(damage, id=name, marks=() if name in QUICK_DAMAGES else pytest.mark.slow)
+    for name, damage in DAMAGES.items()])
 def test_a_damaged_library_is_compiled_again(quick, tmp_path, damage):
     path, reason = find(**quick)
     checksum = path.with_name(f'{path.name}.sha256')
@@ -233,6 +238,7 @@ def test_why_there_is_none(variables, reason):
     assert find(**variables) == (None, reason)
 
 
+@pytest.mark.slow
 def test_without_a_compiler(nobody, corpora, tmp_path):
     """train.py says so in one line, and trains; the version tells it as well."""
     nobody['PYTHONPATH'] = str(tmp_path)
@@ -242,19 +248,21 @@ def test_without_a_compiler(nobody, corpora, tmp_path):
     output, errors = start('train.py', '--model', 'hmm', *files(corpora), '--save', str(tmp_path / 'hmm'),
                            **nobody).communicate(timeout=SECONDS)
     assert errors == '' and 'saved in' in output                 # which needs none
-    output, errors = start('train.py', *files(corpora), '--epochs', '1', '--word-dim', '6', '--hidden', '6', '--save',
-                           str(tmp_path / 'run'), '--device', 'CPU', **nobody).communicate(timeout=SECONDS)
+    output, errors = start('train.py', *files(corpora), '--epochs', '1', '--word-dim', '6', '--hidden', '6', '--char',
+                           'none', '--save', str(tmp_path / 'run'), '--device', 'CPU',
+                           **nobody).communicate(timeout=SECONDS)
     assert 'saved in' in output
     lines = [line for line in errors.splitlines() if not re.fullmatch('train.py: compiling .*', line)]
     assert lines == [f'train.py: chain and layers are graphs of plain operators, which are slower: {reason}; '
                      'install g++, or pip install ziglang']
 
 
+@pytest.mark.slow
 def test_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
-    """It compiles for all processors."""
+    """It compiles for all processors; without optimizing, which takes most of the time."""
     compiler = tmp_path / 'bin' / 'c++'
     compiler.write_text(f'#!/bin/sh\ncase "$*" in *-march*) exit 1 ;; esac\nPATH={os.environ["PATH"]}\n'
-                        f'exec {" ".join(next(library.compilers()))} "$@"\n')
+                        f'exec {" ".join(next(library.compilers()))} "$@" -O0\n')
     compiler.chmod(0o755)
     path, reason = find(**nobody)
     assert reason == f'compiled here, in {path.parent}' and library.works(path)

@@ -39,6 +39,9 @@ CELLS = {
 }
 
 
+QUICK = Softmax, transformer.Linear, SubwordTagger, TaggerNetwork       # graphs of other cells take longer to compile
+
+
 def test_all_cells_have_fixed_attributes():
     for module in (bilstm, characters, head, softmax, transformer):
         for cell in vars(module).values():
@@ -71,7 +74,8 @@ def copies_of(cell):
         yield pickle.loads(pickle.dumps(cell))
 
 
-@pytest.mark.parametrize('cell', CELLS)
+@pytest.mark.parametrize('cell', [cell if cell in QUICK else pytest.param(cell, marks=pytest.mark.slow)
+                                  for cell in CELLS])
 def test_attributes_are_refused_and_copies_compute_the_same(cell):
     """Before a call, after one, and after a graph; a copy is as new, and has parameters of its own."""
     make, arguments = CELLS[cell]
@@ -98,6 +102,7 @@ def test_attributes_are_refused_and_copies_compute_the_same(cell):
         close(ms.jit(one)(*arguments), expected)
 
 
+@pytest.mark.slow
 def test_training_a_copy_leaves_the_original():
     """Of a layer that was compiled, gradients included; a copy of a copy that is gone finds none of its graphs."""
     crf = CRF(3, reduction='mean')
@@ -126,6 +131,7 @@ def test_constraints_are_a_copy():
     assert CRF(3).constraints is None
 
 
+@pytest.mark.parametrize('compiled', ['graph', 'native pynative'], indirect=True)
 def test_parameters_may_be_shared_until_there_is_a_graph(compiled):
     """Results are those of a layer that was made with the scores; afterwards one is told what to do instead."""
     crf, other = CRF(3), CRF(3)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find
 @pytest.mark.parametrize('check', [check_lstm, check_characters])
 def test_random_batches(check):
     operators = Operators(library.find().path)
-    for seed in range(150):
+    for seed in range(80):
         check(operators, np.random.default_rng(seed))
 
 
@@ -30,7 +30,7 @@ def test_random_batches(check):
 def test_wrong_inputs_are_refused(check):
     """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
     operators = WrongInputs(library.find().path, np.random.default_rng(0))
-    for seed in range(25):
+    for seed in range(15):
         check(operators, np.random.default_rng(seed))
 
 
@@ -51,6 +51,7 @@ def arrays():
             int_tensor(rng.integers(0, 4, (4, 3))))
 
 
+@pytest.mark.slow
 def test_equal_to_the_graph_of_plain_operators(network):
     """Loss to 1e-6, gradients to 1e-5, the same paths."""
     step = ms.value_and_grad(network, 0, network.trainable_params())
@@ -72,7 +73,7 @@ def test_equal_to_the_graph_of_plain_operators(network):
     assert (paths.asnumpy() == plain_paths.asnumpy()).all()
 
 
-@pytest.mark.parametrize('jit', [ms.jit, lambda function: function])
+@pytest.mark.parametrize('jit', [pytest.param(ms.jit, marks=pytest.mark.slow), lambda function: function])
 def test_gates_of_forms_beforehand(jit):
     """Scores are those of plain operators from the vectors where the forms stand; forms behind `count` don't matter."""
     ms.set_seed(1)
@@ -94,6 +95,7 @@ def test_gates_of_forms_beforehand(jit):
     close(found[:2, 1], expected[:2, 1])
 
 
+@pytest.mark.slow
 def test_an_exported_graph_has_plain_operators(network, tmp_path):
     """It runs where there is no library, at any length."""
 

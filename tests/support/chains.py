@@ -13,6 +13,15 @@ MODES = ['graph', 'pynative']
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
 
+def in_a_plain_graph(compiled):
+    """Whether a test compiles plain operators, for which a test of many cases takes seconds each.
+
+    Args:
+        compiled: what the fixture of this name gives.
+    """
+    return compiled is ms.jit and not custom.in_use()
+
+
 def make_crf(case, **options):
     """A CRF with the scores and constraints of an `oracle.Case`."""
     crf = CRF(case.num_tags, constraints=case.constraints, **options)
@@ -32,49 +41,54 @@ def assign(crf, scores):
 
 
 class AllCalls:
-    """A layer, and one function of all its calls that is compiled once for each shape, whatever scores it has.
+    """A layer, and one function of its calls that is compiled once for each shape, whatever scores it has.
 
     Args:
         case: an `oracle.Case` with its number of tags and its constraints.
         compiled: what the fixture of this name gives.
         n: of the n best paths.
+        results: the names of the results, `RESULTS` or `PATHS`.
     """
 
-    RESULTS = ('loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'decode', 'path_posteriors', 'viterbi',
-               'nbest')
+    PATHS = ('decode', 'viterbi', 'nbest')
+    RESULTS = (*PATHS, 'loss', 'gradients', 'log_prob', 'normalizer', 'marginals', 'path_posteriors')
     _made: dict = {}
 
-    def __init__(self, case, compiled, n):
+    def __init__(self, case, compiled, n, results=RESULTS):
         crf = self.crf = make_crf(case)
+        self.results = results
 
         def loss(emissions, tags, lengths):
             return crf(emissions, tags, lengths)
 
         derivative = ms.value_and_grad(loss, 0, parameters(crf))
 
-        def everything(emissions, tags, lengths):
-            value, (by_emissions, by_scores) = derivative(emissions, tags, lengths)
-            best = crf.decode(emissions, lengths)
-            return (value, (by_emissions, *by_scores), crf.log_prob(emissions, tags, lengths),
-                    crf.normalizer(emissions, lengths), crf.marginals(emissions, lengths),
-                    best, crf.path_posteriors(emissions, best[0], lengths), crf(emissions, seq_length=lengths),
+        def paths(emissions, tags, lengths):
+            return (crf.decode(emissions, lengths), crf(emissions, seq_length=lengths),
                     crf.nbest(emissions, n, lengths))
 
-        self.run = compiled(everything)
+        def everything(emissions, tags, lengths):
+            best, viterbi, several = paths(emissions, tags, lengths)
+            value, (by_emissions, by_scores) = derivative(emissions, tags, lengths)
+            return (best, viterbi, several, value, (by_emissions, *by_scores), crf.log_prob(emissions, tags, lengths),
+                    crf.normalizer(emissions, lengths), crf.marginals(emissions, lengths),
+                    crf.path_posteriors(emissions, best[0], lengths))
+
+        self.run = compiled(paths if results == self.PATHS else everything)
 
     def __call__(self, emissions, tags, lengths):
-        """What all calls give, by `RESULTS`; gradients by emissions, transitions, start and end; path posteriors of
-        the best paths."""
-        return dict(zip(self.RESULTS, self.run(emissions, tags, lengths)))
+        """The results by their names; gradients by emissions, transitions, start and end; path posteriors of the best
+        paths."""
+        return dict(zip(self.results, self.run(emissions, tags, lengths)))
 
     @classmethod
-    def of(cls, case, compiled, n=4):
-        """That of this process for such cases, with the scores of this one."""
+    def of(cls, case, compiled, n=4, results=RESULTS):
+        """The layer of this process for such cases, with the scores of this case."""
         constraints = None if case.constraints is None else b''.join(np.asarray(part).tobytes()
                                                                      for part in case.constraints)
-        key = compiled is ms.jit, custom.in_use(), case.num_tags, constraints, n
+        key = compiled is ms.jit, custom.in_use(), case.num_tags, constraints, n, results
         if key not in cls._made:
-            cls._made[key] = cls(case, compiled, n)
+            cls._made[key] = cls(case, compiled, n, results)
         assign(cls._made[key].crf, case.scores)
         return cls._made[key]
 
@@ -105,16 +119,26 @@ def check_paths_and_posteriors(case, actual):
 
 
 def check_all_calls(case, layer):
-    """All calls of a layer with the case's scores, an `AllCalls`, compared with all paths."""
+    """Calls of a layer with the case's scores, an `AllCalls`, compared with all paths."""
     actual = layer(float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths))
+    check_best_paths(case, actual)
+    if layer.results == layer.PATHS:
+        return
     check_paths_and_posteriors(case, (*actual['decode'], *actual['path_posteriors'], actual['marginals'],
                                       actual['normalizer']))
     close(actual['loss'], case.losses().sum())
     for gradient, expected in zip(actual['gradients'], case.gradients()):
         close(gradient, expected)
     close(actual['log_prob'], -case.losses())
-    best = [row.best() for row in case.rows]
-    assert actual['decode'][0].dtype == ms.int32
+
+
+def check_best_paths(case, actual):
+    """Best paths in three ways, and the n best, of the results of `AllCalls`."""
+    best = [row.best() if row.length else [] for row in case.rows]
+    paths, scores = (result.asnumpy() for result in actual['decode'])
+    assert paths.dtype == np.int32
+    assert [path.tolist() for path in paths] == [path + [0] * (paths.shape[1] - len(path)) for path in best]
+    close(scores, [row.scores.max() if row.length else 0.0 for row in case.rows])
     assert post_decode(*actual['viterbi'], int_tensor(case.lengths)) == best
 
     paths, scores = (result.asnumpy() for result in actual['nbest'])
