@@ -6,6 +6,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 
 from ms_crf.cli import compare
 from ms_crf.experiments.folds import documents_of, folds_of
@@ -24,17 +25,16 @@ def rows(sentences):
 
 
 @pytest.mark.slow
-def test_a_comparison(corpora, tmp_path):
+def test_a_comparison(corpora, tmp_path, capfd):
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     config = tmp_path / 'options.json'
     config.write_text('{"epochs": 7, "add": 0.25, "columns": "0,1"}')
-    result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--models', 'hmm,crf', '--seeds',
-                             '1', *SMALL, '--config', str(config), '--epochs', '1', '--json', str(record), '--keep',
-                             str(kept)], cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
+    assert compare.main([*files(corpora), '--models', 'hmm,crf', '--seeds', '1', *SMALL, '--config', str(config),
+                         '--epochs', '1', '--json', str(record), '--keep', str(kept)]) == 0
+    shown = capfd.readouterr()
+    lines = shown.out.splitlines()
     assert [line.split(' | ')[0] for line in lines[2:]] == ['| hmm', '| crf'] and lines[3].split(' | ')[1] == '1'
-    assert 'crf, seed 1 of 1' in result.stderr
+    assert 'crf, seed 1 of 1' in shown.err
     figures = json.loads(record.read_text())
     assert len(figures['hmm']) == 1 and [run['seed'] for run in figures['crf']] == [1]
     # Each model is given what it has, and nothing else.
@@ -168,16 +168,16 @@ def table_of_the_first_model(output, record):
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path):
+def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path, capfd, monkeypatch):
     """The vectors are damaged, which the hidden Markov model does not read."""
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
     record, rest = tmp_path / 'all.json', tmp_path / 'temporary'
     rest.mkdir()
-    result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--embeddings',
-                             str(tmp_path / 'vectors.txt'), '--json', str(record)], cwd=ROOT, capture_output=True,
-                            text=True, timeout=100, env={**os.environ, 'TMPDIR': str(rest)})
-    assert result.returncode == 2 and table_of_the_first_model(result.stdout, record)
-    lines = result.stderr.splitlines()
+    monkeypatch.setattr(tempfile, 'tempdir', str(rest))
+    assert compare.main([*files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'), '--json', str(record)]) == 2
+    shown = capfd.readouterr()
+    assert table_of_the_first_model(shown.out, record)
+    lines = shown.err.splitlines()
     assert f'train.py: {tmp_path}/vectors.txt:2: expected 2 numbers' in lines[-2]
     assert 'softmax, seed 1 of 3' in lines
     assert lines[-1] == ('ms_crf.compare: a training ended with status 2, see above; the table has what was done '
@@ -187,9 +187,12 @@ def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('number,until,keep', [
-    ('SIGTERM', 'train ', False), ('SIGHUP', 'compiled', False), ('SIGINT', 'epoch   1', True)])
+    ('SIGHUP', 'train ', False), ('SIGINT', 'epoch   1', True)])
 def test_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp_path, number, until, keep):
-    """Only the comparison is told; the end of standard error says that its child is gone as well."""
+    """Only the comparison receives it; the end of standard error says that its child is gone as well.
+
+    The signal comes before the training compiles its graph, and after its first epoch.
+    """
     record, rest, kept = tmp_path / 'all.json', tmp_path / 'temporary', tmp_path / 'kept'
     rest.mkdir()
     command = [sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--models', 'hmm,crf', *SMALL, '--epochs',

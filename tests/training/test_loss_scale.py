@@ -19,6 +19,7 @@ import pytest
 from support.tensors import close, float_tensor, int_tensor
 from support.trainings import SMALL, files, options_of
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 WORDS, PIECES = 'words', 'pieces'
 
 
