@@ -202,6 +202,7 @@ QUERY_KEY_VALUE = {f'{ours}.attention.inputs.weight': [
     f'{theirs}.attention.self.{name}.weight' for name in ('query', 'key', 'value')] for ours, theirs in LAYERS}
 
 
+@pytest.mark.slow
 def test_gradients_of_the_encoder_are_those_of_numpy(gradients):
     _, (ids, lengths, weights), found = gradients
     arrays = {name: array.astype(float) for name, array in tensors().items()}

@@ -114,6 +114,7 @@ def test_long_sequences_go_in_pieces(zeros, sharp):
     assert single.sum(1) == pytest.approx(np.ones(2600)) and pairs.sum(2) == pytest.approx(single[:-1], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_beside_hmmlearn():
     hmmlearn = pytest.importorskip('hmmlearn.hmm')
     generator = np.random.default_rng(4)
@@ -196,6 +197,7 @@ def test_shapes():
         'one letter']
 
 
+@pytest.mark.slow
 def test_segmentation_is_jiebas():
     finalseg = pytest.importorskip('jieba.finalseg')
     if not SEGMENTS.exists():
