@@ -52,16 +52,15 @@ def test_a_comparison(corpora, tmp_path, capfd):
 
 
 def in_folds(corpora, *arguments):
-    return subprocess.run([sys.executable, '-m', 'ms_crf.compare', '--train', str(corpora / 'train.tsv'), '--models',
-                           'hmm', *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    return compare.main(['--train', str(corpora / 'train.tsv'), '--models', 'hmm', *map(str, arguments)])
 
 
-def test_a_cross_validation(corpora, tmp_path):
+def test_a_cross_validation(corpora, tmp_path, capfd):
     """Of 21 sentences in four folds, two at a time; the table has the means of what the runs say themselves."""
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
-    result = in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1')
-    assert result.returncode == 0, result.stderr
-    assert '4 folds of 5 to 6 sentences\n' in result.stderr and 'hmm, fold 4 of 4: on test:\n' in result.stderr
+    assert in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1') == 0
+    shown = capfd.readouterr()
+    assert '4 folds of 5 to 6 sentences\n' in shown.err and 'hmm, fold 4 of 4: on test:\n' in shown.err
     figures = json.loads(record.read_text())['hmm']
     assert [run['fold'] for run in figures] == [1, 2, 3, 4]
     parts = [{part: [tuple(sentence.tokens) for sentence in read_corpus(kept / f'fold-{number}' / f'{part}.jsonl')]
@@ -73,15 +72,14 @@ def test_a_cross_validation(corpora, tmp_path):
     scores = [json.loads((kept / f'hmm-fold-{number}' / 'scores.json').read_text())['test']['f1'] for number in
               range(1, 5)]
     assert [run['f1'] for run in figures] == pytest.approx(scores)
-    row = result.stdout.splitlines()[2].split(' | ')
+    row = shown.out.splitlines()[2].split(' | ')
     assert row[:2] == ['| hmm', '4']
     assert row[4] == f'{100 * statistics.mean(scores):.2f} ± {100 * statistics.stdev(scores):.2f}'
 
 
 def test_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
     kept = tmp_path / 'runs'
-    result = in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept)
-    assert result.returncode == 0, result.stderr
+    assert in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept) == 0
     dev = rows(read_corpus(corpora / 'dev.tsv'))
     assert [rows(read_corpus(kept / f'fold-{number}' / 'dev.jsonl')) for number in (1, 2)] == [dev, dev]
     documents = documents_of(corpora / 'train.tsv', (0, -1), splitter_named('blanks'))
@@ -152,11 +150,10 @@ def test_files_are_needed(corpora, capsys):
     assert error == 'ms_crf.compare: the following arguments are required: --dev, --test; see --help\n'
 
 
-def test_a_file_that_is_not_there(corpora, tmp_path):
-    result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora, dev='absent.tsv'), '--models',
-                             'hmm'], cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert result.returncode == 2 and 'absent.tsv: no such file' in result.stderr and 'Traceback' not in result.stderr
-    assert result.stdout == ''
+def test_a_file_that_is_not_there(corpora, capfd):
+    assert compare.main([*files(corpora, dev='absent.tsv'), '--models', 'hmm']) == 2
+    shown = capfd.readouterr()
+    assert 'absent.tsv: no such file' in shown.err and 'Traceback' not in shown.err and shown.out == ''
 
 
 def table_of_the_first_model(output, record):

@@ -69,15 +69,12 @@ def test_four_threads_share_a_tagger(folder, texts, expected, name):
     assert at_once([Tagger.load(folder / name)] * 4, texts) == expected
 
 
-@pytest.mark.parametrize('names', [('run', 'any.mindir'), ('any.mindir', 'static.mindir')])
-def test_two_threads_with_a_tagger_each(folder, texts, expected, names):
-    assert at_once([Tagger.load(folder / name) for name in names], texts) == expected[:2]
-
-
-def test_threads_load_their_own(folder, texts, expected, capfd):
+def test_threads_with_a_tagger_each(folder, texts, expected, capfd):
+    """Each thread has loaded its own; one tagger was loaded here."""
     with ThreadPoolExecutor(3) as pool:
         taggers = list(pool.map(Tagger.load, [folder / 'any.mindir', folder / 'run', folder / 'static.mindir']))
-    assert at_once(taggers, texts) == expected[:3]
+    taggers.append(Tagger.load(folder / 'any.mindir'))
+    assert at_once(taggers, texts) == expected
     os.write(2, b'still open\n')
     assert capfd.readouterr().err == 'still open\n'
 

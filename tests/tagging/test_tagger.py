@@ -122,8 +122,8 @@ def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     assert method.__name__ == ('emissions_of_gates' if most > 1 else 'emissions_of')
 
 
-@pytest.mark.parametrize('options', [{'char': 'none'}, pytest.param({'head': 'softmax', 'char': 'none'},
-                                                                    marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize('options', [{'char': 'none'}, {'head': 'softmax', 'char': 'none'}])
 def test_a_temperature_divides_all_scores(run_of, options):
     run, temperature = run_of(**options), 2.5
     tagger = Tagger.load(run, temperature=temperature)
@@ -356,6 +356,7 @@ def test_a_graph_that_is_none(graph, capfd):
     assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')
 
 
+@pytest.mark.slow
 def test_tagger_can_be_called_and_shows_what_it_is(run_of, graph):
     tagger = Tagger.load(run_of(**SIMPLE))
     assert tagger(SENTENCES, nbest=2) == tagger.tag(SENTENCES, nbest=2)
