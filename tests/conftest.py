@@ -5,6 +5,7 @@ import sys
 
 from ms_crf.cli import train
 from ms_crf.native import custom, library
+from ms_crf.training import trainer
 
 import mindspore as ms
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from support.chains import MODES
 from support.corpora import write_corpus
 from support.paths import ROOT
-from support.trainings import SMALL, files
+from support.trainings import SMALL, SharedGraphs, files
 
 pytest_plugins = ['support.suite']
 #: Files that take longest, the longest first: what two processes do at the end should be short.
@@ -32,8 +33,8 @@ FIRST = """
 def pytest_collection_modifyitems(items):
     """Marks slow tests, and sorts the longest files first.
 
-    Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests use
-    the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception.
+    Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests
+    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception.
     """
     def mode_of(item):
         return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
@@ -90,6 +91,20 @@ def undisturbed(corpora):
 
 
 @pytest.fixture(scope='session')
+def shared_graphs():
+    return SharedGraphs()
+
+
+@pytest.fixture(scope='module')
+def steps_compiled_once(shared_graphs):
+    """Trainings of the same kind share the compiled graphs of their steps, for files that train often."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, 'make_step', shared_graphs.make_step)
+        patch.setattr(trainer, 'make_average', shared_graphs.make_average)
+        yield
+
+
+@pytest.fixture(scope='session')
 def encoder(tmp_path_factory):
     """The folder of a small pretrained encoder, with random weights."""
     from support.encoders import make_folder
@@ -106,6 +121,41 @@ def network_server(tmp_path_factory):
     run = make_run(tmp_path_factory.mktemp('network') / 'run')
     with serving('--run', run, '--splitter', 'blanks') as server:
         yield run, server
+
+
+@pytest.fixture(scope='session')
+def run_of(tmp_path_factory):
+    """A function that returns the run with random weights of a scheme and options, and makes it when first needed.
+
+    Nobody may change what it returns.
+    """
+    from support.runs import make_run
+    folder, made = tmp_path_factory.mktemp('runs'), {}
+
+    def run(scheme='BIO', **options):
+        key = '-'.join([scheme, *(f'{name}={value}' for name, value in options.items())])
+        if key not in made:
+            made[key] = make_run(folder / key, scheme, **options)
+        return made[key]
+    return run
+
+
+@pytest.fixture(scope='session')
+def exported(tmp_path_factory):
+    """A function that returns the graph of a run and exports it when it is first needed: an export takes seconds.
+
+    Nobody may change what it returns.
+    """
+    from ms_crf.models import mindir
+    made = {}
+
+    def graph(run, output='paths', static=None):
+        key = (run, output, static)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp('exported') / 'a.mindir'
+            mindir.export(run, made[key], output, static=static and list(static))
+        return made[key]
+    return graph
 
 
 @pytest.fixture(scope='module')

@@ -6,6 +6,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 
 from ms_crf.cli import compare
 from ms_crf.experiments.folds import documents_of, folds_of
@@ -24,17 +25,16 @@ def rows(sentences):
 
 
 @pytest.mark.slow
-def test_a_comparison(corpora, tmp_path):
+def test_a_comparison(corpora, tmp_path, capfd):
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     config = tmp_path / 'options.json'
     config.write_text('{"epochs": 7, "add": 0.25, "columns": "0,1"}')
-    result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--models', 'hmm,crf', '--seeds',
-                             '1', *SMALL, '--config', str(config), '--epochs', '1', '--json', str(record), '--keep',
-                             str(kept)], cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert result.returncode == 0, result.stderr
-    lines = result.stdout.splitlines()
+    assert compare.main([*files(corpora), '--models', 'hmm,crf', '--seeds', '1', *SMALL, '--config', str(config),
+                         '--epochs', '1', '--json', str(record), '--keep', str(kept)]) == 0
+    shown = capfd.readouterr()
+    lines = shown.out.splitlines()
     assert [line.split(' | ')[0] for line in lines[2:]] == ['| hmm', '| crf'] and lines[3].split(' | ')[1] == '1'
-    assert 'crf, seed 1 of 1' in result.stderr
+    assert 'crf, seed 1 of 1' in shown.err
     figures = json.loads(record.read_text())
     assert len(figures['hmm']) == 1 and [run['seed'] for run in figures['crf']] == [1]
     # Each model is given what it has, and nothing else.
@@ -52,16 +52,15 @@ def test_a_comparison(corpora, tmp_path):
 
 
 def in_folds(corpora, *arguments):
-    return subprocess.run([sys.executable, '-m', 'ms_crf.compare', '--train', str(corpora / 'train.tsv'), '--models',
-                           'hmm', *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    return compare.main(['--train', str(corpora / 'train.tsv'), '--models', 'hmm', *map(str, arguments)])
 
 
-def test_a_cross_validation(corpora, tmp_path):
+def test_a_cross_validation(corpora, tmp_path, capfd):
     """Of 21 sentences in four folds, two at a time; the table has the means of what the runs say themselves."""
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
-    result = in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1')
-    assert result.returncode == 0, result.stderr
-    assert '4 folds of 5 to 6 sentences\n' in result.stderr and 'hmm, fold 4 of 4: on test:\n' in result.stderr
+    assert in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1') == 0
+    shown = capfd.readouterr()
+    assert '4 folds of 5 to 6 sentences\n' in shown.err and 'hmm, fold 4 of 4: on test:\n' in shown.err
     figures = json.loads(record.read_text())['hmm']
     assert [run['fold'] for run in figures] == [1, 2, 3, 4]
     parts = [{part: [tuple(sentence.tokens) for sentence in read_corpus(kept / f'fold-{number}' / f'{part}.jsonl')]
@@ -73,15 +72,14 @@ def test_a_cross_validation(corpora, tmp_path):
     scores = [json.loads((kept / f'hmm-fold-{number}' / 'scores.json').read_text())['test']['f1'] for number in
               range(1, 5)]
     assert [run['f1'] for run in figures] == pytest.approx(scores)
-    row = result.stdout.splitlines()[2].split(' | ')
+    row = shown.out.splitlines()[2].split(' | ')
     assert row[:2] == ['| hmm', '4']
     assert row[4] == f'{100 * statistics.mean(scores):.2f} ± {100 * statistics.stdev(scores):.2f}'
 
 
 def test_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
     kept = tmp_path / 'runs'
-    result = in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept)
-    assert result.returncode == 0, result.stderr
+    assert in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept) == 0
     dev = rows(read_corpus(corpora / 'dev.tsv'))
     assert [rows(read_corpus(kept / f'fold-{number}' / 'dev.jsonl')) for number in (1, 2)] == [dev, dev]
     documents = documents_of(corpora / 'train.tsv', (0, -1), splitter_named('blanks'))
@@ -152,11 +150,10 @@ def test_files_are_needed(corpora, capsys):
     assert error == 'ms_crf.compare: the following arguments are required: --dev, --test; see --help\n'
 
 
-def test_a_file_that_is_not_there(corpora, tmp_path):
-    result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora, dev='absent.tsv'), '--models',
-                             'hmm'], cwd=ROOT, capture_output=True, text=True, timeout=100)
-    assert result.returncode == 2 and 'absent.tsv: no such file' in result.stderr and 'Traceback' not in result.stderr
-    assert result.stdout == ''
+def test_a_file_that_is_not_there(corpora, capfd):
+    assert compare.main([*files(corpora, dev='absent.tsv'), '--models', 'hmm']) == 2
+    shown = capfd.readouterr()
+    assert 'absent.tsv: no such file' in shown.err and 'Traceback' not in shown.err and shown.out == ''
 
 
 def table_of_the_first_model(output, record):
@@ -168,16 +165,16 @@ def table_of_the_first_model(output, record):
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path):
+def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path, capfd, monkeypatch):
     """The vectors are damaged, which the hidden Markov model does not read."""
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
     record, rest = tmp_path / 'all.json', tmp_path / 'temporary'
     rest.mkdir()
-    result = subprocess.run([sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--embeddings',
-                             str(tmp_path / 'vectors.txt'), '--json', str(record)], cwd=ROOT, capture_output=True,
-                            text=True, timeout=100, env={**os.environ, 'TMPDIR': str(rest)})
-    assert result.returncode == 2 and table_of_the_first_model(result.stdout, record)
-    lines = result.stderr.splitlines()
+    monkeypatch.setattr(tempfile, 'tempdir', str(rest))
+    assert compare.main([*files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'), '--json', str(record)]) == 2
+    shown = capfd.readouterr()
+    assert table_of_the_first_model(shown.out, record)
+    lines = shown.err.splitlines()
     assert f'train.py: {tmp_path}/vectors.txt:2: expected 2 numbers' in lines[-2]
     assert 'softmax, seed 1 of 3' in lines
     assert lines[-1] == ('ms_crf.compare: a training ended with status 2, see above; the table has what was done '
@@ -187,9 +184,12 @@ def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('number,until,keep', [
-    ('SIGTERM', 'train ', False), ('SIGHUP', 'compiled', False), ('SIGINT', 'epoch   1', True)])
+    ('SIGHUP', 'train ', False), ('SIGINT', 'epoch   1', True)])
 def test_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp_path, number, until, keep):
-    """Only the comparison is told; the end of standard error says that its child is gone as well."""
+    """Only the comparison receives it; the end of standard error says that its child is gone as well.
+
+    The signal comes before the training compiles its graph, and after its first epoch.
+    """
     record, rest, kept = tmp_path / 'all.json', tmp_path / 'temporary', tmp_path / 'kept'
     rest.mkdir()
     command = [sys.executable, '-m', 'ms_crf.compare', *files(corpora), '--models', 'hmm,crf', *SMALL, '--epochs',

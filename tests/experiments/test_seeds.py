@@ -37,9 +37,13 @@ def start(corpora, folder, *arguments, **environment):
                           cwd=ROOT, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
+def again(corpora, folder, *arguments):
+    """The command in this process; its trainings have processes of their own."""
+    return train.main([*files(corpora), *SMALL, '--save', str(folder), *arguments])
+
+
 @pytest.mark.slow
-@pytest.mark.slow
-def test_stopped_and_started_again(corpora, undisturbed, tmp_path):
+def test_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     """The run with seed 1 is the one that a training by itself gives, to the bit."""
     folder = tmp_path / 'runs'
     (tmp_path / 'hook').mkdir()
@@ -53,13 +57,13 @@ def test_stopped_and_started_again(corpora, undisturbed, tmp_path):
     assert not (folder / 'seeds.md').exists() and not (folder / 'seed-2' / 'scores.json').exists()
 
     times = (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns
-    result = start(corpora, folder, '--seeds', '2')
-    assert result.returncode == 0, result.stderr
-    assert result.stderr.splitlines() == ['train.py: 1 of 2 runs are there already', 'seed 2']
-    assert result.stdout.count('going on after epoch 1, ') == 1
+    assert again(corpora, folder, '--seeds', '2') == 0
+    shown = capfd.readouterr()
+    assert shown.err.splitlines() == ['train.py: 1 of 2 runs are there already', 'seed 2']
+    assert shown.out.count('going on after epoch 1, ') == 1
     assert (folder / 'seed-1' / 'scores.json').stat().st_mtime_ns == times
     rows = [line.strip('| ').split(' | ') for line in (folder / 'seeds.md').read_text().splitlines()]
-    assert '\n'.join((folder / 'seeds.md').read_text().splitlines()) in result.stdout
+    assert '\n'.join((folder / 'seeds.md').read_text().splitlines()) in shown.out
     scores = [json.loads((folder / f'seed-{seed}' / 'scores.json').read_text()) for seed in (1, 2)]
     assert [row[0] for row in rows[2:]] == ['1', '2', 'mean ± deviation']
     for column, (part, rate) in enumerate([(part, rate) for part in ('dev', 'test') for rate in
@@ -72,29 +76,31 @@ def test_stopped_and_started_again(corpora, undisturbed, tmp_path):
     assert [Run.open(folder / f'seed-{seed}').config['options']['seed'] for seed in (1, 2)] == [1, 2]
 
     # All are there: nothing is trained, and the table is the same. Other options are refused.
-    again = start(corpora, folder, '--seeds', '2')
-    assert (again.returncode, again.stderr) == (0, 'train.py: 2 of 2 runs are there already\n')
-    assert again.stdout.lstrip('\n').startswith((folder / 'seeds.md').read_text())
-    other = start(corpora, folder, '--seeds', '2', '--clip', '1')
-    assert (other.returncode, other.stdout) == (2, '') and other.stderr == (
+    assert again(corpora, folder, '--seeds', '2') == 0
+    shown = capfd.readouterr()
+    assert shown.err == 'train.py: 2 of 2 runs are there already\n'
+    assert shown.out.lstrip('\n').startswith((folder / 'seeds.md').read_text())
+    assert again(corpora, folder, '--seeds', '2', '--clip', '1') == 2
+    assert capfd.readouterr() == ('',
         f'train.py: {folder}/seed-1: expected a run with clip 1.0, got one with 5.0; choose another --save or delete '
         'it\n')
 
 
-def test_a_training_that_fails_ends_those_beside_it(corpora, tmp_path):
+@pytest.mark.slow
+def test_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, capfd):
     """The vectors are damaged, which is found before a graph is compiled, by one of the two or by both."""
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
-    result = subprocess.run([sys.executable, 'train.py', *files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'),
-                             '--save', str(tmp_path / 'runs'), '--seeds', '3', '--seed', '5', '--jobs', '2'], cwd=ROOT,
-                            capture_output=True, text=True, timeout=100)
-    lines = result.stderr.splitlines()
-    assert result.returncode == 2 and lines[-1] == (
+    status = train.main([*files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'), '--save',
+                         str(tmp_path / 'runs'), '--seeds', '3', '--seed', '5', '--jobs', '2'])
+    shown = capfd.readouterr()
+    lines = shown.err.splitlines()
+    assert status == 2 and lines[-1] == (
         'train.py: a training ended with status 2, see above; what was done is kept, and the same command goes on')
     fault = f'train.py: {tmp_path}/vectors.txt:2: expected 2 numbers'
     failed = [seed for seed in (5, 6) if any(line.startswith(f'seed {seed}: {fault}') for line in lines)]
     assert failed and 'seed 7' not in lines
     for seed in failed:
-        assert any(line.startswith(f'seed {seed}: train ') for line in result.stdout.splitlines())
+        assert any(line.startswith(f'seed {seed}: train ') for line in shown.out.splitlines())
     assert not (tmp_path / 'runs').exists()
 
 

@@ -1,5 +1,6 @@
 """`train.py --model hmm` from files to a run directory, and tagging with it."""
 
+import importlib
 import json
 import subprocess
 import sys
@@ -56,14 +57,15 @@ def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
 @pytest.mark.parametrize('command', [
     ['infer', '--text', 'of Xan'], ['evaluate', '--input', '{corpora}/test.tsv'], ['serve', '--port', '0'],
     ['suggest', '--input', '{corpora}/test.tsv']])
-def test_a_device_that_is_not_used_is_refused(command, hmm, corpora):
+def test_a_device_that_is_not_used_is_refused(command, hmm, corpora, capsys):
     if command[0] == 'serve':
         pytest.importorskip('uvicorn', reason='uvicorn is missing: pip install -r requirements-serve.txt')
     arguments = [argument.format(corpora=corpora) for argument in command[1:]]
-    result = subprocess.run([sys.executable, '-m', 'ms_crf', command[0], *arguments, '--run', str(hmm), '--device',
-                             'GPU'], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
-    assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr.splitlines()[-1].partition(': ')[2] == (
+    capsys.readouterr()
+    assert importlib.import_module(f'ms_crf.cli.{command[0]}').main([*arguments, '--run', str(hmm), '--device',
+                                                                     'GPU']) == 2
+    shown = capsys.readouterr()
+    assert shown.out == '' and shown.err.splitlines()[-1].partition(': ')[2] == (
         f'--device GPU means nothing to {hmm}, of kind hmm, which computes on the CPU; leave it away')
 
 

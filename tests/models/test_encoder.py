@@ -102,6 +102,7 @@ def words_of(letters, count, seed=0):
     return [''.join(rng.choices(letters, k=rng.randint(1, 10))) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('prefix,modes', [(True, ('graph', 'pynative')), (False, ('pynative',))])
 def test_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
     path = make_roberta(tmp_path / 'roberta', prefix)
@@ -111,7 +112,7 @@ def test_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
     assert encoded.counts.max() == 510
 
 
-@pytest.mark.parametrize('peer', [False, True])
+@pytest.mark.parametrize('peer', [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize('options,prefix', [
     ({'hidden_act': 'gelu_new'}, 'bert.'), ({'hidden_act': 'relu', 'layer_norm_eps': 1e-3}, '')])
 def test_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, options, prefix, peer):
@@ -200,6 +201,7 @@ QUERY_KEY_VALUE = {f'{ours}.attention.inputs.weight': [
     f'{theirs}.attention.self.{name}.weight' for name in ('query', 'key', 'value')] for ours, theirs in LAYERS}
 
 
+@pytest.mark.slow
 def test_gradients_of_the_encoder_are_those_of_numpy(gradients):
     _, (ids, lengths, weights), found = gradients
     arrays = {name: array.astype(float) for name, array in tensors().items()}
@@ -218,6 +220,7 @@ def test_gradients_of_the_encoder_are_those_of_numpy(gradients):
             close((gradient * direction).sum(), derivative(weighted, arrays, name, direction), 1e-4)
 
 
+@pytest.mark.slow
 def test_gradients_of_the_encoder_are_pytorchs(gradients):
     torch = pytest.importorskip('torch')
     path, (ids, lengths, weights), found = gradients

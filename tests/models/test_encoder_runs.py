@@ -25,23 +25,24 @@ from support.encoders import CONFIG, arguments, by_numpy, make_folder, tensors
 from support.networks import LSTM_WEIGHTS, bilstm
 from support.oracle import Row
 from support.paths import ROOT
-from support.trainings import options_of
+from support.trainings import options_of, printed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('steps_compiled_once')]
 
 SENTENCES = [['to', 'Xan', 'in', 'Yel'], [], ['unknown'], ['\u200d', 'Xel', 'Yor'], ['of', '\u200d']]
+#: with one that takes several windows of the encoder
+LONG = [*SENTENCES, [*['to', 'in', 'at', 'on', 'by', 'of', 'the'] * 3, 'Xan', 'unknown']]
 
 
 @pytest.fixture(scope='module')
 def frozen(corpora, encoder, tmp_path_factory):
-    """A run with a frozen encoder, in a process of its own, and what it printed; `kept` beside it holds vectors."""
+    """A run with a frozen encoder, and what the training printed; `kept` next to the run holds vectors."""
     pytest.importorskip('tokenizers')
     folder = tmp_path_factory.mktemp('frozen') / 'run'
-    command = arguments(corpora, encoder, folder, '--encoder-cache', str(folder.parent / 'kept'))
-    result = subprocess.run([sys.executable, 'train.py', *command], cwd=ROOT, capture_output=True, text=True,
-                            timeout=200)
-    assert (result.returncode, result.stderr) == (0, '')
-    return folder, result.stdout
+    status, output, errors = printed(train.main, *arguments(corpora, encoder, folder, '--encoder-cache',
+                                                            folder.parent / 'kept'))
+    assert (status, errors) == (0, '')
+    return folder, output
 
 
 def test_what_a_run_prints_and_leaves(frozen, encoder):
@@ -74,7 +75,20 @@ def emissions_by_numpy(folder, sentence):
     return pooled @ weights['projection.weight'].T + weights['projection.bias']
 
 
-def test_tags_are_those_of_numpy_and_enumeration(frozen, tmp_path):
+@pytest.fixture(scope='module')
+def tags_of_long(frozen):
+    """What the run gives for `LONG`, of which one sentence is longer than the encoder takes at once."""
+    encoded = Subwords(LONG[-1:], EncoderFiles(frozen[0] / 'encoder').tokenizer,
+                          CONFIG['max_position_embeddings'])
+    assert len(encoded.windows) > 1
+    tagged = Tagger.load(frozen[0]).tag(LONG, False)
+    assert [sentence.tokens for sentence in tagged] == LONG
+    tags = [sentence.tags for sentence in tagged]
+    assert len({tag for sentence in tags for tag in sentence}) > 1
+    return tags
+
+
+def test_tags_are_those_of_numpy_and_enumeration(frozen, tags_of_long, tmp_path):
     """A word without pieces among them; from the run, and from a graph with confidences."""
     folder, _ = frozen
     weights = records.read_tensors(folder / 'weights.ckpt')
@@ -84,7 +98,8 @@ def test_tags_are_those_of_numpy_and_enumeration(frozen, tmp_path):
     allowed = allowed_transitions('BIO', names)
     tagger = Tagger.load(folder)
     mindir.export(folder, tmp_path / 'a.mindir', 'confidences')
-    graph = Tagger.load(tmp_path / 'a.mindir').tag(SENTENCES)
+    graph = Tagger.load(tmp_path / 'a.mindir').tag(LONG)
+    assert [tagged.tags for tagged in graph] == tags_of_long
     for sentence, tagged, other in zip(SENTENCES, tagger.tag(SENTENCES), graph):
         assert tagged.tokens == other.tokens == sentence and tagged.tags == other.tags
         if not sentence:
@@ -97,35 +112,23 @@ def test_tags_are_those_of_numpy_and_enumeration(frozen, tmp_path):
         assert other.confidence == pytest.approx(best, rel=1e-4)
 
 
-@pytest.mark.parametrize('options', [['--static', '3', '30'], ['--emissions'], ['--emissions', '--static', '5', '30']])
-def test_graphs_of_one_shape_and_of_emissions_give_the_tags_of_the_run(frozen, tmp_path, capsys, options):
-    """Of a sentence as well that takes several windows of the encoder."""
-    sentences = [*SENTENCES, [*['to', 'in', 'at', 'on', 'by', 'of', 'the'] * 3, 'Xan', 'unknown']]
-    expected = [tagged.tags for tagged in Tagger.load(frozen[0]).tag(sentences, False)]
-    assert len({tag for tags in expected for tag in tags}) > 1
+def test_a_graph_of_one_shape_and_of_emissions_gives_the_tags_of_the_run(frozen, tags_of_long, tmp_path, capsys):
     graph = tmp_path / 'a.mindir'
-    assert export.main(['--run', str(frozen[0]), '--output', str(graph), '--device', 'CPU', *options]) == 0
+    assert export.main(['--run', str(frozen[0]), '--output', str(graph), '--device', 'CPU', '--emissions', '--static',
+                        '5', '30']) == 0
     assert (tmp_path / 'a.json').exists()
     tagger = Tagger.load(graph)
-    assert [tagged.tags for tagged in tagger.tag(sentences)] == expected
-    if '--static' in options:
-        capsys.readouterr()
-        assert infer.main(['--mindir', str(graph), '--text', 'to ' * 31, '--device', 'CPU']) == 2
-        assert 'sentences of up to 30 tokens or subwords, got one of 31' in capsys.readouterr().err
+    assert [tagged.tags for tagged in tagger.tag(LONG)] == tags_of_long
+    capsys.readouterr()
+    assert infer.main(['--mindir', str(graph), '--text', 'to ' * 31, '--device', 'CPU']) == 2
+    assert 'sentences of up to 30 tokens or subwords, got one of 31' in capsys.readouterr().err
 
 
 def test_infer_scores_as_training_did(frozen, corpora, capsys):
-    """The test corpus has a sentence of twelve words; twice it is longer than the encoder takes at once."""
     folder, _ = frozen
     assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score',
                                '--device', 'CPU']) == 0
     assert capsys.readouterr().out.splitlines() == Run.open(folder).scores['test']['table']
-    words = max((block.split() for block in (corpora / 'test.tsv').read_text().split('\n\n')), key=len)[::2] * 2
-    encoded = Subwords([words], EncoderFiles(folder / 'encoder').tokenizer, CONFIG['max_position_embeddings'])
-    assert len(encoded.windows) > 1
-    assert infer.main(['--run', str(folder), '--text', ' '.join(words), '--format', 'conll',
-                               '--device', 'CPU']) == 0
-    assert [line.split('\t')[0] for line in capsys.readouterr().out.strip().splitlines()] == words
 
 
 def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_path, capsys):

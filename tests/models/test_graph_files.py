@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import resource
-import signal
 import stat
 import subprocess
 import sys
@@ -18,27 +17,26 @@ from ms_crf.models.graph_record import check_target, read_record, record_of, rep
 import pytest
 
 from support.paths import ROOT
-from support.runs import make_run
 
 
 @pytest.fixture(scope='module')
-def run(tmp_path_factory):
-    return make_run(tmp_path_factory.mktemp('run') / 'run')
+def run(run_of):
+    """With a softmax: its graph is exported in two seconds."""
+    return run_of(head='softmax')
 
 
 @pytest.fixture(scope='module')
-def exported(run, tmp_path_factory):
+def contents(run, exported):
     """Contents of a graph and of its record."""
-    folder = tmp_path_factory.mktemp('exported')
-    mindir.export(run, folder / 'a.mindir')
-    return (folder / 'a.mindir').read_bytes(), json.loads((folder / 'a.json').read_text())
+    path = exported(run)
+    return path.read_bytes(), json.loads(record_of(path).read_text())
 
 
 @pytest.fixture
-def pair(exported, tmp_path):
+def pair(contents, tmp_path):
     """A function that writes the pair anew, its record changed, and gives the graph's name."""
-    def write(checked=False, graph=exported[0], **changes):
-        record = {**exported[1], **changes}
+    def write(checked=False, graph=contents[0], **changes):
+        record = {**contents[1], **changes}
         record = {key: value for key, value in record.items() if value is not KeyError}
         if not checked:                          # as an earlier version wrote it
             del record['record_sha256']
@@ -155,12 +153,12 @@ class Stopped(BaseException):
 
 
 @pytest.mark.parametrize('moment', range(6))
-def test_a_crash_between_both_files_leaves_a_pair(exported, tmp_path, monkeypatch, moment):
+def test_a_crash_between_both_files_leaves_a_pair(contents, tmp_path, monkeypatch, moment):
     """Stopped before and after each renaming; tags in another order show which record is found."""
     path, draft = tmp_path / 'a.mindir', tmp_path / 'draft'
-    new = {**exported[1], 'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}
-    for record, contents in ((exported[1], b'one'), (new, b'two')):
-        draft.write_bytes(contents)
+    new = {**contents[1], 'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}
+    for record, graph in ((contents[1], b'one'), (new, b'two')):
+        draft.write_bytes(graph)
         record = {key: value for key, value in record.items() if 'sha256' not in key}
         calls, rename = [], os.replace
 
@@ -172,7 +170,7 @@ def test_a_crash_between_both_files_leaves_a_pair(exported, tmp_path, monkeypatc
             if len(calls) * 2 - 1 == moment:     # noqa: B023
                 raise Stopped
 
-        if contents == b'two':
+        if graph == b'two':
             monkeypatch.setattr(os, 'replace', replace)
             with pytest.raises(Stopped):
                 replace_pair(path, draft, record)
@@ -180,7 +178,7 @@ def test_a_crash_between_both_files_leaves_a_pair(exported, tmp_path, monkeypatc
         else:
             replace_pair(path, draft, record)
     found = read_record(path)[0]
-    assert found['tags'] == {b'one': exported[1], b'two': new}[path.read_bytes()]['tags']
+    assert found['tags'] == {b'one': contents[1], b'two': new}[path.read_bytes()]['tags']
     draft.write_bytes(b'three')
     replace_pair(path, draft, record)            # whatever was left is replaced
     assert read_record(path)[0]['sha256'] == hashlib.sha256(b'three').hexdigest()
@@ -240,40 +238,37 @@ def test_a_batch_without_a_place_in_memory(run, static, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def command(arguments, **options):
-    return subprocess.Popen([sys.executable, '-m', 'ms_crf.export', *map(str, arguments)], text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
-
-
 @pytest.mark.slow
-def test_a_full_disk(run, pair, tmp_path):
+def test_a_full_disk(run, pair, tmp_path, capfd):
     """Files of at most 20,000 bytes, which the graph is not: what was there before stays."""
     path = pair(checked=True)
     before = path.read_bytes(), record_of(path).read_bytes()
-    process = command(['--run', run, '--output', path], cwd=ROOT,
-                      preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
-    assert process.communicate(timeout=120)[1] == (
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20000, limits[1]))
+    try:
+        assert export.main(['--run', str(run), '--output', str(path)]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert capfd.readouterr().err == (
         f'ms_crf.export: {path}: can not be written: File too large; what was there before stays\n')
-    assert process.returncode == 2 and (path.read_bytes(), record_of(path).read_bytes()) == before
+    assert (path.read_bytes(), record_of(path).read_bytes()) == before
     assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir']
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', ['SIGINT', 'SIGTERM'])
-def test_interrupted_while_the_graph_is_compiled(run, tmp_path, name):
+def test_interrupted_while_the_graph_is_compiled(run, tmp_path):
     """The signal comes while MindSpore parses the first function, in an empty folder where it would leave traces."""
     hook = ('import os, signal, sys\n'
             'def profile(frame, event, argument):\n'
             '    if event == "call" and frame.f_code.co_filename.endswith("parse/parser.py"):\n'
             '        sys.setprofile(None)\n'
-            '        os.kill(os.getpid(), int(os.environ["NUMBER"]))\n'
-            'if "NUMBER" in os.environ: sys.setprofile(profile)\n')
+            '        os.kill(os.getpid(), signal.SIGINT)\n'
+            'sys.setprofile(profile)\n')
     for folder in ('hook', 'work'):
         (tmp_path / folder).mkdir()
     (tmp_path / 'hook' / 'sitecustomize.py').write_text(hook)
-    environment = {**os.environ, 'PYTHONPATH': f'{tmp_path}/hook{os.pathsep}{ROOT}',
-                   'NUMBER': str(int(getattr(signal, name)))}
-    process = command(['--run', run, '--output', 'a.mindir'], cwd=tmp_path / 'work', env=environment)
-    output, errors = process.communicate(timeout=120)
-    assert (process.returncode, output, errors) == (130, '', 'ms_crf.export: stopped\n')
+    result = subprocess.run([sys.executable, '-m', 'ms_crf.export', '--run', str(run), '--output', 'a.mindir'],
+                            cwd=tmp_path / 'work', capture_output=True, text=True, timeout=120,
+                            env={**os.environ, 'PYTHONPATH': f'{tmp_path}/hook{os.pathsep}{ROOT}'})
+    assert (result.returncode, result.stdout, result.stderr) == (130, '', 'ms_crf.export: stopped\n')
     assert not os.listdir(tmp_path / 'work')

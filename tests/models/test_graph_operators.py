@@ -15,8 +15,6 @@ import pytest
 from mindspore import nn, ops
 from mindspore.train.mind_ir_pb2 import AttributeProto, ModelProto
 
-from support.runs import make_run
-
 LIBRARY = """
 #include <cstdint>
 #include <cstdio>
@@ -29,23 +27,20 @@ extern "C" int same(int, void **tensors, int *, int64_t **shapes, const char **,
 
 
 @pytest.fixture(scope='module')
-def exported(tmp_path_factory):
+def graph(run_of, exported):
     """The name of a graph, with its record."""
-    folder = tmp_path_factory.mktemp('exported')
-    path = folder / 'a.mindir'
-    mindir.export(make_run(folder / 'run'), path, 'confidences')
-    return path
+    return exported(run_of(head='softmax'))
 
 
 @pytest.fixture
-def edited(exported, tmp_path):
+def edited(graph, tmp_path):
     """A function that changes the graph, and gives the name of the changed one with a record of its own."""
     def edit(change):
-        model = ModelProto.FromString(exported.read_bytes())
+        model = ModelProto.FromString(graph.read_bytes())
         change(model)
         (tmp_path / 'draft').write_bytes(model.SerializeToString())
         path = tmp_path / 'a.mindir'
-        record = {key: value for key, value in read_record(exported)[0].items()
+        record = {key: value for key, value in read_record(graph)[0].items()
                   if key not in ('sha256', 'record_sha256')}
         replace_pair(path, tmp_path / 'draft', record)
         return path
@@ -60,9 +55,9 @@ def refused(path):
     return message
 
 
-def test_a_graph_of_this_project_passes(exported):
-    check_operators(exported)
-    assert Tagger.load(exported).tag([['of', 'Xan']])[0].tags
+def test_a_graph_of_this_project_passes(graph):
+    check_operators(graph)
+    assert Tagger.load(graph).tag([['of', 'Xan']])[0].tags
 
 
 class Own(nn.Cell):
@@ -74,7 +69,7 @@ class Own(nn.Cell):
         return self.own(tensor) + 1
 
 
-def test_a_library_of_machine_code(exported, tmp_path, monkeypatch):
+def test_a_library_of_machine_code(graph, tmp_path):
     """It would run when the graph is called; a refused graph has not run it."""
     compiler = shutil.which('c++')
     if compiler is None:
@@ -86,9 +81,9 @@ def test_a_library_of_machine_code(exported, tmp_path, monkeypatch):
     tensor = ms.Tensor(np.ones(3, np.float32))
     ms.export(Own(library), tensor, file_name=str(draft), file_format='MINDIR')
     (tmp_path / 'LOADED').unlink(missing_ok=True)
-    shutil.copy(record_of(exported), record_of(path))
+    shutil.copy(record_of(graph), record_of(path))
     shutil.copy(draft, path)
-    record = read_record(exported)[0]
+    record = read_record(graph)[0]
     replace_pair(path, tmp_path / 'own.mindir', {key: value for key, value in record.items()
                                                  if key not in ('sha256', 'record_sha256')})
     assert "got 'Custom'" in refused(path) and not (tmp_path / 'LOADED').exists()

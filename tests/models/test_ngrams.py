@@ -176,6 +176,7 @@ def test_a_table_of_another_size(tmp_path):
         Tagger.load(run)
 
 
+@pytest.mark.slow
 def test_earlier_runs_have_none(tmp_path):
     run = make_run(tmp_path / 'run')
     config = Run.open(run).config

@@ -5,52 +5,62 @@ import subprocess
 import sys
 
 from ms_crf import Tagger
+from ms_crf.cli import export, infer, train
 from ms_crf.models.base import Kind, register
 
 import pytest
 
 from support.paths import ROOT
-from support.trainings import files
+from support.trainings import files, plugins_forgotten, printed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('steps_compiled_once')]
 
 PLUGIN = ['--plugin', 'examples/own_model.py']
 SMALL = ['--model', 'mine', '--word-dim', '6', '--hidden', '8', '--batch-size', '4', '--learning-rate', '0.05',
          '--schedule', 'constant', '--device', 'CPU']
 
 
-def call(verb, *arguments, status=0):
-    result = subprocess.run([sys.executable, '-m', 'ms_crf', verb, *map(str, arguments)], cwd=ROOT, capture_output=True,
-                            text=True, timeout=300)
-    assert result.returncode == status, result.stderr
-    return result.stdout if status == 0 else result.stderr
+def call(command, *arguments, status=0):
+    """What a command prints: its output, or its error where a status is expected."""
+    with plugins_forgotten():
+        found, output, errors = printed(command.main, *arguments)
+    assert found == status, errors
+    return output if status == 0 else errors
+
+
+@pytest.fixture(scope='module', autouse=True)
+def folder_of_the_project():
+    """The folder of examples is named from there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(ROOT)
+        yield
 
 
 @pytest.fixture(scope='module')
 def run(corpora, tmp_path_factory):
     folder = tmp_path_factory.mktemp('own') / 'run'
-    call('train', *PLUGIN, *SMALL, *files(corpora), '--epochs', '4', '--save', folder)
+    call(train, *PLUGIN, *SMALL, *files(corpora), '--epochs', '4', '--save', folder)
     return folder
 
 
 def test_trained_tagged_and_exported(run, corpora, tmp_path):
     assert json.loads((run / 'scores.json').read_text())['test']['f1'] > 0.9
-    tagged = call('infer', *PLUGIN, '--run', run, '--input', corpora / 'test.tsv', '--format', 'json', '--nbest', 2)
+    tagged = call(infer, *PLUGIN, '--run', run, '--input', corpora / 'test.tsv', '--format', 'json', '--nbest', 2)
     first = json.loads(tagged.splitlines()[0])
     assert len(first['alternatives']) == 2 and 0 < first['confidence'] <= 1
     graph = tmp_path / 'graph.mindir'
-    call('export', *PLUGIN, '--run', run, '--output', graph, '--confidence')
-    both = [call('infer', *PLUGIN, *model, '--input', corpora / 'test.tsv', '--format', 'conll')
+    call(export, *PLUGIN, '--run', run, '--output', graph, '--confidence')
+    both = [call(infer, *PLUGIN, *model, '--input', corpora / 'test.tsv', '--format', 'conll')
             for model in (('--run', run), ('--mindir', graph))]
     assert both[0] == both[1]
-    error = call('infer', '--run', run, '--text', 'a', status=2)
+    error = call(infer, '--run', run, '--text', 'a', status=2)
     assert f'{run}/config.json: expected "model" to be bilstm or encoder or hmm, got \'mine\'; if it is a' in error
     assert 'load the program that registers it as a plugin' in error and len(error.splitlines()) == 1
 
 
 def test_stopped_and_resumed_it_is_the_same_to_the_bit(run, corpora, tmp_path):
-    call('train', *PLUGIN, *SMALL, *files(corpora), '--epochs', '2', '--save', tmp_path / 'run')
-    call('train', *PLUGIN, '--resume', tmp_path / 'run', '--epochs', '4', '--device', 'CPU')
+    call(train, *PLUGIN, *SMALL, *files(corpora), '--epochs', '2', '--save', tmp_path / 'run')
+    call(train, *PLUGIN, '--resume', tmp_path / 'run', '--epochs', '4', '--device', 'CPU')
     assert (tmp_path / 'run' / 'weights.ckpt').read_bytes() == (run / 'weights.ckpt').read_bytes()
 
 
@@ -75,8 +85,8 @@ def test_what_can_not_be(tmp_path, arguments, message):
     for name, text in (('broken', 'x = 1\nx / 0\n'), ('unread', 'x = (\n')):
         (tmp_path / f'{name}.py').write_text(text)
         names[name] = str(tmp_path / f'{name}.py')
-    error = call('train', *(argument.format(**names) for argument in arguments), '--save', tmp_path / 'run', status=2)
-    assert error.startswith(f'ms-crf train: {message.format(**names)}') and len(error.splitlines()) == 1
+    error = call(train, *(argument.format(**names) for argument in arguments), '--save', tmp_path / 'run', status=2)
+    assert error.startswith(f'train.py: {message.format(**names)}') and len(error.splitlines()) == 1
 
 
 def test_names_and_options_that_can_not_be_registered():

@@ -90,6 +90,7 @@ def test_a_hidden_markov_model_at_temperature_1_is_itself(hmm, corpora):
     check_beside_the_model(hmm, corpora)
 
 
+@pytest.mark.slow
 def test_a_network_at_temperature_1_is_itself(undisturbed, corpora):
     check_beside_the_model(undisturbed[0], corpora)
 

@@ -217,7 +217,8 @@ at_every_step(overwrite, look)
 '''
 
 
-@pytest.mark.parametrize('program,steps', [(SAVING, 10), (TAKING, 20)])
+@pytest.mark.parametrize('program,steps', [
+    (SAVING, 10), pytest.param(TAKING, 20, marks=pytest.mark.slow)])
 def test_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
     """While files are saved, and while a run replaces another."""
     result = subprocess.run([sys.executable, '-c', program, str(hmm), str(tmp_path / 'top')], cwd=ROOT,

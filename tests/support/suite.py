@@ -14,7 +14,9 @@ import pytest
 PROCESSES = 2
 #: Files that one process runs, because they share what it compiles or starts, by the names of their groups.
 TOGETHER = {'test_crf.py': 'chain', 'test_forbidden.py': 'chain', 'test_nan.py': 'chain',
-            'test_server_page.py': 'network server', 'test_network_served.py': 'network server'}
+            'test_server_page.py': 'network server', 'test_network_served.py': 'network server',
+            **dict.fromkeys(('test_tagger.py', 'test_sharing.py', 'test_graph_files.py', 'test_graph_operators.py'),
+                            'exported graphs')}
 LAST = 5.0                     # seconds added to twice the limit, when the process of a stuck test is ended
 AGAIN = 30.0                   # seconds after which a test is stopped again, if it hangs while it ends
 

@@ -1,5 +1,6 @@
 """Small trainings: their files and options, how they are stopped, and how two of them are compared."""
 
+import contextlib
 import io
 import json
 import subprocess
@@ -7,8 +8,12 @@ import sys
 
 from ms_crf.cli import train
 from ms_crf.cli.terminal import Watcher
-from ms_crf.runs import records
+from ms_crf.native import custom
+from ms_crf.runs import model_types, records
+from ms_crf.training import step
+from ms_crf.training.workers import ALONE
 
+import mindspore as ms
 import numpy as np
 
 from support.paths import ROOT
@@ -25,6 +30,29 @@ def files(corpora, **others):
 def options_of(arguments):
     """The `Options` of a command line of train.py that begins a new run."""
     return train.options_of(arguments)
+
+
+def printed(main, *arguments):
+    """Status, output and errors of a command in this process; for fixtures, whose output pytest does not give away."""
+    streams = [io.TextIOWrapper(io.BytesIO(), 'utf-8', write_through=True) for _ in range(2)]
+    with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+        status = main([*map(str, arguments)])
+    return status, *(stream.buffer.getvalue().decode() for stream in streams)
+
+
+@contextlib.contextmanager
+def plugins_forgotten():
+    """Model types that plugins register in this context are unknown after it, as at the end of a process."""
+    types, models, modules, path = dict(model_types.TYPES), list(model_types.MODELS), {*sys.modules}, sys.path[:]
+    try:
+        yield
+    finally:
+        model_types.TYPES.clear()
+        model_types.TYPES.update(types)
+        model_types.MODELS[:], sys.path[:] = models, path
+        for name in {*sys.modules} - modules:
+            if name.startswith('ms_crf_plugin_') or name == 'own_model':
+                del sys.modules[name]
 
 
 def train_py(*arguments):
@@ -83,3 +111,56 @@ def close_to(folder, other, steps):
     for name, array in one.items():
         np.testing.assert_allclose(two[name], array, rtol=2e-3, atol=1e-4, err_msg=name)
     assert max(np.abs(two[name] - array).max() for name, array in one.items() if 'table' not in name) < 1e-4
+
+
+def description(cell):
+    """What a graph takes from a cell besides its parameters: types and plain values of all cells in it."""
+    found = []
+    for name, part in cell.cells_and_names():
+        plain = {key: value for key, value in vars(part).items() if not key.startswith('_') and isinstance(
+            value, (bool, int, float, str, tuple, list))}
+        found.append(f'{name} {type(part).__module__}.{type(part).__qualname__} {plain}')
+    return '\n'.join(found)
+
+
+class SharedGraphs:
+    """Compiled functions of trainings, one for all trainings of the same kind in this process.
+
+    A step takes two seconds to compile. Its graph is a function of parameters and arrays: for another training the
+    parameters of the graph get the values of the training, and have their own values again afterwards.
+    """
+
+    def __init__(self):
+        self.made = {}
+
+    def function(self, key, parameters, make):
+        """What `make` returns, for these parameters; compiled only once for each key."""
+        shapes = tuple((parameter.name, parameter.shape, parameter.dtype) for parameter in parameters)
+        if (key, shapes) not in self.made:
+            self.made[key, shapes] = parameters, make()
+        own, function = self.made[key, shapes]
+        if own is parameters:
+            return function
+
+        def in_its_place(*tensors):
+            before = [ms.Tensor(parameter.asnumpy().copy()) for parameter in own]
+            for parameter, value in zip(own, parameters):
+                parameter.copy_(value)                           # in place, in a fiftieth of the time of an assignment
+            try:
+                return function(*tensors)
+            finally:
+                for parameter, value, kept in zip(own, parameters, before):
+                    value.copy_(parameter)
+                    parameter.copy_(kept)
+        return in_its_place
+
+    def make_step(self, network, optimizer, loss_scale=False, workers=ALONE):
+        """As `ms_crf.training.step.make_step`."""
+        key = (description(network), description(optimizer), loss_scale, workers, custom.in_use())
+        return self.function(key, [*network.get_parameters(), *optimizer.state()],
+                             lambda: step.make_step(network, optimizer, loss_scale, workers))
+
+    def make_average(self, network, average, kept=()):
+        """As `ms_crf.training.step.make_average`."""
+        parameters = [*network.trainable_params(), *average.trainable_params()]
+        return self.function(('average', *sorted(kept)), parameters, lambda: step.make_average(network, average, kept))

@@ -23,24 +23,21 @@ import pytest
 
 from support.runs import SENTENCES, TAGS, WORDS, make_run, rows_of
 
-
-@pytest.fixture(scope='module')
-def run_of(tmp_path_factory):
-    """Run directories by scheme, made when they are asked for."""
-    folder, made = tmp_path_factory.mktemp('runs'), {}
-
-    def run(scheme='BIO', **options):
-        key = '-'.join([scheme, *map(str, options.values())])
-        if key not in made:
-            made[key] = make_run(folder / key, scheme, **options)
-        return made[key]
-    return run
+SIMPLE = {'head': 'softmax'}               # a network whose graph is exported in two seconds
 
 
-def check_beside_enumeration(tagged, row, names):
+def check_beside_enumeration(tagged, row, names, written=list):
+    """Tags and confidences next to all paths of a sentence.
+
+    Args:
+        tagged: what a tagger returned.
+        row: all paths.
+        names: of the tags of the model.
+        written: a function that writes tags of the model in the scheme of the tagger.
+    """
     weights = np.exp(row.scores - row.log_normalizer())
     best = row.best()
-    assert tagged.tags == [names[tag] for tag in best]
+    assert tagged.tags == written([names[tag] for tag in best])
     assert tagged.confidence == pytest.approx(weights.max(), rel=1e-4)
     assert tagged.confidences == pytest.approx(row.marginals()[np.arange(row.length), best], rel=1e-4)
     spans = [] if names == TAGS['plain'] else spans_of(tagged.tags)
@@ -72,29 +69,30 @@ def test_confidences_are_posteriors(run_of, scheme, options):
 WRITTEN = {'B': 'B', 'S': 'B', 'I': 'I', 'E': 'I'}         # the prefixes of BIO for those of BIOES
 
 
-def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, tmp_path):
-    """A model in BIOES whose tags are to be in BIO: the same spans and confidences, from a run as from its graph."""
-    before = run_of('BIOES', char='none', bigrams=True)
-    run = shutil.copytree(before, tmp_path / 'run')
+def written(tags):
+    """Tags in BIOES as BIO has them."""
+    return [tag if tag == 'O' else f'{WRITTEN[tag[0]]}{tag[1:]}' for tag in tags]
+
+
+@pytest.fixture(scope='module')
+def run_in_two_schemes(run_of, tmp_path_factory):
+    """A run whose model is in BIOES and whose tags are to be in BIO."""
+    run = shutil.copytree(run_of('BIOES', char='none', bigrams=True), tmp_path_factory.mktemp('schemes') / 'run')
     records.write_json(run / 'config.json', {**Run.open(run).config, 'written_scheme': 'BIO'})
-    model, tagger = Tagger.load(before), Tagger.load(run)
+    return run
+
+
+def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, run_in_two_schemes):
+    """The spans and confidences are the same in BIO as in the BIOES of the model."""
+    model, tagger = Tagger.load(run_of('BIOES', char='none', bigrams=True)), Tagger.load(run_in_two_schemes)
     assert (tagger.scheme, tagger.model_scheme, model.scheme) == ('BIO', 'BIOES', 'BIOES')
     assert sorted(tagger.tags) == ['B-X', 'I-X', 'O']
-
-    def written(tags):
-        return [tag if tag == 'O' else f'{WRITTEN[tag[0]]}{tag[1:]}' for tag in tags]
-
-    def check(found, expected):
+    of_model = model.tag(SENTENCES, nbest=4)
+    assert {tag[0] for tagged in of_model for tag in tagged.tags} & {'E', 'S'}
+    for found, expected in zip(tagger.tag(SENTENCES, nbest=4), of_model):
         assert found.tags == written(expected.tags) and found.spans == expected.spans
         assert (found.confidences, found.confidence) == (expected.confidences, expected.confidence)
         assert found.alternatives == tuple((written(tags), share) for tags, share in expected.alternatives)
-
-    assert {tag[0] for tagged in model.tag(SENTENCES) for tag in tagged.tags} & {'E', 'S'}
-    for found, expected in zip(tagger.tag(SENTENCES, nbest=4), model.tag(SENTENCES, nbest=4)):
-        check(found, expected)
-    mindir.export(run, tmp_path / 'a.mindir')
-    for found, expected in zip(Tagger.load(tmp_path / 'a.mindir').tag(SENTENCES, False), model.tag(SENTENCES, False)):
-        check(found, expected)
 
 
 @pytest.mark.slow
@@ -108,6 +106,7 @@ def test_no_more_taggings_than_there_are(run_of):
         assert len({tuple(other.tags) for other in tagged.alternatives}) == len(weights)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 @pytest.mark.parametrize('most', [GATES_BYTES, 1])
 def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
@@ -123,14 +122,15 @@ def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     assert method.__name__ == ('emissions_of_gates' if most > 1 else 'emissions_of')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [{'char': 'none'}, {'head': 'softmax', 'char': 'none'}])
 def test_a_temperature_divides_all_scores(run_of, options):
     run, temperature = run_of(**options), 2.5
     tagger = Tagger.load(run, temperature=temperature)
-    usual = Tagger.load(run).tag(SENTENCES, False)
+    usual = [[TAGS['BIO'][tag] for tag in row.best()] if row else [] for row in rows_of(run, 'BIO')]
     for again in (tagger, pickle.loads(pickle.dumps(tagger))):
         found = again.tag(SENTENCES, nbest=2)
-        assert [tagged.tags for tagged in found] == [tagged.tags for tagged in usual]
+        assert [tagged.tags for tagged in found] == usual
         for tagged, row in zip(found, rows_of(run, 'BIO', temperature)):
             if row is not None:
                 weights = np.exp(row.ranked() - row.log_normalizer())[:2]
@@ -154,16 +154,16 @@ def test_faults_of_nbest(run_of, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('options', [{}, {'char': 'none'}])
-def test_confidences_of_a_graph(run_of, options):
-    run = run_of(**options)
-    graph = run.with_suffix('.mindir')
-    mindir.export(run, graph, 'confidences')
-    for tagged, row in zip(Tagger.load(graph).tag(SENTENCES), rows_of(run, 'BIO')):
+def test_confidences_of_a_graph_and_its_scheme(run_in_two_schemes, exported):
+    """Of a model in BIOES whose tags are to be in BIO."""
+    tagger = Tagger.load(exported(run_in_two_schemes, 'confidences'))
+    assert (tagger.scheme, tagger.model_scheme) == ('BIO', 'BIOES')
+    for tagged, row in zip(tagger.tag(SENTENCES), rows_of(run_in_two_schemes, 'BIOES')):
         if row is not None:
-            check_beside_enumeration(tagged, row, TAGS['BIO'])
+            check_beside_enumeration(tagged, row, TAGS['BIOES'], written)
 
 
+@pytest.mark.slow
 def test_confidences_of_a_softmax_head(run_of):
     run = run_of(head='softmax', char='none')
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=2), rows_of(run, 'BIO')):
@@ -192,38 +192,35 @@ def many():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('options', [{}, {'ngrams': True}, {'ngrams': True, 'bigrams': True, 'char': 'none'}])
-def test_run_and_graphs_give_the_same_tags(run_of, many, tmp_path, options):
+@pytest.mark.parametrize('options,output,static', [
+    ({}, 'paths', None), ({'ngrams': True}, 'emissions', None),
+    ({'ngrams': True, 'bigrams': True, 'char': 'none'}, 'paths', (4, 30))])
+def test_run_and_graph_give_the_same_tags(run_of, exported, many, options, output, static):
     run = run_of(**options)
     found = Tagger.load(run).tag(many, False)
     assert all(tagged.confidence is None and tagged.confidences is None for tagged in found)
     expected = [tagged.tags for tagged in found]
     assert [len(tags) for tags in expected] == [len(tokens) for tokens in many]
     assert len({tag for tags in expected for tag in tags}) > 2
-    for output in ('paths', 'emissions'):
-        mindir.export(run, tmp_path / 'a.mindir', output)
-        tagger = Tagger.load(tmp_path / 'a.mindir')
-        assert [tagged.tags for tagged in tagger.tag(many)] == expected
-        for size in (1, 3, 50):                                  # batches of other sizes
-            assert [tagged.tags for tagged in tagger.tag(many[:size])] == expected[:size]
-    mindir.export(run, tmp_path / 'b.mindir', static=[4, 30])
-    static = Tagger.load(tmp_path / 'b.mindir')
-    short = [number for number, tokens in enumerate(many) if len(tokens) <= 30]
-    assert [tagged.tags for tagged in static.tag([many[number] for number in short])] == [
-        expected[number] for number in short]
-    with pytest.raises(OptionError, match=r'sentence \d+: the graph takes sentences of up to 30 tokens, got one of'):
-        static.tag(many)
+    tagger = Tagger.load(exported(run, output, static))
+    if static:
+        with pytest.raises(OptionError, match=r'sentence \d+: the graph takes sentences of up to 30 tokens, got '):
+            tagger.tag(many)
+        expected = [tags for tags in expected if len(tags) <= 30]
+        many = [tokens for tokens in many if len(tokens) <= 30]
+    assert [tagged.tags for tagged in tagger.tag(many)] == expected
+    for size in (1, 3, 50):                                      # batches of other sizes
+        assert [tagged.tags for tagged in tagger.tag(many[:size])] == expected[:size]
 
 
 @pytest.mark.slow
-def test_a_graph_run_by_hand_from_its_record(run_of, tmp_path):
+def test_a_graph_run_by_hand_from_its_record(run_of, exported):
     """As a server would: nothing but the two files, MindSpore, and ids looked up in the record's lists."""
-    run = run_of()
-    mindir.export(run, tmp_path / 'a.mindir')
-    record = json.loads((tmp_path / 'a.json').read_text())
+    path = exported(run_of())
+    record = json.loads(path.with_suffix('.json').read_text())
     assert [entry['name'] for entry in record['inputs']] == ['words', 'spellings', 'places', 'lengths']
     assert [entry['name'] for entry in record['outputs']] == ['paths', 'scores']
-    graph = ms.nn.GraphCell(ms.load(str(tmp_path / 'a.mindir')))
+    graph = ms.nn.GraphCell(ms.load(str(path)))
     graph.set_inputs(*(ms.Tensor(shape=entry['shape'], dtype=getattr(ms, entry['type'])) for entry in record['inputs']))
 
     def number(item, known):
@@ -236,9 +233,10 @@ def test_a_graph_run_by_hand_from_its_record(run_of, tmp_path):
               [ids + [record['padding_id']] * (width - len(ids)) for ids in spellings], [[0, 1, 2, 0]], [3]]
     paths, _ = graph(*(ms.Tensor(np.array(array, np.int32)) for array in arrays))
     tags = [record['tags'][tag] for tag in paths.asnumpy()[0, :3]]
-    assert tags == Tagger.load(run).tag([tokens])[0].tags
+    assert tags == Tagger.load(run_of()).tag([tokens])[0].tags
 
 
+@pytest.mark.slow
 def test_streams_in_chunks_and_in_order(run_of):
     def sentences():
         for number in range(2 * CHUNK + 10):
@@ -260,21 +258,12 @@ def test_faults_of_sentences(run_of, sentences, error, message):
         Tagger.load(run_of(char='none')).tag(sentences)
 
 
-@pytest.fixture(scope='module')
-def exported(run_of, tmp_path_factory):
-    folder = tmp_path_factory.mktemp('exported')
-    mindir.export(run_of(char='none'), folder / 'a.mindir')
-    return folder
-
-
 @pytest.fixture
-def graph(exported, tmp_path):
+def graph(run_of, exported, tmp_path):
     """A folder with a graph and its record."""
-    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
-    return tmp_path
+    return shutil.copytree(exported(run_of(**SIMPLE)).parent, tmp_path, dirs_exist_ok=True)
 
 
-@pytest.mark.slow
 def test_what_a_graph_does_not_give(run_of, graph):
     tagger = Tagger.load(graph / 'a.mindir')
     assert tagger.tag([['to']])[0].confidence is None
@@ -283,7 +272,7 @@ def test_what_a_graph_does_not_give(run_of, graph):
     with pytest.raises(OptionError, match='^nbest must be 0 for a model'):
         tagger.tag([['to']], nbest=2)
     with pytest.raises(OptionError, match='emissions can be exported of a run with the head crf only'):
-        mindir.export(run_of(head='softmax', char='none'), graph / 'b.mindir', 'emissions')
+        mindir.export(run_of(**SIMPLE), graph / 'b.mindir', 'emissions')
     assert not (graph / 'b.mindir').exists()
 
 
@@ -367,13 +356,13 @@ def test_a_graph_that_is_none(graph, capfd):
     assert len(str(raised.value).splitlines()) == 1 and capfd.readouterr() == ('', '')
 
 
+@pytest.mark.slow
 def test_tagger_can_be_called_and_shows_what_it_is(run_of, graph):
-    tagger = Tagger.load(run_of(char='none'))
+    tagger = Tagger.load(run_of(**SIMPLE))
     assert tagger(SENTENCES, nbest=2) == tagger.tag(SENTENCES, nbest=2)
     text = 'of Xan\nto Yel'
-    assert [sentence.tokens for sentence in Tagger.load(run_of(char='none')).tag_text(text, splitter='blanks')] == [
-        ['of', 'Xan'], ['to', 'Yel']]
+    assert [sentence.tokens for sentence in tagger.tag_text(text, splitter='blanks')] == [['of', 'Xan'], ['to', 'Yel']]
     tagger.splitter = 'blanks'
     assert tagger(text) == tagger.tag_text(text) and [sentence.start for sentence in tagger(text)] == [0, 7]
-    assert repr(tagger) == f"Tagger(bilstm, tags={TAGS['BIO']!r}, path={str(run_of(char='none'))!r})"
+    assert repr(tagger) == f"Tagger(bilstm, tags={TAGS['BIO']!r}, path={str(run_of(**SIMPLE))!r})"
     assert repr(Tagger.load(graph / 'a.mindir')).startswith('Tagger(exported graph, tags=[')

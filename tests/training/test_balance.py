@@ -3,11 +3,10 @@
 import contextlib
 import json
 import shutil
-import subprocess
-import sys
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
+from ms_crf.cli import train
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
 from ms_crf.runs.run import Run
@@ -19,8 +18,9 @@ import numpy as np
 import pytest
 
 from support.paths import ROOT
-from support.trainings import SMALL, StopAt, options_of
+from support.trainings import SMALL, StopAt, options_of, plugins_forgotten, printed
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 SMALL = [*SMALL[:-4], *SMALL[-2:]]               # without a scheme
 
 
@@ -106,6 +106,7 @@ def runs(texts, tmp_path_factory):
     return found, folder
 
 
+@pytest.mark.slow
 def test_a_run_is_shifted_by_what_suits_dev(runs):
     found, folder = runs
     (scores, said), (before, _) = found['with'], found['without']
@@ -123,6 +124,7 @@ def test_a_run_is_shifted_by_what_suits_dev(runs):
     assert Tagger.load(folder / 'without').tag([['to', 'Xan', 'of']])[0].tags == ['O', 'O', 'O']
 
 
+@pytest.mark.slow
 def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     """Resumed without another epoch the same, to the bit; with others by what suits the best of them."""
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
@@ -136,6 +138,7 @@ def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     assert longer['epochs'] == 8 and longer['dev']['f1'] == 1.0
 
 
+@pytest.mark.slow
 def test_where_nothing_was_learned_nothing_is_shifted(texts, tmp_path):
     """Though a shift would make every Xan a person: no span was right without it, and that is what is said."""
     scores, run = trained(texts, tmp_path / 'run', train='seldom.tsv', dev='lone.tsv')
@@ -158,6 +161,7 @@ class StopsWhileBalancing(Watcher):
         yield done
 
 
+@pytest.mark.slow
 def test_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
     """To the bit the run that was not stopped."""
     arguments = ['--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), *SMALL, '--epochs', '6',
@@ -171,6 +175,7 @@ def test_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
     assert all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('text,expected', [
     ('{}', 'expected "best_epoch" to be a whole number, got none'), ('[]', 'expected a JSON object, got list'),
     ('{"best_epoch": [1], "epochs": 6}', 'expected "best_epoch" to be a whole number, got [1]'),
@@ -187,20 +192,22 @@ def test_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expecte
     assert str(raised.value).startswith(f'{run}/scores.json: {expected}')
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
     """That of the example; and networks over an encoder have what is shifted."""
-    result = subprocess.run([sys.executable, '-m', 'ms_crf', 'train', '--plugin', 'examples/own_model.py', '--model',
-                             'mine', '--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), '--word-dim',
-                             '20', '--hidden', '20', '--batch-size', '4', '--learning-rate', '0.1', '--average', '0',
-                             '--epochs', '6', '--save', str(tmp_path / 'run')], cwd=ROOT, capture_output=True,
-                            text=True, timeout=120)
-    assert (result.returncode, result.stderr) == (0, '')
+    with plugins_forgotten():
+        status, output, errors = printed(
+            train.main, '--plugin', ROOT / 'examples/own_model.py', '--model', 'mine', '--train', texts / 'train.tsv',
+            '--dev', texts / 'dev.tsv', '--word-dim', 20, '--hidden', 20, '--batch-size', 4, '--learning-rate', 0.1,
+            '--average', 0, '--epochs', 6, '--save', tmp_path / 'run')
+    assert (status, errors) == (0, '')
     scores = json.loads((tmp_path / 'run' / 'scores.json').read_text())
-    assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0 and 'the score of O is lowered by' in result.stdout
+    assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0 and 'the score of O is lowered by' in output
     tagger = SubwordTagger(3, 2, 4)
     assert EncodedTagger(None, tagger).tag_bias is tagger.tag_bias is tagger.projection.bias
 
 
+@pytest.mark.slow
 def test_tags_without_o_and_plain_tags_stay(texts, tmp_path):
     scores, _ = trained(texts, tmp_path / 'plain', '--epochs', '1', train='plain.tsv', dev='plain.tsv')
     assert scores['shift'] == 0.0

@@ -19,6 +19,7 @@ from support.runs import write_tensors
 from support.tensors import close
 from support.trainings import SMALL, files, options_of
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 OF_40 = Course(epochs=40, patience=12, warmup=0.5, decay=0.03, average_every=8)
 
 

@@ -13,10 +13,12 @@ from ms_crf.training.watchers import Stopped
 
 import pytest
 
+from support.paths import ROOT
 from support.runs import make_run
-from support.trainings import StopAt, close_to, files, options_of, train_py
+from support.trainings import StopAt, close_to, files, options_of, plugins_forgotten, printed, train_py
 
 slow = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 STEPS = ['--batch-size', '4', '--learning-rate', '0.05', '--average', '0.9', '--device', 'CPU']
 SENTENCES = [['Xan', 'Yel', 'lives', 'in', 'Zürich'], ['to', 'TO', 'Bonn'], ['by', 'Xel', 'Yor', 'of', 'Zürich', '7']]
 TAGS = ['B-PER I-PER O O B-LOC', 'O O B-LOC', 'O B-PER I-PER O B-LOC O']
@@ -45,6 +47,7 @@ def begun(arguments, watcher=None):
     return run
 
 
+@slow
 def test_before_its_first_step_it_tags_as_its_base_does(undisturbed, corpora, tmp_path):
     """Also words and characters that the base does not know, which it has rows for."""
     (tmp_path / 'train.tsv').write_text('Xan\tB-PER\nünknown\tI-PER\n\nto\tO\nZap\tB-PER\nYelx\tI-PER\n\n')
@@ -164,7 +167,7 @@ def test_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
     assert config['options']['init'] == str(base) and config['init']['words'] > 0
     assert config['init']['sha256'] == Run.open(undisturbed[0]).digest
     tagged = [sentence.tags for sentence in Tagger.load(whole).tag(SENTENCES)]
-    assert train.main([*texts, *STEPS, '--epochs', '1', '--init', str(whole), '--save', str(tmp_path / 'third')]) == 0
+    begun([*texts, *STEPS, '--init', str(whole), '--save', str(tmp_path / 'third')])
     assert [len(tags) for tags in tagged] == [5, 3, 6]
 
 
@@ -180,10 +183,11 @@ def test_without_the_weights_it_began_with_it_does_not_go_on(undisturbed, texts,
 @slow
 def test_two_workers_learn_what_one_learns(undisturbed, texts, tmp_path):
     arguments = [*texts, *STEPS, '--epochs', '2', '--init', undisturbed[0], '--freeze', 'words']
-    for count in (1, 2):
-        training = train_py(*arguments, '--workers', count, '--save', tmp_path / str(count))
-        output, errors = training.communicate(timeout=200)
-        assert (training.returncode, errors) == (0, '') and output.count('taken over from ') == 1
+    together = train_py(*arguments, '--workers', 2, '--save', tmp_path / '2')
+    status, output, errors = printed(train.main, *arguments, '--save', tmp_path / '1')
+    assert (status, errors) == (0, '') and output.count('taken over from ') == 1
+    output, errors = together.communicate(timeout=200)
+    assert (together.returncode, errors) == (0, '') and output.count('taken over from ') == 1
     close_to(tmp_path / '1', tmp_path / '2', 6)
     one, two = (records.read_tensors(tmp_path / count / 'state.ckpt')['word_table'] for count in '12')
     assert one.tobytes() == two.tobytes()
@@ -281,20 +285,23 @@ def test_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, ca
 
 @slow
 def test_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, texts, tmp_path):
-    own = ['--plugin', 'examples/own_model.py']
-    training = train_py(*own, '--model', 'mine', *files(corpora), *STEPS, '--epochs', 1, '--save', tmp_path / 'own')
-    assert training.communicate(timeout=100)[1] == '' and training.returncode == 0
+    own = ['--plugin', ROOT / 'examples/own_model.py']
+    with plugins_forgotten():
+        status, _, errors = printed(train.main, *own, '--model', 'mine', *files(corpora), *STEPS, '--epochs', 1,
+                                    '--save', tmp_path / 'own')
+    assert (status, errors) == (0, '')
     for arguments, message in (
             (['--init', tmp_path / 'own'], f'{tmp_path}/own: expected a run that a training can begin with, got one of '
                                            'mine, whose kind has no --init'),
             (['--model', 'mine', '--freeze', 'words'], '--freeze means nothing with --model mine; leave it away')):
-        training = train_py(*own, *texts, *arguments, '--save', tmp_path / 'run')
-        assert training.communicate(timeout=100)[1] == f'train.py: {message}\n' and training.returncode == 2
+        with plugins_forgotten():
+            status, _, errors = printed(train.main, *own, *texts, *arguments, '--save', tmp_path / 'run')
+        assert (status, errors) == (2, f'train.py: {message}\n')
 
 
 GROWING = """
 import sys
-sys.path.insert(0, 'examples')
+sys.path.insert(0, {examples!r})
 
 from ms_crf.models.base import register
 from ms_crf.models.inheritance import put_weights, read_base
@@ -346,12 +353,14 @@ class Shapes(Mine):
 
 @slow
 def test_a_kind_of_ones_own_can_be_begun_with(corpora, texts, tmp_path):
-    (tmp_path / 'growing.py').write_text(GROWING)
+    (tmp_path / 'growing.py').write_text(GROWING.replace('{examples!r}', repr(str(ROOT / 'examples'))))
     base, run = tmp_path / 'base', tmp_path / 'run'
     for arguments in ([*files(corpora), '--model', 'shapes', '--hidden', 8, '--save', base],
                       [*texts, '--init', base, '--freeze', 'convolution', '--save', run]):
-        training = train_py('--plugin', tmp_path / 'growing.py', *arguments, *STEPS, '--scheme', 'BIO', '--epochs', 1)
-        assert training.communicate(timeout=100)[1] == '' and training.returncode == 0
+        with plugins_forgotten():
+            status, _, errors = printed(train.main, '--plugin', tmp_path / 'growing.py', *arguments, *STEPS, '--scheme',
+                                        'BIO', '--epochs', 1)
+        assert (status, errors) == (0, '')
     before, after = (records.read_tensors(folder / 'state.ckpt') for folder in (base, run))
     weights = records.read_tensors(base / 'weights.ckpt')
     assert after['convolution.weight'].shape == (8, before['shapes.embedding_table'].shape[1] * 3 + 300)

@@ -19,6 +19,7 @@ import pytest
 from support.tensors import close, float_tensor, int_tensor
 from support.trainings import SMALL, files, options_of
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 WORDS, PIECES = 'words', 'pieces'
 
 
@@ -59,8 +60,8 @@ def values(network, optimizer):
     return records.as_arrays([*network.trainable_params(), *optimizer.state()])
 
 
-@pytest.mark.parametrize('compiled,reads,options', [
-    ('graph', WORDS, {}), ('graph', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
+@pytest.mark.parametrize('compiled,reads,options', [     # the training below has a graph over words
+    ('graph', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
     ('pynative', WORDS, {}), ('pynative', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
     ('pynative', WORDS, {'kind': 'sgd', 'row_rate': 0.0})], indirect=['compiled'])
 def test_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, reads, options):
@@ -85,6 +86,7 @@ def test_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, rea
     assert any((expected[name] != array).any() for name, array in before.items())
 
 
+@pytest.mark.parametrize('compiled', ['pynative'], indirect=True)      # `test_options_at_work` has a graph
 def test_a_word_table_that_stays_has_no_gradient(made):
     """The norm, which clipping goes by, is that of all other gradients; these are what they are with a table."""
     batch, norms, tables = batch_of(WORDS), [], []

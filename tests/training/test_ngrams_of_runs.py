@@ -2,10 +2,9 @@
 
 import json
 import shutil
-import subprocess
-import sys
 
 from ms_crf import Tagger
+from ms_crf.cli import train
 from ms_crf.formats.dataset import load
 from ms_crf.models.words.ngrams import composed, learn
 from ms_crf.models.words.vocabulary import UNKNOWN
@@ -16,8 +15,9 @@ from ms_crf.training import course
 import numpy as np
 import pytest
 
-from support.paths import ROOT
-from support.trainings import SMALL, StopAt, files, options_of
+from support.trainings import SMALL, StopAt, files, options_of, printed
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('steps_compiled_once')]
 
 
 @pytest.fixture(scope='module')
@@ -36,10 +36,8 @@ def vectors(tmp_path_factory, corpora):
 def run(tmp_path_factory, corpora, vectors):
     """A run with n-grams, trained by the command."""
     folder = tmp_path_factory.mktemp('run') / 'run'
-    done = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL[2:], '--embeddings', str(vectors),
-                           '--save', str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stderr) == (0, '')
-    assert 'n-grams of characters make vectors for the others' in done.stdout
+    status, output, errors = printed(train.main, *files(corpora), *SMALL[2:], '--embeddings', vectors, '--save', folder)
+    assert (status, errors) == (0, '') and 'n-grams of characters make vectors for the others' in output
     return folder
 
 

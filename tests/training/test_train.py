@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
@@ -25,6 +24,7 @@ from support.paths import ROOT
 from support.runs import write_tensors
 from support.trainings import SMALL, StopAt, assert_same_bits, files, options_of
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 
 def test_what_a_run_prints_and_leaves(undisturbed):
     folder, result = undisturbed
@@ -52,6 +52,7 @@ def test_what_a_run_prints_and_leaves(undisturbed):
     assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('earlier', [False, True])
 def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_own(corpora, tmp_path, capsys, earlier):
     """Learned as BIOES, scored and tagged as BIO; a run of before that was a default stays in BIO when it goes on."""
@@ -67,6 +68,9 @@ def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_o
         records.write_json(folder / records.CONFIG, config)
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 0
     assert Run.open(folder).config['scheme'] == ('BIO' if earlier else 'BIOES')
+    if earlier:
+        assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
+        return
     table = json.loads((folder / records.SCORES).read_text())['test']['table']
     capsys.readouterr()
     assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score', '--device', 'CPU']) == 0
@@ -94,34 +98,44 @@ def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_pa
     assert_same_bits(tmp_path / 'run', undisturbed[0])
 
 
+#: The training kills its own process while it saves the second epoch.
+KILLED = """
+import os, signal, sys
+def opened(event, arguments):
+    if event == 'open' and str(arguments[0]).endswith('.metrics.jsonl'):
+        if os.path.exists(os.path.join(os.path.dirname(arguments[0]), 'state.ckpt')):
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(opened)
+"""
+
+
 @pytest.mark.slow
-def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
+def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path, capsys):
     folder = tmp_path / 'run'
+    (tmp_path / 'sitecustomize.py').write_text(KILLED)
     command = [sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not (folder / records.STATE).exists() and time.monotonic() < deadline:
-        process.poll()
-    process.send_signal(signal.SIGKILL)
-    process.wait(60)
-    result = subprocess.run([sys.executable, 'train.py', '--resume', str(folder)], cwd=ROOT, capture_output=True,
-                            text=True, timeout=200)
-    assert (result.returncode, result.stderr) == (0, '')
+    result = subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, timeout=200,
+                            env={**os.environ, 'PYTHONPATH': str(tmp_path)})
+    assert result.returncode == -signal.SIGKILL
+    assert records.read_tensors(folder / records.STATE)['position'][0] == 1
+    assert train.main(['--resume', str(folder)]) == 0
+    assert capsys.readouterr().err == ''
     assert_same_bits(folder, undisturbed[0])
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full(corpora, undisturbed, tmp_path):
+def test_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
     """Files may not grow as large as the state is: the first epoch can't be saved."""
     resource = pytest.importorskip('resource')
-    folder = tmp_path / 'run'
+    folder, before = tmp_path / 'run', resource.getrlimit(resource.RLIMIT_FSIZE)
     largest = (undisturbed[0] / records.STATE).stat().st_size - 1
-    result = subprocess.run([sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)], cwd=ROOT,
-                            capture_output=True, text=True, timeout=200,
-                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest)))
-    assert result.returncode == 2
-    assert result.stderr == (f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved '
-                             'before stays\n')
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    try:
+        assert train.main([*files(corpora), *SMALL, '--save', str(folder)]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert capsys.readouterr().err == (
+        f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved before stays\n')
     assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
 
 
@@ -135,9 +149,8 @@ def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number):
-    """Ctrl-C, or a terminal that is closed. Nobody else trains there before, who tags is not disturbed."""
+def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
+    """A terminal is closed; `test_workers` has Ctrl-C. Nobody else trains there before, who tags is not disturbed."""
     folder = tmp_path / 'run'
     command = [sys.executable, '-u', 'train.py', *files(corpora), *SMALL, '--save', str(folder), '--epochs', '100000',
                '--patience', '0']
@@ -150,7 +163,7 @@ def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys, number)
         assert capsys.readouterr().err == (f'train.py: {folder}: a training is running there already (process '
                                            f'{process.pid}); wait for its end or stop it\n')
     Tagger.load(folder)
-    process.send_signal(number)
+    process.send_signal(signal.SIGHUP)
     rest, errors = process.communicate(timeout=100)
     assert process.returncode == 130 and errors == ''
     assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
@@ -357,6 +370,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
     course.resume(folder, options, StopAt(1)).directory.release()            # which keeps their checksums
 
 
+@pytest.mark.slow
 def test_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpora, tmp_path, capsys):
     """Nothing of them is shown; files that have moved are named, and the run keeps where they are."""
     folder, secret = tmp_path / 'run', tmp_path / 'secret'

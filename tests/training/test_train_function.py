@@ -16,6 +16,7 @@ import pytest
 
 from support.trainings import SMALL, assert_same_bits, close_to
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 OPTIONS = {name.removeprefix('--').replace('-', '_'): value for name, value in zip(SMALL[::2], SMALL[1::2])}
 for name, value in OPTIONS.items():
     OPTIONS[name] = float(value) if '.' in value else int(value) if value.isdecimal() else value

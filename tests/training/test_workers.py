@@ -17,9 +17,10 @@ import pytest
 
 from support.encoders import arguments as encoder_arguments
 from support.paths import ROOT
-from support.trainings import SMALL, close_to, files, options_of, train_py
+from support.trainings import SMALL, close_to, files, options_of, plugins_forgotten, printed, train_py
 
 slow = pytest.mark.slow
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 
 
 def said(training):
@@ -55,16 +56,21 @@ OWN = ['--plugin', 'examples/own_model.py', '--model', 'mine', '--word-dim', '6'
 @pytest.mark.parametrize('model,count,steps', [('tuned encoder', 2, 12), ('own kind', 3, 22)])
 def test_workers_learn_other_kinds_as_one_learns_them(corpora, encoder, tmp_path, model, count, steps):
     """A tuned encoder in batches of 4; a kind of one's own in batches of 2, of which the third has nothing."""
-    scores, shown = [], []
-    for name, workers in (('alone', 1), ('together', count)):
-        options = encoder_arguments(corpora, encoder, tmp_path / name, '--encoder-lr', '1e-4')
+    alone, together = tmp_path / 'alone', tmp_path / 'together'
+
+    def options(folder):
         if model == 'own kind':
-            options = [*files(corpora), *OWN, '--batch-size', 2, '--save', tmp_path / name]
-        shown.append(epochs_in(said(train_py(*options, '--workers', workers))))
-        scores.append(json.loads((tmp_path / name / records.SCORES).read_text()))
-    assert shown[0] == shown[1] and len(shown[0]) == 2
+            return [*files(corpora), '--plugin', ROOT / OWN[1], *OWN[2:], '--batch-size', 2, '--save', folder]
+        return encoder_arguments(corpora, encoder, folder, '--encoder-lr', '1e-4')
+
+    training = train_py(*options(together), '--workers', count)
+    with plugins_forgotten():
+        status, output, errors = printed(train.main, *options(alone))
+    assert (status, errors) == (0, '') and len(epochs_in(output)) == 2
+    assert epochs_in(said(training)) == epochs_in(output)
+    scores = [json.loads((folder / records.SCORES).read_text()) for folder in (alone, together)]
     assert scores[0] == scores[1]
-    close_to(tmp_path / 'alone', tmp_path / 'together', steps)
+    close_to(alone, together, steps)
 
 
 @slow
