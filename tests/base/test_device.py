@@ -32,6 +32,7 @@ def _without_devices():
         pytest.skip('this machine has a device')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('device,needs', [
     ('GPU', NEEDS), ('Ascend', 'MindSpore 2.10 looks for CANN 8.2 to 9.1 beside the driver')])
 def test_a_device_that_is_not_here(device, needs):
@@ -42,6 +43,7 @@ def test_a_device_that_is_not_here(device, needs):
                              f'device; {needs}; this program has not been tried there; use the CPU, or install these\n')
 
 
+@pytest.mark.slow
 def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     result = run(SHOWN + 'from ms_crf.cli.train import main\nsys.exit(main(sys.argv[1:]))', '--device', 'GPU')
     assert (result.returncode, result.stdout) == (2, '')
@@ -56,6 +58,7 @@ def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     assert 'ERROR]' not in result.stderr and 'WARNING' not in result.stderr
 
 
+@pytest.mark.slow
 def test_auto_passes_over_a_device_that_can_not_be_used():
     result = run(SHOWN + 'print(environment.choose_device("auto", shown))\n' + COMPUTES)
     assert (result.returncode, result.stdout) == (0, 'CPU\nCPU 1 3.0\n')
@@ -63,6 +66,7 @@ def test_auto_passes_over_a_device_that_can_not_be_used():
                              f'{NEEDS}; computing on the CPU\n')
 
 
+@pytest.mark.slow
 def test_auto_tries_a_device_in_a_process_of_its_own():
     """It may fail in any way: raise, die, never answer."""
     trials = ['environment._TRIAL', '"import os, signal; os.kill(os.getpid(), signal.SIGKILL)"',

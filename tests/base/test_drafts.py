@@ -59,33 +59,39 @@ def killed_and_repeated(tmp_path, hmm):
     return call
 
 
+@pytest.mark.slow
 def test_tagging_a_folder(killed_and_repeated):
     folder = killed_and_repeated('ms_crf', 'infer', '--run', '{r}', '--input', '{w}/in', '--output', '{w}/out')
     assert sorted(path.name for path in (folder / 'out').iterdir()) == ['a.txt', 'b.txt']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('target,output', [('jsonl', 'out.jsonl'), ('brat', 'out')])
 def test_conversion(killed_and_repeated, corpora, target, output):
     killed_and_repeated('ms_crf', 'convert', str(corpora / 'test.tsv'), f'{{w}}/{output}', '--to',
                         {'jsonl': 'doccano'}.get(target, target))
 
 
+@pytest.mark.slow
 def test_scores_and_suggestions(killed_and_repeated, corpora):
     killed_and_repeated('ms_crf', 'evaluate', '--run', '{r}', '--input', str(corpora / 'test.tsv'), '--json',
                         '{w}/a.json')
     killed_and_repeated('ms_crf', 'suggest', '--run', '{r}', '--input', '{w}/in/a.txt', '--output', '{w}/s.jsonl')
 
 
+@pytest.mark.slow
 def test_training(killed_and_repeated, corpora):
     folder = killed_and_repeated('ms_crf', 'train', '--model', 'hmm', *named(corpora), '--save', '{w}/run')
     assert (folder / 'run' / 'scores.json').exists()
 
 
+@pytest.mark.slow
 @needs_report
 def test_a_report(killed_and_repeated):
     killed_and_repeated('ms_crf', 'report', '{r}', '--output', '{w}/report.html')
 
 
+@pytest.mark.slow
 @needs_ray
 def test_many_files(killed_and_repeated):
     """Its workers replace files, in processes that have no hook; the record is replaced by the command itself."""

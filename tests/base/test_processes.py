@@ -94,6 +94,7 @@ def test_no_module_starts_python_in_another_way():
             assert not re.search(r'sys\.executable|import multiprocessing', path.read_text(encoding='utf-8')), path
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 @pytest.mark.parametrize('package', [False, True], ids=['compiler', 'ziglang'])
 def test_the_operators_are_compiled(hostile, tmp_path, package):
@@ -112,6 +113,7 @@ def test_the_operators_are_compiled(hostile, tmp_path, package):
     assert (result.stdout, result.stderr) == (f'compiled here, in {tmp_path}/cache/ms_crf\n', '')
 
 
+@pytest.mark.slow
 def test_a_device_is_tried(hostile, tmp_path):
     program = tmp_path / 'program.py'
     program.write_text('import sys\nfrom ms_crf.base import environment\nfrom ms_crf.base.watchers import Lines\n'
@@ -123,6 +125,7 @@ def test_a_device_is_tried(hostile, tmp_path):
     assert result.stdout == 'CPU\n' and 'Unsupported device target GPU' in result.stderr
 
 
+@pytest.mark.slow
 def test_the_server(hostile, installed, run, tmp_path):
     """It is stopped once it is ready."""
     pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
@@ -143,6 +146,7 @@ def test_trainings_of_several_seeds(hostile, installed, corpora, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.slow
 def test_trainings_of_a_comparison(hostile, installed, corpora, tmp_path):
     result = hostile(*installed, 'compare', *files(corpora), '--models', 'hmm')
     assert result.returncode == 0, result.stderr

@@ -233,6 +233,7 @@ def test_forty_types_are_readable(browser, tmp_path):
         assert len(colours) == 40 and len(set(colours)) > 30     # by the checksums of their names
 
 
+@pytest.mark.slow
 def test_the_command_makes_the_page(browser, hmm, tmp_path):
     """From text, with the model of a hidden Markov model, which computes confidences and no n best taggings."""
     lines = ['of Xan  Yel', '', '<script>alert(1)</script>\tof Xor Yan', 'of ☃']
@@ -251,6 +252,7 @@ def test_the_command_makes_the_page(browser, hmm, tmp_path):
             f'{entity["type"]}, confidence {entity["confidence"]:.4f}' for entity in entities]
 
 
+@pytest.mark.slow
 def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path, monkeypatch):
     monkeypatch.setattr(tagged, 'SHOWN', 7)
     names = Sentence(['<b>Tom</b>', 'lives', 'in', 'New', 'York'], tags_of(5, [('LOC', 3, 4)]), [('LOC', 3, 4, .83)])

@@ -74,6 +74,7 @@ def test_contrasts_are_those_of_the_standard(browser, tmp_path):
         assert found[name] == pytest.approx(expected, abs=.05), name
 
 
+@pytest.mark.slow
 def test_a_screenshot_is_as_large_as_the_window(browser, tmp_path):
     path = write(tmp_path, '<p>text</p>')
     screenshot(browser, path, tmp_path / 'light.png', 390, 'light', 300)

@@ -235,6 +235,7 @@ def test_half_of_a_surrogate_pair_goes_into_json_and_not_into_parquet(run, tmp_p
     assert 'half of a pair of surrogates' in done.fault and not os.path.exists(target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jsonl', 'parquet'])
 def test_a_long_shard_takes_no_more_memory_than_a_short_one(run, tmp_path, kind):
     if kind == 'parquet':

@@ -333,6 +333,7 @@ def test_without_ray_the_extra_is_named(main, monkeypatch):
                              'or pip install -r requirements-bulk.txt\n')
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
     (tmp_path / 'out').mkdir()
     done = tmp_path / 'out' / '0.jsonl'

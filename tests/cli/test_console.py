@@ -47,6 +47,7 @@ def test_interrupted_while_libraries_are_imported(corpora, tmp_path):
     assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('package', ['mindspore', 'numpy', 'tqdm'])
 @pytest.mark.parametrize('arguments', [['train.py'], ['infer.py', '--text', 'a'], ['-m', 'ms_crf', 'compare']])
 def test_a_package_that_is_not_installed(package, arguments, corpora, undisturbed, tmp_path):
@@ -62,6 +63,7 @@ def test_a_package_that_is_not_installed(package, arguments, corpora, undisturbe
     assert not (tmp_path / 'run').exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('signals', [['SIGINT'], ['SIGTERM'], ['SIGHUP']])
 def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signals):
     """Twice in training: once asks it to save after the step, the second time it leaves at once."""
@@ -113,6 +115,7 @@ def test_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp_path):
         assert (tmp_path / name / 'scores.json').exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('command', COMMANDS)
 def test_help_with_streams_that_are_closed_or_full(command):
     with open('/dev/full', 'w') as full:
@@ -126,6 +129,7 @@ def test_help_with_streams_that_are_closed_or_full(command):
             assert errors == (why and f'{program}: standard output can not be written: {why}\n')
 
 
+@pytest.mark.slow
 def test_standard_input_that_is_closed(corpora, tmp_path):
     run = str(tmp_path / 'run')
     made = start(['train.py', *files(corpora), '--model', 'hmm', '--save', run], preexec_fn=closed(0))
@@ -136,6 +140,7 @@ def test_standard_input_that_is_closed(corpora, tmp_path):
     assert process.returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('library', ['sys', 'mindspore'])
 def test_interrupted_when_all_is_done(library):
     """What is done is done: its status stays. What is registered first is called last, after MindSpore's own end."""

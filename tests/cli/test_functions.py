@@ -79,6 +79,7 @@ def test_every_function_has_a_case():
     assert all((ROOT / 'tests' / file).exists() for file in ELSEWHERE.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
 def test_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, monkeypatch):
     """The function is called in a thread that is not the main one."""
@@ -95,6 +96,7 @@ def test_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, m
     assert written(tmp_path / 'function') == written(tmp_path / 'command') != {}
 
 
+@pytest.mark.slow
 def test_a_script_calls_all_functions_and_prints_nothing(paths, tmp_path):
     calls = [f'from ms_crf.api import {name}\n{case.call.format(**paths)}' for name, case in CASES.items()
              if importlib.util.find_spec(case.library) is not None]

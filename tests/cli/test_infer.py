@@ -97,6 +97,7 @@ def test_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
     assert 'confidence' not in out
 
 
+@pytest.mark.slow
 def test_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
     rows = ['-DOCSTART- O', '', '# id = 1', 'of IN O', 'Xan NNP B-PER', 'Yel NNP I-PER', '', '', 'on IN O']
     path = write(tmp_path, '\n'.join(rows) + '\n', 'in.conll')
@@ -133,6 +134,7 @@ def test_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
     assert json.loads(out)['text'] == '\ud800 Xan Yel'
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_training(infer_py, run, corpora, tmp_path):
     table = json.loads((undisturbed_scores(run)).read_text())['test']['table']
     status, out, errors = infer_py('--run', run, '--input', corpora / 'test.tsv', '--score')
@@ -203,6 +205,7 @@ def test_plain_tags(infer_py, tmp_path):
     assert infer_py('--run', folder, '--text', 'to  Xan ')[1] == f'to/{tags[0]}  Xan/{tags[1]} \n'
 
 
+@pytest.mark.slow
 def test_bytes_that_are_not_utf8(infer_py, run, tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbfof\nXan \xff Yel\non\n', 'in.txt')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')

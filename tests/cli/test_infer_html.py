@@ -51,6 +51,7 @@ def test_results_are_lists_that_notebooks_show_in_colour(hmm):
     assert '_repr_html_' not in dir(list(tagger.tag([text.split()])))
 
 
+@pytest.mark.slow
 def test_the_likeliest_taggings_are_those_of_the_tagger(undisturbed, tmp_path, capsys):
     run, text = str(undisturbed[0]), 'of Xan Yel'
     expected = Tagger.load(run).tag([text.split()], nbest=3)[0]

@@ -187,6 +187,7 @@ def test_texts_with_spans_are_scored(infer_py, tmp_path, text, name):
            "1: 'Xel'\n")
 
 
+@pytest.mark.slow
 def test_an_array_that_comes_through_a_pipe_is_scored(tmp_path):
     run = count(tmp_path, WORDS.format('-PER'))
     with process('--run', run, '--input-format', 'json', '--score') as tagging:
@@ -261,6 +262,7 @@ def test_what_is_named_twice(infer_py, option, value):
         assert infer_py(option, 'a', *again) == (2, '', f'infer.py: {option} is given twice, expected it once\n')
 
 
+@pytest.mark.slow
 def test_pipes_are_read_and_answered_as_they_speak(run, tmp_path):
     fifo = tmp_path / 'fifo'
     os.mkfifo(fifo)
@@ -369,6 +371,7 @@ def test_lines_of_a_pipe_end_as_they_do_in_files(run, end):
     assert errors == b'' and [json.loads(line)['tokens'] for line in out.splitlines()] == [['on', 'Xan'], ['of']]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('locale', [{'LC_ALL': 'C'}, {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}])
 def test_text_of_a_command_line_is_utf8_in_any_locale(run, locale):
     """Without UTF-8 mode Python takes bytes of an argument that are not ASCII for halves of surrogate pairs."""

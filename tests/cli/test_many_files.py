@@ -92,6 +92,7 @@ def test_at_a_fault_what_was_written_stays_whole_and_the_next_start_goes_on(text
     assert sorted(written(out)) == ['a.txt', 'b/b.txt', 'b/c.txt']
 
 
+@pytest.mark.slow
 def test_a_killed_command_leaves_whole_files_only(run, tmp_path):
     texts, out = tmp_path / 'texts', tmp_path / 'out'
     texts.mkdir()

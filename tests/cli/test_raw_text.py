@@ -152,6 +152,7 @@ def test_characters_stay_characters(tmp_path, word, splitter):
     assert found.sentence.tokens == ['看', *(['Xi'] if '+' in splitter else 'Xi'), '吧']
 
 
+@pytest.mark.slow
 def test_runs_of_earlier_versions_and_graphs(tmp_path):
     """A run that does not say it is taken as its words look; an exported graph says it as its run does."""
     from ms_crf.models import mindir

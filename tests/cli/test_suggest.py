@@ -78,6 +78,7 @@ def test_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, cal
     assert errors.endswith('left out: 1 known, 1 repeated, 2 near-duplicates among the rest\n')
 
 
+@pytest.mark.slow
 def test_entropy_of_a_network_beside_all_paths(tmp_path, call):
     """No graph is compiled for it."""
     run, path = make_run(tmp_path / 'run'), tmp_path / 'in.jsonl'

@@ -111,6 +111,7 @@ def test_scores(called):
     called(compare, 0, '--models', 'hmm', '--train', '{w}/train.tsv', '--folds', '3')
 
 
+@pytest.mark.slow
 @needs_report
 def test_a_report(called):
     called(report, 0, '{r}', '--output', '{w}/report.html')
@@ -127,12 +128,14 @@ def test_formats_and_suggestions(called):
     called(export, 2, '--run', '{r}', '--output', '{w}/g.mindir')
 
 
+@pytest.mark.slow
 @needs_ray
 def test_many_files(called):
     called(tag_many, 2, '--run', '{r}', '--input', f'{{w}}/no{HOSTILE}.txt', '--output', '{w}/tagged')
     called(tag_many, 0, '--run', '{r}', '--input', f'{{w}}/text{HOSTILE}.txt', '--output', '{w}/tagged', '--workers', 1)
 
 
+@pytest.mark.slow
 def test_a_server_that_finds_no_model(world):
     process = subprocess.run([sys.executable, '-m', 'ms_crf', 'serve', '--run', str(world), '--port', '0'], cwd=ROOT,
                              capture_output=True, text=True, timeout=60)
@@ -164,6 +167,7 @@ def test_all_lines_are_printed_in_one_place():
                     assert not prints or known, f'{path}:{node.lineno}: {called}'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('locale', ['C.UTF-8', 'C'])
 def test_a_terminal_without_unicode(tmp_path, corpora, locale):
     """What the encoding of standard output lacks is an escape; names that the locale lacks are one line."""

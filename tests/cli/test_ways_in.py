@@ -45,6 +45,7 @@ def test_no_such_command(arguments, message):
     assert (result.returncode, result.stdout, result.stderr) == (2, '', f'ms-crf: {message}\n')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('verb', console.VERBS)
 def test_one_command_by_each_of_its_names(verb):
     own = console.VERBS[verb][0]

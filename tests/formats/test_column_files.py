@@ -92,6 +92,7 @@ def test_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_sentence(tmp_pa
     assert document.sentences[0].tokens == tokens
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not CORPORA.exists(), reason='the corpora are not here')
 @pytest.mark.parametrize('folder', ['en-btc-ner', 'en-wnut17-ner'])
 @pytest.mark.parametrize('separator', ['\t', ' '])

@@ -66,6 +66,7 @@ def test_toys_pass(tmp_path, kinds):
     check(tmp_path / 'c.tsv', 'a DET\nman NOUN\nruns VERB\n\n')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('path', [*sorted(CORPORA.glob('*/*.tsv')), *sorted(SAMPLE.glob('*.tsv'))],
                          ids=lambda path: f'{path.parent.name}-{path.stem}')
 def test_real_corpora_pass(path):

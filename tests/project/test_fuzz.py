@@ -45,6 +45,7 @@ MESSAGES = {'crash': 'status -11', 'hang': 'Timeout', 'memory': 'GB of memory', 
             'error': "KeyError: 'error'", 'wrong': 'a wrong result'}
 
 
+@pytest.mark.slow
 def test_every_failure_is_noticed_and_attributed_to_its_case(tmp_path, monkeypatch):
     monkeypatch.setitem(fuzz_worker.KINDS, 'failing', fuzz_worker.Kind('test_fuzz.Failing', 0))
     monkeypatch.setattr(fuzz_worker, 'SECONDS', 10)

@@ -46,6 +46,7 @@ def test_environment(call, given, expected):
     assert run(SHOW.format(call, 'MS_DEV_HOST_BLOCKING_RUN'), **given).stdout.strip() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('first', ['ms_crf', 'mindspore'])
 def test_nothing_but_the_result_is_printed(first):
     program = '\n'.join([

@@ -66,6 +66,7 @@ def test_every_deliberate_fault_still_has_its_text_and_its_tests():
 PROCESSES_OF_TESTS = 'print("processes:", getattr(request.config, "workerinput", {"workercount": 0})["workercount"])'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options,count', [
     pytest.param([], 2, marks=distributed), pytest.param(['-n', '1'], 1, marks=distributed),
     pytest.param(['-n', '0'], 0, marks=distributed), pytest.param(['-p', 'no:xdist'], 0),
@@ -77,6 +78,7 @@ def test_how_many_processes_run_the_tests(tmp_path, options, count):
     assert result.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
 @pytest.mark.parametrize('fixture,phase', [('', 'the test'), (', hangs', 'its set-up')])
 def test_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase):
@@ -92,6 +94,7 @@ def test_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase
 STUCK = 'lock, of = bytes(64), ctypes.PyDLL(None); of.pthread_mutex_lock(lock); of.pthread_mutex_lock(lock)'
 
 
+@pytest.mark.slow
 @distributed
 def test_a_test_that_hangs_in_compiled_code_is_named_by_xdist(tmp_path):
     result = pytest_of(tmp_path, STUCK, '-n', '1', name='of_patience', seconds=0.1)
@@ -99,12 +102,14 @@ def test_a_test_that_hangs_in_compiled_code_is_named_by_xdist(tmp_path):
     assert result.returncode != 0
 
 
+@pytest.mark.slow
 def test_a_test_that_hangs_in_compiled_code_is_named_by_its_traces(tmp_path):
     result = pytest_of(tmp_path, STUCK, '-p', 'no:xdist', name='of_patience', seconds=0.1)
     assert 'test_own.py", line 6 in test_of_patience\n' in result.stdout, result.stdout
     assert result.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
 def test_processes_of_tests_hear_signals_that_the_tests_ignore(tmp_path, options):
     """As in a background job of a script, or under nohup: the tests go on when the signal comes, their child processes

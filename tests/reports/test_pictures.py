@@ -89,6 +89,7 @@ def test_colours_of_lines_stand_out(dark):
     assert contrast(resolved('var(--hatch)', dark), page) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('label', ['stroke: #000005', 'fill="#000005"', ' id="x" href="#y" url(#z)', '$x^2$ <b>&'])
 def test_colours_are_all_of_the_page_and_names_stay(label):
     """No colour stands in a picture itself, so all follow the theme; text that looks like a colour is left alone."""
@@ -119,6 +120,7 @@ def test_colours_of_the_page_stand_out_in_light_and_in_dark():
         assert contrast(theme['wrong'], theme['page']) >= 3
 
 
+@pytest.mark.slow
 def test_pictures_are_the_same_each_time_and_share_no_names():
     outcomes = Outcomes(RNG.random(200), RNG.random(200) < 0.5)
     metrics = [{'epoch': 1, 'loss': 3.0, 'f1': 0.2, 'best': True}, {'epoch': 2, 'loss': 1.5, 'f1': 0.1, 'best': False}]

@@ -178,6 +178,7 @@ def test_a_hidden_markov_model(write, hmm, corpora, tmp_path):
     assert 'ms-crf train --train' in page.section('origin') and '--model hmm' in page.section('origin')
 
 
+@pytest.mark.slow
 def test_a_run_whose_chain_has_other_tags_than_come_out(write, corpora, tmp_path):
     """As the defaults make it of files in BIO: the chain is in BIOES."""
     small = [*SMALL[:-4], *SMALL[-2:]]                           # without a scheme
@@ -251,6 +252,7 @@ def test_runs_side_by_side(write, hmm, corpora, tmp_path):
     assert 'Without epochs' in page.section('course')
 
 
+@pytest.mark.slow
 def test_plain_tags(write, tmp_path):
     (tmp_path / 'train.tsv').write_text('a\tDET\nman\tNOUN\nruns\tVERB\n\nthe\tDET\nrun\tNOUN\n\n' * 5)
     (tmp_path / 'test.tsv').write_text('a\tDET\nruns\tNOUN\n\nruns\tADV\n\n')
@@ -281,6 +283,7 @@ def strange(tmp_path):
     return tmp_path / 'run"<u>', wrong
 
 
+@pytest.mark.slow
 def test_everything_from_outside_is_text(write, strange):
     run, wrong = strange
     page = write(run, '--input', wrong)
@@ -295,12 +298,14 @@ def test_everything_from_outside_is_text(write, strange):
     assert any('$x_1$' in text for text in written) and any('<b>' in text for text in written)
 
 
+@pytest.mark.slow
 def test_the_same_figures_make_the_same_page(write, hmm):
     def without_speed(page):
         return re.sub(r'While this page was made, [\d,]+ sentences \([\d,]+ tokens\)', '', page.text)
     assert without_speed(write(hmm)) == without_speed(write(hmm))
 
 
+@pytest.mark.slow
 def test_errors_stand_gold_above_predicted(write, hmm, tmp_path):
     path = tmp_path / 'wrong.tsv'
     path.write_text('of\tO\nXan\tB-PER\nYel\tI-PER\n\nof\tB-ORG\nXan\tB-PER\nYan\tO\n\n')
@@ -314,6 +319,7 @@ def test_errors_stand_gold_above_predicted(write, hmm, tmp_path):
     assert not write(hmm, '--input', path, '--errors', '0').all('dd')
 
 
+@pytest.mark.slow
 def test_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_path):
     for part in ('train', 'dev'):
         (tmp_path / f'{part}.tsv').write_bytes((corpora / f'{part}.tsv').read_bytes())
@@ -340,6 +346,7 @@ def test_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
     assert refused(hmm, '--input', 'absent.tsv').startswith('absent.tsv: ')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('part', ['test', 'dev', 'train'])
 def test_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_path, capsys, part):
     """Nothing of the file is shown, and a FIFO is not waited for; with its checksum it could be the training's."""
@@ -382,6 +389,7 @@ def test_columns_of_json_lines(refused, strange):
     assert refused(run, '--columns', '0,1').startswith('--columns means nothing with JSON lines, which ')
 
 
+@pytest.mark.slow
 def test_a_file_without_entities(write, hmm, tmp_path):
     """Nothing is gold, and nothing is predicted: there are no rates, and nothing is divided by 0."""
     path = tmp_path / 'nothing.tsv'
@@ -426,6 +434,7 @@ def test_a_library_that_is_missing(refused, hmm, monkeypatch):
         ROOT / 'requirements-report.txt').read_text().splitlines() if not line.startswith('#')}
 
 
+@pytest.mark.slow
 def test_nothing_else_is_printed_where_there_is_no_home(hmm, tmp_path):
     """As a process: the library of pictures would say where it keeps its fonts, and what it thinks of its settings."""
     (tmp_path / 'matplotlibrc').write_text('lines.linewidth: 40\nno.such.setting: 1\n')

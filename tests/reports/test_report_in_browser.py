@@ -40,6 +40,7 @@ def test_a_run_with_a_crf(browser, write, undisturbed):
         assert shown.locator('h2', has_text='Which tag follows which').bounding_box()['y'] < 100
 
 
+@pytest.mark.slow
 def test_two_runs_with_text_that_is_markup(browser, write, tmp_path):
     rows = [{'tokens': ['to', MARKUP, 'Xan', '\u202eabc', '\u05e9\u05dc\u05d5\u05dd'],
              'tags': ['O', 'B-<b>', 'I-<b>', 'O', 'O']},
@@ -103,6 +104,7 @@ def mistaken(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_type_has_one_colour_in_a_report_and_on_a_tagged_page(browser, write, mistaken, tmp_path):
     page, tagged = write(mistaken), tmp_path / 'tagged.html'
     assert infer.main(['--run', str(mistaken), '--text', 'to Xan1', '--format', 'html', '--output', str(tagged)]) == 0
@@ -120,6 +122,7 @@ def test_a_type_has_one_colour_in_a_report_and_on_a_tagged_page(browser, write, 
         assert len(of_report) == 4 and of_report == of_page
 
 
+@pytest.mark.slow
 def test_wide_tables_scroll_by_keyboard_with_a_scrollbar_and_a_shadow(browser, write, mistaken):
     page = write(mistaken)
     # Playwright hides all scrollbars unless told otherwise.

@@ -207,6 +207,7 @@ def test_a_hostile_client_is_told_so_and_cut_off(server, told, name):
     assert server.tag({'tokens': ['Xan']})[0] == 200
 
 
+@pytest.mark.slow
 def test_a_client_that_reads_no_answer_is_cut_off(run):
     """Its answers fill the buffers between them; the connection is reset, and the memory is free again."""
     body = json.dumps({'sentences': [['a' * 1000]] * 900}).encode()
@@ -236,6 +237,7 @@ def test_requests_in_one_packet_are_answered_in_their_order(server):
 
 # A token, other origins
 
+@pytest.mark.slow
 @pytest.mark.parametrize('where', ['file', 'environment'])
 def test_a_token_is_asked_for(run, tmp_path, where):
     (tmp_path / 'token').write_text('s3cret\n')
@@ -254,6 +256,7 @@ def test_a_token_is_asked_for(run, tmp_path, where):
                          '/openapi.json': 200}
 
 
+@pytest.mark.slow
 def test_scripts_of_an_origin_may_ask_if_it_is_named(run):
     with serving('--run', run, '--splitter', 'blanks', '--allow-origin', 'https://example.org') as server:
         for origin, allowed in (('https://example.org', 'https://example.org'), ('https://example.com', None)):
@@ -284,6 +287,7 @@ def test_options_that_can_not_be(run, options, message):
     assert errors.startswith(f'ms-crf serve: {message}') and len(errors.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_without_its_libraries_the_command_says_what_to_install(run, tmp_path):
     (tmp_path / 'uvicorn.py').write_text("raise ModuleNotFoundError('none', name='uvicorn')")
     process = start('--run', run, '--port', '0', env={'PYTHONPATH': str(tmp_path)})

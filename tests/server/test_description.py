@@ -59,11 +59,13 @@ def statuses_of(operation, mode):
     return found
 
 
+@pytest.mark.slow
 def test_what_is_allowed_is_answered_as_described(schema):
     for operation in operations(schema):
         assert statuses_of(operation, GenerationMode.POSITIVE) == {200}, operation.path
 
 
+@pytest.mark.slow
 def test_what_is_not_allowed_is_refused_as_described(schema, server):
     [operation] = [operation for operation in operations(schema) if operation.method == 'post']
     assert 200 not in statuses_of(operation, GenerationMode.NEGATIVE)

@@ -109,6 +109,7 @@ def cuts(data, seed):
         yield [data[:end], data[end:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('behind', BEHIND)
 @pytest.mark.parametrize('kind', [{}, {'padded': True}, {'path': True}], ids=['value', 'blanks', 'path'])
 def test_the_limit_is_exact_in_any_packets(behind, kind):
@@ -152,6 +153,7 @@ def server(corpora, tmp_path_factory):
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('behind', ['nothing', 'a body', 'chunks'])
 @pytest.mark.parametrize('size', [len(WHOLE) + HEAD + 1, 1, 4096])
 def test_a_server_holds_the_limit(server, behind, size):

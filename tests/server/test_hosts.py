@@ -101,6 +101,7 @@ def test_the_refusal_is_described_and_counted(server):
     assert server.metrics()['ms_crf_requests_total{path="/readyz",status="421"}'] == before + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options,environment', [(['--no-token'], {}), ([], {'MS_CRF_TOKEN': 'secret'})])
 def test_with_a_token_or_by_request_all_hosts_are_answered(run, options, environment):
     """Behind a proxy the host is that of the proxy; a page that was pointed here does not know the token."""
@@ -114,6 +115,7 @@ def test_with_a_token_or_by_request_all_hosts_are_answered(run, options, environ
         assert '421' not in json.dumps(json.loads(server.ask('GET', '/openapi.json')[2])['paths'])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options,environment,name', [
     (['--token-file', 'FILE'], {}, '--token-file'), ([], {'MS_CRF_TOKEN': 'secret'}, 'MS_CRF_TOKEN')])
 def test_a_token_and_none_contradict_each_other(run, tmp_path, options, environment, name):

@@ -85,6 +85,7 @@ def test_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
         former.wait()
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs, run):
     with serving('--run', run, *QUICK) as server:
         (run / 'vocab.json').write_text('{')
@@ -100,6 +101,7 @@ def test_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs, run
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][1]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_damaged_from_the_start_is_named(run):
     (run / 'config.json').write_text('[]')
     process = start('--run', run, '--port', '0', *QUICK)
@@ -108,6 +110,7 @@ def test_a_run_that_is_damaged_from_the_start_is_named(run):
     assert errors.startswith(f'ms-crf serve: {run}/config.json: ') and len(errors.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(run):
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]
@@ -117,6 +120,7 @@ def test_a_port_that_is_taken(run):
         assert process.returncode == 2
 
 
+@pytest.mark.slow
 def test_the_process_that_tags_is_started_again(runs, run):
     with serving('--run', run, *QUICK) as server:
         [number] = server.children()
@@ -127,6 +131,7 @@ def test_the_process_that_tags_is_started_again(runs, run):
         assert server.metrics()['ms_crf_loads_total{result="ended"}'] == 1
 
 
+@pytest.mark.slow
 def test_requests_beyond_the_queue_are_told_to_come_again(runs, run):
     with serving('--run', run, *QUICK, '--max-tokens', '100', '--queue', '100') as server:
         [number] = server.children()
@@ -149,6 +154,7 @@ def test_requests_beyond_the_queue_are_told_to_come_again(runs, run):
             client.close()
 
 
+@pytest.mark.slow
 def test_connections_beyond_their_number_are_told_to_come_again(run):
     with serving('--run', run, *QUICK, '--connections', '2') as server, server.socket(), server.socket():
         assert server.ask('GET', '/healthz')[0] == 200           # so they have been accepted
@@ -156,6 +162,7 @@ def test_connections_beyond_their_number_are_told_to_come_again(run):
         assert (status, headers['Retry-After'], headers['Connection']) == (503, '1', 'close')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
 def test_what_was_asked_before_the_end_is_answered(runs, run, number):
     """Clients whose requests have arrived get their answers, others find nobody; the status is 0."""
@@ -181,6 +188,7 @@ def test_what_was_asked_before_the_end_is_answered(runs, run, number):
         server.kill()
 
 
+@pytest.mark.slow
 def test_half_a_request_does_not_keep_the_server_from_its_end(run):
     server = Server('--run', run, *QUICK, '--drain', '1')
     try:
@@ -194,6 +202,7 @@ def test_half_a_request_does_not_keep_the_server_from_its_end(run):
         server.kill()
 
 
+@pytest.mark.slow
 def test_killed_it_leaves_no_process_behind_and_others_go_on(run):
     with serving('--run', run, *QUICK) as other:
         server = Server('--run', run, *QUICK)
@@ -208,6 +217,7 @@ def test_killed_it_leaves_no_process_behind_and_others_go_on(run):
         assert other.tag({'tokens': TOKENS})[0] == 200
 
 
+@pytest.mark.slow
 def test_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_meant(run, tmp_path):
     (tmp_path / 'token').write_text('secret')
     process = start('--run', run, *QUICK, '--host', '0.0.0.0', '--port', '0')
@@ -224,6 +234,7 @@ def test_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_meant(r
 
 # The run is loaded again
 
+@pytest.mark.slow
 def test_behind_nohup_a_signal_loads_the_run_again(runs, run):
     with serving('--run', run, *QUICK, before=['nohup']) as server:
         replace(run, runs[1])
@@ -232,6 +243,7 @@ def test_behind_nohup_a_signal_loads_the_run_again(runs, run):
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][1]
 
 
+@pytest.mark.slow
 def test_whoever_has_the_token_loads_the_run_again(runs, run):
     """The answer comes when the new model tags; if the run is damaged, the answer says so."""
     key = {'Authorization': 'Bearer secret'}
@@ -253,6 +265,7 @@ def test_whoever_has_the_token_loads_the_run_again(runs, run):
         assert server.process.poll() is None
 
 
+@pytest.mark.slow
 def test_without_a_token_nobody_loads_the_run_again(run):
     with serving('--run', run, *QUICK) as server:
         status, _, body = server.ask('POST', '/v1/reload')
@@ -262,6 +275,7 @@ def test_without_a_token_nobody_loads_the_run_again(run):
 
 # A process that tags and stands still
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_replaced(runs, run):
     with serving('--run', run, *QUICK, '--stall', '1') as server:
         [number] = server.children()
@@ -275,6 +289,7 @@ def test_a_process_that_hangs_is_replaced(runs, run):
         assert confidence(server.tag({'tokens': TOKENS})[1]) == runs[2][0]
 
 
+@pytest.mark.slow
 def test_a_request_waits_no_longer_than_its_limit(runs, run):
     """And it is taken out of the queue, so that it is not tagged later."""
     with serving('--run', run, *QUICK, '--timeout', '1') as server:
@@ -295,6 +310,7 @@ def test_a_request_waits_no_longer_than_its_limit(runs, run):
         assert server.metrics()['ms_crf_sentences_total'] == before + 2
 
 
+@pytest.mark.slow
 def test_sentences_of_a_client_that_has_left_are_not_tagged(run):
     with serving('--run', run, *QUICK) as server:
         [number] = server.children()
@@ -314,6 +330,7 @@ def test_sentences_of_a_client_that_has_left_are_not_tagged(run):
         assert server.metrics()['ms_crf_sentences_total'] == 1
 
 
+@pytest.mark.slow
 def test_a_stopped_process_does_not_keep_the_server_from_its_end(run):
     server = Server('--run', run, *QUICK, '--drain', '1')
     try:

@@ -50,6 +50,7 @@ def run(corpora, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('call,number', [
     ('serve(**arguments)', signal.SIGTERM), ('serve(**arguments)', signal.SIGINT),
     ('asyncio.run(cell(**arguments))', signal.SIGINT)], ids=['SIGTERM', 'Ctrl-C', 'notebook'])

@@ -52,6 +52,7 @@ def answered(connection):
     return int(head.split()[1]), json.loads(body)
 
 
+@pytest.mark.slow
 def test_while_long_text_is_split_others_are_answered_and_its_limit_holds(run):
     """A process that is stopped stands for a library that does not come back."""
     with serving('--run', run, *PLAIN, '--timeout', '4') as server:
@@ -68,6 +69,7 @@ def test_while_long_text_is_split_others_are_answered_and_its_limit_holds(run):
         assert server.tag({'text': LONG})[0] == 200              # by another process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('text', ['to Xan', LONG], ids=['short', 'long'])
 def test_the_process_of_a_client_that_has_left_is_killed(run, text):
     with serving('--run', run, *PLAIN) as server:
@@ -79,6 +81,7 @@ def test_the_process_of_a_client_that_has_left_is_killed(run, text):
         assert server.tag({'text': text})[0] == 200
 
 
+@pytest.mark.slow
 def test_text_of_a_client_that_has_left_is_not_split(run):
     """Text that waits leaves room for other text as soon as its client has left."""
     with serving('--run', run, *PLAIN) as server:
@@ -97,6 +100,7 @@ def test_text_of_a_client_that_has_left_is_not_split(run):
         assert answered(first)[0] == answered(last)[0] == 200
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_is_replaced(run):
     with serving('--run', run, *PLAIN) as server:
         number = splitter_of(server, LONG)
@@ -138,6 +142,7 @@ def test_the_processes_end_with_the_server(run, number):
         server.kill()
 
 
+@pytest.mark.slow
 def test_many_clients_get_their_own_answers(run):
     """Also those who share a process with clients that leave."""
     texts = [f'to Xan{number}\nin Yel' + ' ' * (0 if number % 3 else SHORT) for number in range(30)]
@@ -161,6 +166,7 @@ def test_many_clients_get_their_own_answers(run):
             assert status == 200 and [record['tokens'] for record in answer['sentences']] == tokens
 
 
+@pytest.mark.slow
 def test_limits_hold_for_raw_text(run):
     with serving('--run', run, '--splitter', 'blanks', '--max-sentences', '3') as server:
         for record in ({'text': 'a\n' * 4}, {'texts': ['a'] * 4}, {'text': 'a\n' * SHORT}):
