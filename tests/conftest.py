@@ -32,8 +32,8 @@ FIRST = """
 def pytest_collection_modifyitems(items):
     """Marks slow tests, and sorts the longest files first.
 
-    Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests use
-    the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception.
+    Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests
+    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception.
     """
     def mode_of(item):
         return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
