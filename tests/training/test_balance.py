@@ -68,7 +68,7 @@ def texts(tmp_path_factory):
     (folder / 'train.tsv').write_text(4 * (3 * person + 7 * none + 5 * known))
     (folder / 'dev.tsv').write_text(20 * person + 5 * known)
     (folder / 'lone.tsv').write_text(20 * person)
-    (folder / 'seldom.tsv').write_text(4 * (3 * person + 7 * none))
+    (folder / 'seldom.tsv').write_text(4 * (3 * person + 7 * none + 5 * known.replace('B-PER', 'O')))
     (folder / 'plain.tsv').write_text(10 * 'to\tO\nXan\tX\n\n')
     return folder
 

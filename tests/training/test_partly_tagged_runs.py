@@ -14,6 +14,7 @@ import pytest
 
 from support.trainings import SMALL, StopAt, assert_same_bits, files, options_of
 
+pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 
 def in_part(path, target):
     """Writes a corpus with tags taken away: in every other sentence of 'of' and first names, elsewhere the border of
@@ -36,6 +37,7 @@ def partly(corpora, tmp_path_factory):
     return arguments, folder / 'run', run
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_learned_from_the_rest(partly):
     _, folder, run = partly
     scores = json.loads((folder / records.SCORES).read_text())
@@ -51,6 +53,7 @@ def test_what_is_not_known_is_learned_from_the_rest(partly):
     assert f'processed {judged} tokens with 0 phrases; ' in scores['dev']['table'][0]
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed_it_is_the_same_to_the_bit(partly, tmp_path):
     arguments, folder, _ = partly
     options = options_of([*arguments, '--save', str(tmp_path / 'run')])
@@ -61,6 +64,7 @@ def test_stopped_and_resumed_it_is_the_same_to_the_bit(partly, tmp_path):
     assert_same_bits(tmp_path / 'run', folder)
 
 
+@pytest.mark.slow
 def test_every_command_scores_what_is_judged(partly, tmp_path, capsys):
     _, folder, _ = partly
     [tags] = [sentence.tags for sentence in Tagger.load(folder).tag([['to', 'of', 'Xan', 'Yan']])]
@@ -74,16 +78,16 @@ def test_every_command_scores_what_is_judged(partly, tmp_path, capsys):
         shown = capsys.readouterr().out.splitlines()
         assert shown[0] == 'processed 5 tokens with 1 phrases; found: 1 phrases; correct: 1.'
         assert shown[-1] == '3 tokens beside these are not judged and do not count, nor do spans with them'
-        assert evaluate.main(['--run', str(folder), '--input', name, '--json', str(tmp_path / 'x.json')]) == 0
-        assert '3 tokens beside these are not judged and do not count, nor do entities' in capsys.readouterr().out
-        record = json.loads((tmp_path / 'x.json').read_text())
-        assert (record['tokens'], record['unjudged']) == (5, 3)
-        assert (record['exact']['support'], record['exact']['f1']) == (1, 1.0)
-        assert report.main([str(folder), '--input', name, '--output', str(tmp_path / 'x.html')]) == 0
-        assert '3 tokens beside these are not judged' in (tmp_path / 'x.html').read_text()
-        capsys.readouterr()
+    assert evaluate.main(['--run', str(folder), '--input', str(path), '--json', str(tmp_path / 'x.json')]) == 0
+    assert '3 tokens beside these are not judged and do not count, nor do entities' in capsys.readouterr().out
+    record = json.loads((tmp_path / 'x.json').read_text())
+    assert (record['tokens'], record['unjudged']) == (5, 3)
+    assert (record['exact']['support'], record['exact']['f1']) == (1, 1.0)
+    assert report.main([str(folder), '--input', str(lines), '--output', str(tmp_path / 'x.html')]) == 0
+    assert '3 tokens beside these are not judged' in (tmp_path / 'x.html').read_text()
 
 
+@pytest.mark.slow
 def test_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
     _, folder, _ = partly
     path = tmp_path / 'x.tsv'
@@ -103,6 +107,7 @@ def test_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
     assert 'x.tsv: expected tags, got 2 tokens that nobody has judged' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_head_without_transitions_learns_from_sets_too(partly, tmp_path):
     arguments, _, _ = partly
     assert train.main([*arguments, '--head', 'softmax', '--save', str(tmp_path / 'run')]) == 0
