@@ -8,7 +8,7 @@ from ms_crf.base import processes
 import pytest
 
 
-def test_first_signal_waits_for_the_check():
+def test_deferred_signals_first_signal_waits_for_the_check():
     reached = []
     with pytest.raises(KeyboardInterrupt), processes.deferred_signals() as check:
         check()
@@ -19,7 +19,7 @@ def test_first_signal_waits_for_the_check():
     assert reached == ['after the signal']
 
 
-def test_second_signal_raises_at_once_and_handlers_are_restored():
+def test_deferred_signals_second_signal_raises_at_once_and_handlers_are_restored():
     before = [signal.getsignal(number) for number in processes.SIGNALS]
     with pytest.raises(KeyboardInterrupt), processes.deferred_signals():
         os.kill(os.getpid(), signal.SIGHUP)
@@ -28,6 +28,6 @@ def test_second_signal_raises_at_once_and_handlers_are_restored():
     assert [signal.getsignal(number) for number in processes.SIGNALS] == before
 
 
-def test_no_signal_no_effect():
+def test_deferred_signals_no_signal_no_effect():
     with processes.deferred_signals() as check:
         check()

@@ -35,7 +35,7 @@ def _without_devices():
 @pytest.mark.slow
 @pytest.mark.parametrize('device,needs', [
     ('GPU', NEEDS), ('Ascend', 'MindSpore 2.10 looks for CANN 8.2 to 9.1 beside the driver')])
-def test_a_device_that_is_not_here(device, needs):
+def test_device_a_device_that_is_not_here(device, needs):
     result = subprocess.run([sys.executable, 'train.py', '--device', device], cwd=ROOT, capture_output=True, text=True,
                             timeout=60)
     assert (result.returncode, result.stdout) == (2, '')
@@ -44,7 +44,7 @@ def test_a_device_that_is_not_here(device, needs):
 
 
 @pytest.mark.slow
-def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
+def test_device_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     result = run(SHOWN + 'from ms_crf.cli.train import main\nsys.exit(main(sys.argv[1:]))', '--device', 'GPU')
     assert (result.returncode, result.stdout) == (2, '')
     assert result.stderr == ('train.py: the device GPU does not work here: this MindSpore does not find what it needs '
@@ -59,7 +59,7 @@ def test_a_device_that_can_not_be_used_is_refused_where_it_is_named():
 
 
 @pytest.mark.slow
-def test_auto_passes_over_a_device_that_can_not_be_used():
+def test_device_auto_passes_over_a_device_that_can_not_be_used():
     result = run(SHOWN + 'print(environment.choose_device("auto", shown))\n' + COMPUTES)
     assert (result.returncode, result.stdout) == (0, 'CPU\nCPU 1 3.0\n')
     assert result.stderr == ('train.py: GPU found, but this MindSpore does not find what it needs for it; '
@@ -67,7 +67,7 @@ def test_auto_passes_over_a_device_that_can_not_be_used():
 
 
 @pytest.mark.slow
-def test_auto_tries_a_device_in_a_process_of_its_own():
+def test_device_auto_tries_a_device_in_a_process_of_its_own():
     """It may fail in any way: raise, die, never answer."""
     trials = ['environment._TRIAL', '"import os, signal; os.kill(os.getpid(), signal.SIGKILL)"',
               '"import threading; threading.Event().wait()"', '"raise RuntimeError(\'no such\\\\nkernel\')"']
@@ -85,7 +85,7 @@ def test_auto_tries_a_device_in_a_process_of_its_own():
 
 
 @pytest.mark.slow
-def test_tagging_goes_on_without_the_device(undisturbed):
+def test_device_tagging_goes_on_without_the_device(undisturbed):
     program = 'from ms_crf.cli.infer import main\nsys.exit(main(sys.argv[1:]))'
     arguments = ('--run', str(undisturbed[0]), '--text', 'to Xan Yel', '--format', 'json')
     result = run(SHOWN + program, *arguments)

@@ -60,46 +60,46 @@ def killed_and_repeated(tmp_path, hmm):
 
 
 @pytest.mark.slow
-def test_tagging_a_folder(killed_and_repeated):
+def test_drafts_tagging_a_folder(killed_and_repeated):
     folder = killed_and_repeated('ms_crf', 'infer', '--run', '{r}', '--input', '{w}/in', '--output', '{w}/out')
     assert sorted(path.name for path in (folder / 'out').iterdir()) == ['a.txt', 'b.txt']
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('target,output', [('jsonl', 'out.jsonl'), ('brat', 'out')])
-def test_conversion(killed_and_repeated, corpora, target, output):
+def test_drafts_conversion(killed_and_repeated, corpora, target, output):
     killed_and_repeated('ms_crf', 'convert', str(corpora / 'test.tsv'), f'{{w}}/{output}', '--to',
                         {'jsonl': 'doccano'}.get(target, target))
 
 
 @pytest.mark.slow
-def test_scores_and_suggestions(killed_and_repeated, corpora):
+def test_drafts_scores_and_suggestions(killed_and_repeated, corpora):
     killed_and_repeated('ms_crf', 'evaluate', '--run', '{r}', '--input', str(corpora / 'test.tsv'), '--json',
                         '{w}/a.json')
     killed_and_repeated('ms_crf', 'suggest', '--run', '{r}', '--input', '{w}/in/a.txt', '--output', '{w}/s.jsonl')
 
 
 @pytest.mark.slow
-def test_training(killed_and_repeated, corpora):
+def test_drafts_training(killed_and_repeated, corpora):
     folder = killed_and_repeated('ms_crf', 'train', '--model', 'hmm', *named(corpora), '--save', '{w}/run')
     assert (folder / 'run' / 'scores.json').exists()
 
 
 @pytest.mark.slow
 @needs_report
-def test_a_report(killed_and_repeated):
+def test_drafts_a_report(killed_and_repeated):
     killed_and_repeated('ms_crf', 'report', '{r}', '--output', '{w}/report.html')
 
 
 @pytest.mark.slow
 @needs_ray
-def test_many_files(killed_and_repeated):
+def test_drafts_many_files(killed_and_repeated):
     """Its workers replace files, in processes that have no hook; the record is replaced by the command itself."""
     killed_and_repeated('ms_crf', 'tag-many', '--run', '{r}', '--input', '{w}/in', '--output', '{w}/out', '--workers',
                         '1')
 
 
-def test_temporary_folders(tmp_path):
+def test_drafts_temporary_folders(tmp_path):
     program = ('import os, signal\nfrom ms_crf.base.files import new_folder\n'
                'open(new_folder() + "/file", "w").close()\n')
     environment = {**os.environ, 'PYTHONPATH': str(ROOT), 'TMPDIR': str(tmp_path)}
@@ -126,7 +126,7 @@ def test_drafts_of_processes_that_run_stay(tmp_path):
     assert sorted(os.listdir(tmp_path)) == sorted([elsewhere, *others, 'a.txt'])
 
 
-def test_a_forked_process_has_drafts_of_its_own(tmp_path):
+def test_drafts_a_forked_process_has_drafts_of_its_own(tmp_path):
     own = files.draft_of(tmp_path / 'a')
     reading, writing = os.pipe()
     child = os.fork()

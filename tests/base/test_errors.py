@@ -14,12 +14,12 @@ import pytest
     ('half a pair \ud800', r'half a pair \ud800'),
     ('a line\u2028that ends', r'a line\u2028that ends'),
 ])
-def test_one_line(text, shown):
+def test_errors_one_line(text, shown):
     assert str(OptionError(text)) == shown
     assert str(CorpusError('a\nb', 3, text)) == rf'a\nb:3: {shown}'
 
 
-def test_a_long_message_keeps_both_ends():
+def test_errors_a_long_message_keeps_both_ends():
     message = str(CorpusError('file', None, f'expected a word, got {"x" * 9999}; leave it away'))
     assert message.startswith('file: expected a word, got x') and message.endswith('x; leave it away')
     assert len(message) < LONGEST + 20
@@ -29,7 +29,7 @@ def test_a_long_message_keeps_both_ends():
     ('B-PER', "'B-PER'"), ('a\ud800', r"'a\ud800'"), (10 ** 5000, 'a number of 5001 digits'),
     ([10 ** 5000], 'a list that can not be shown'), ('x' * 9999, f"'{'x' * 59}... (10,001 characters)"),
 ], ids=['text', 'surrogate', 'number', 'numbers', 'long'])
-def test_a_value_is_shown_in_brief(value, shown):
+def test_errors_a_value_is_shown_in_brief(value, shown):
     assert brief(value) == shown
 
 

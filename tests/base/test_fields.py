@@ -23,7 +23,7 @@ class Record:
 WHOLE = {'format': 1, 'kind': 'a', 'names': ['x', 'y'], 'listed': {'x': ['y']}, 'rest': None}
 
 
-def test_what_may_be_left_away_gets_its_default_and_further_names_are_left_alone():
+def test_fields_what_may_be_left_away_gets_its_default_and_further_names_are_left_alone():
     assert load_record(Record, {**WHOLE, 'more': 2}) == Record(**WHOLE, share=0.5, flag=None)
     assert load_record(Record, {**WHOLE, 'share': 1, 'flag': None}).share == 1
 
@@ -36,7 +36,7 @@ def test_what_may_be_left_away_gets_its_default_and_further_names_are_left_alone
     ({'names': 'xy'}, '"names" to be a list of strings, got \'xy\''), ({'names': ['x', 1]}, 'a list of strings, got'),
     ({'names': ['x', 'x']}, '"names" to be distinct, got \'x\' twice'), ({'names': ['']}, 'not empty, got \'\''),
     ({'listed': {'x': ['y', None]}}, '"listed" to be lists of strings by name'), ({'listed': []}, 'by name, got []')])
-def test_the_first_field_that_can_not_be_is_named_with_what_came(change, message):
+def test_fields_the_first_field_that_can_not_be_is_named_with_what_came(change, message):
     with pytest.raises(ValueError) as raised:
         load_record(Record, {**WHOLE, **change})
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
@@ -46,12 +46,12 @@ def test_the_first_field_that_can_not_be_is_named_with_what_came(change, message
     ('format', 'expected "format" to be 1, got none; train again'),
     ('names', '"names" to be a list of strings, got none'),
     ('rest', 'expected "rest" to be there, got none')])
-def test_a_field_that_is_not_there(name, message):
+def test_fields_a_field_that_is_not_there(name, message):
     with pytest.raises(ValueError, match=message):
         load_record(Record, {key: value for key, value in WHOLE.items() if key != name})
 
 
-def test_a_closed_record_has_these_names_and_no_others():
+def test_fields_a_closed_record_has_these_names_and_no_others():
     whole = {**WHOLE, 'share': 0.1, 'flag': True}
     assert load_record(Record, whole, closed=True).flag
     assert load_record(Record, WHOLE, closed=True).share == 0.5  # of those that may be left away
@@ -64,7 +64,7 @@ def test_a_closed_record_has_these_names_and_no_others():
             load_record(Record, other)
 
 
-def test_the_file_is_named_once():
+def test_fields_the_file_is_named_once():
     for error in (ValueError('expected one'), CorpusError('a.json', None, 'expected one')):
         with pytest.raises(CorpusError, match='^a.json: expected one$'), found_in('a.json'):
             raise error

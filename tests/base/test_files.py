@@ -21,7 +21,7 @@ def names(folder):
     return sorted(os.listdir(folder))
 
 
-def test_a_file_keeps_its_mode_and_a_link_stays_a_link(tmp_path):
+def test_files_a_file_keeps_its_mode_and_a_link_stays_a_link(tmp_path):
     file, link = tmp_path / 'secret.txt', tmp_path / 'link.txt'
     file.write_text('before')
     file.chmod(0o600)
@@ -31,13 +31,13 @@ def test_a_file_keeps_its_mode_and_a_link_stays_a_link(tmp_path):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600 and names(tmp_path) == ['link.txt', 'secret.txt']
 
 
-def test_a_new_file_has_the_mode_that_open_would_give_it(tmp_path):
+def test_files_a_new_file_has_the_mode_that_open_would_give_it(tmp_path):
     open(tmp_path / 'plain', 'w').close()
     write_text(tmp_path / 'new', 'text')
     assert (tmp_path / 'new').stat().st_mode == (tmp_path / 'plain').stat().st_mode
 
 
-def test_nothing_changes_before_all_is_written(tmp_path):
+def test_files_nothing_changes_before_all_is_written(tmp_path):
     file = tmp_path / 'a.txt'
     file.write_text('before')
     with pytest.raises(KeyError), text_writer(file) as write:
@@ -46,7 +46,7 @@ def test_nothing_changes_before_all_is_written(tmp_path):
     assert file.read_text() == 'before' and names(tmp_path) == ['a.txt']
 
 
-def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
+def test_files_a_name_that_ends_in_gz_is_compressed(tmp_path):
     write_text(tmp_path / 'a.txt.gz', 'zeile\n')
     with gzip.open(tmp_path / 'a.txt.gz', 'rt') as file:
         assert file.read() == 'zeile\n'
@@ -54,7 +54,7 @@ def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
     assert str(os.getpid()).encode() not in (tmp_path / 'a.txt.gz').read_bytes()     # nor the name of its draft
 
 
-def test_a_fifo_and_a_device_are_written_through(tmp_path):
+def test_files_a_fifo_and_a_device_are_written_through(tmp_path):
     fifo = tmp_path / 'fifo'
     os.mkfifo(fifo)
     reader = subprocess.Popen(['cat', str(fifo)], stdout=subprocess.PIPE)
@@ -71,7 +71,7 @@ def test_a_fifo_and_a_device_are_written_through(tmp_path):
         write_text('/dev/full', 'too much')
 
 
-def test_a_redirected_stream_keeps_what_was_written_before(tmp_path):
+def test_files_a_redirected_stream_keeps_what_was_written_before(tmp_path):
     """As of `{ echo before; program --output /dev/stdout; echo after; } > a.txt`."""
     with open(tmp_path / 'a.txt', 'wb', buffering=0) as file:
         file.write(b'before\n')
@@ -83,24 +83,24 @@ def test_a_redirected_stream_keeps_what_was_written_before(tmp_path):
 @pytest.mark.parametrize('name,expected', [
     ('none/a.txt', 'there is no folder'), ('.', 'got a folder'), ('a' * 300, 'File name too long'),
 ])
-def test_what_can_not_be_written(tmp_path, name, expected):
+def test_files_what_can_not_be_written(tmp_path, name, expected):
     path = str(tmp_path / name)
     with pytest.raises(CorpusError, match=expected):
         write_text(path, 'text')
     assert names(tmp_path) == []
 
 
-def test_the_longest_name_that_the_file_system_takes(tmp_path):
+def test_files_the_longest_name_that_the_file_system_takes(tmp_path):
     write_text(tmp_path / ('a' * 255), 'text')
     assert names(tmp_path) == ['a' * 255]
 
 
-def test_looking_whether_a_file_can_be_written_makes_none(tmp_path):
+def test_files_looking_whether_a_file_can_be_written_makes_none(tmp_path):
     check_writable(tmp_path / 'a.txt')
     assert names(tmp_path) == []
 
 
-def test_what_an_interrupted_process_leaves(tmp_path):
+def test_files_what_an_interrupted_process_leaves(tmp_path):
     """Every signal ends the command with one line, without its drafts, and with what was there before."""
     program = ('import sys; from ms_crf.base import files; from ms_crf.cli import console; console.begin("some.py")\n'
                'import os; top = sys.argv[1]\n'
@@ -116,7 +116,7 @@ def test_what_an_interrupted_process_leaves(tmp_path):
         assert names(tmp_path) == ['a'] and (tmp_path / 'a').read_text() == 'before'
 
 
-def test_temporary_files_go_at_the_end_of_their_block(tmp_path):
+def test_files_temporary_files_go_at_the_end_of_their_block(tmp_path):
     with temporary(tmp_path / 'a') as path, whole(tmp_path / 'b') as draft:
         for name in (path, draft):
             with open(name, 'w') as file:
@@ -131,7 +131,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(value=VALUES)
-def test_json_comes_back(value):
+def test_files_json_comes_back(value):
     text = json.dumps(value)
     assert json_of(text, None) == json_of(text.encode(), None) == value
 
@@ -142,12 +142,12 @@ def test_json_comes_back(value):
     ('[NaN]', 'NaN is no finite number', None), ('1' * 5000, 'Exceeds the limit', None),
     ('{"a": {"b": 1, "c": 2, "b": 1}}', "'b' is given twice, expected it once", None),
     ('[' * 100_000, 'it is nested too deeply', None), ('[' * 22 + ']' * 22, 'it is nested too deeply', None)])
-def test_json_that_is_not_read_and_why(text, message, line):
+def test_files_json_that_is_not_read_and_why(text, message, line):
     with pytest.raises(JSONFault) as raised:
         json_of(text)
     assert str(raised.value).startswith(message) and raised.value.line == line
 
 
-def test_json_of_any_depth_is_read_where_it_is_a_users():
+def test_files_json_of_any_depth_is_read_where_it_is_a_users():
     text = '[' * 200 + ']' * 200
     assert json.dumps(json_of(text, None)) == text and json_of('[' * 20 + ']' * 20)

@@ -27,7 +27,7 @@ def test_memory_that_is_there():
     assert 0 < memory.memory_there() <= whole
 
 
-def test_the_limit_of_a_process():
+def test_memory_the_limit_of_a_process():
     resource = pytest.importorskip('resource')
     program = ('from ms_crf.base.memory import check_memory, memory_there; print(memory_there())\n'
                'check_memory(3 * 10 ** 9, "it")\n'
@@ -44,7 +44,7 @@ def test_the_limit_of_a_process():
     ('0::/\n', {'memory.max': '800\n'}, {800}),
     ('5:cpu,memory:/d\n1:name=x:/y\n', {'memory/d/memory.limit_in_bytes': '900\n', 'memory.max': '1\n'}, {900}),
     ('0::/../..\n', {}, set())])
-def test_control_groups(tmp_path, monkeypatch, own, limits, expected):
+def test_memory_control_groups(tmp_path, monkeypatch, own, limits, expected):
     (tmp_path / 'own').write_text(own)
     for name, text in limits.items():
         file = tmp_path / 'groups' / name
@@ -55,12 +55,12 @@ def test_control_groups(tmp_path, monkeypatch, own, limits, expected):
     assert set(memory._control_groups()) == expected
 
 
-def test_a_machine_that_says_nothing(monkeypatch):
+def test_memory_a_machine_that_says_nothing(monkeypatch):
     monkeypatch.setattr(memory, 'memory_there', lambda: None)
     memory.check_memory(10 ** 40, 'anything')
 
 
-def test_figures():
+def test_memory_figures():
     assert [memory.gigabytes(size) for size in (310_000_000, 4_700_000_000, 23_999_999_999, 10 ** 15, 10 ** 40, 4096)
             ] == ['0.3 GB', '4.7 GB', '23 GB', '1,000,000 GB', f'{10 ** 31:,} GB', '4.1e-06 GB']
 
@@ -68,7 +68,7 @@ def test_figures():
 @pytest.mark.parametrize('changes', [{}, {'bigrams': True}, {'char': 'lstm', 'layers': 3},
                                      {'char': 'none', 'head': 'softmax'},
                                      {'hidden': 10, 'char_width': 4, 'constraints': False}])
-def test_weights_are_counted_as_they_are(changes):
+def test_memory_weights_are_counted_as_they_are(changes):
     options = Options(**{'hidden': 8, 'char_dim': 3, 'char_width': 6, **changes}).settled(False)
     bigrams = ['on to', ' on'] if changes.get('bigrams') else []
     vocabulary = Vocabulary(['on', 'to'], list('ont'), ['O', 'B-X', 'I-X'], 16, bigrams)
@@ -88,7 +88,7 @@ def test_weights_are_counted_as_they_are(changes):
                                                                                     '65536'),
     ('--char lstm --char-width 65000', '--char-width 65000'), ('--layers 100 --hidden 200', '--layers 100'),
     ('--batch-size 100000 --hidden 1000', '--hidden 1000 and --batch-size 100000'), ('--epochs 2', 'these files')])
-def test_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arguments, named):
+def test_memory_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arguments, named):
     monkeypatch.setattr(memory, 'memory_there', lambda: 10 ** (3 if 'epochs' in arguments else 7))
     folder = tmp_path / 'run'
     assert train.main([*files(corpora), *SMALL, '--save', str(folder), *arguments.split()]) == 2
@@ -98,7 +98,7 @@ def test_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arg
 
 
 @pytest.mark.slow
-def test_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
+def test_memory_what_is_estimated_is_less_than_what_is_taken(corpora, tmp_path):
     """Peak memory of a training with and without wide layers, against the limit below which it is refused."""
     if not Path('/proc/self/status').exists():                   # of a child, getrusage may tell its parent's peak
         pytest.skip('needs the peak memory of a process, which only Linux tells')

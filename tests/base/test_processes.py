@@ -57,7 +57,7 @@ def hostile(tmp_path):
     return run
 
 
-def test_the_hostile_files_are_executed_by_a_plain_child_process(hostile):
+def test_processes_the_hostile_files_are_executed_by_a_plain_child_process(hostile):
     """So that the tests below prove something."""
     with pytest.raises(AssertionError, match='json: '):
         hostile(sys.executable, '-c', 'import json')
@@ -69,7 +69,7 @@ SHOW = 'import json, os; print(json.dumps([sys.path, sys.argv, os.environ.get("P
 
 
 @pytest.mark.parametrize('safe', [True, False], ids=['PYTHONSAFEPATH', 'Python 3.10'])
-def test_the_import_path_of_a_child_process(hostile, tmp_path, safe, monkeypatch):
+def test_processes_the_import_path_of_a_child_process(hostile, tmp_path, safe, monkeypatch):
     """It is the same whether Python knows PYTHONSAFEPATH, as from Python 3.11 on, or not."""
     own = str(tmp_path / 'own')
     monkeypatch.setenv('PYTHONPATH', os.pathsep.join(['', own, '', processes.PACKAGES]))
@@ -87,7 +87,7 @@ def test_the_import_path_of_a_child_process(hostile, tmp_path, safe, monkeypatch
     assert arguments == [str(tmp_path / 'own' / 'shown.py'), 'one'] and path[:2] == [processes.PACKAGES, own]
 
 
-def test_no_module_starts_python_in_another_way():
+def test_processes_no_module_starts_python_in_another_way():
     """Every place that starts Python uses `processes`."""
     for path in (ROOT / 'ms_crf').rglob('*.py'):
         if path.name != 'processes.py':
@@ -97,7 +97,7 @@ def test_no_module_starts_python_in_another_way():
 @pytest.mark.slow
 @pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 @pytest.mark.parametrize('package', [False, True], ids=['compiler', 'ziglang'])
-def test_the_operators_are_compiled(hostile, tmp_path, package):
+def test_processes_the_operators_are_compiled(hostile, tmp_path, package):
     """By a compiler of the system, and by the package ziglang, for which another compiler stands in."""
     variables = {'XDG_CACHE_HOME': str(tmp_path / 'cache')}
     if package:
@@ -114,7 +114,7 @@ def test_the_operators_are_compiled(hostile, tmp_path, package):
 
 
 @pytest.mark.slow
-def test_a_device_is_tried(hostile, tmp_path):
+def test_processes_a_device_is_tried(hostile, tmp_path):
     program = tmp_path / 'program.py'
     program.write_text('import sys\nfrom ms_crf.base import environment\nfrom ms_crf.base.watchers import Lines\n'
                        'environment._DEVICE_FILES = {"Ascend": "/dev/davinci[0-9]*", "GPU": "/dev/null"}\n'
@@ -126,7 +126,7 @@ def test_a_device_is_tried(hostile, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_server(hostile, installed, run, tmp_path):
+def test_processes_the_server(hostile, installed, run, tmp_path):
     """It is stopped once it is ready."""
     pytest.importorskip('uvicorn', reason="the server's libraries are missing: pip install -r requirements-serve.txt")
     program = tmp_path / 'program.py'
@@ -140,27 +140,27 @@ def test_the_server(hostile, installed, run, tmp_path):
 
 
 @pytest.mark.slow
-def test_trainings_of_several_seeds(hostile, installed, corpora, tmp_path):
+def test_processes_trainings_of_several_seeds(hostile, installed, corpora, tmp_path):
     result = hostile(*installed, 'train', *files(corpora), *SMALL, '--epochs', '1', '--seeds', '2', '--save',
                      tmp_path / 'runs')
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
-def test_trainings_of_a_comparison(hostile, installed, corpora, tmp_path):
+def test_processes_trainings_of_a_comparison(hostile, installed, corpora, tmp_path):
     result = hostile(*installed, 'compare', *files(corpora), '--models', 'hmm')
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
-def test_workers_of_a_training(hostile, installed, corpora, tmp_path):
+def test_processes_workers_of_a_training(hostile, installed, corpora, tmp_path):
     result = hostile(*installed, 'train', *files(corpora), *SMALL, '--epochs', '1', '--workers', '2', '--save',
                      tmp_path / 'run')
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.slow
-def test_workers_of_ray(hostile, installed, run, tmp_path):
+def test_processes_workers_of_ray(hostile, installed, run, tmp_path):
     pytest.importorskip('psutil')
     if library.importlib.util.find_spec('ray') is None:          # imported here, it would change sys.path
         pytest.skip('Ray is not installed')
@@ -174,7 +174,7 @@ def test_workers_of_ray(hostile, installed, run, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('several', [['--seeds', '2', '--jobs', '2'], ['--workers', '2']], ids=['seeds', 'workers'])
-def test_child_processes_end_when_the_command_is_killed(corpora, tmp_path, several):
+def test_processes_child_processes_end_when_the_command_is_killed(corpora, tmp_path, several):
     """So that the same command can be run again at once."""
     with subprocess.Popen([sys.executable, 'train.py', *files(corpora), *SMALL, '--epochs', '5000', '--patience', '0',
                            *several, '--save', str(tmp_path / 'run')], cwd=ROOT, text=True, stdout=subprocess.PIPE,
@@ -198,19 +198,19 @@ print(os.environ["MS_DEV_HOST_BLOCKING_RUN"], processes.environment().get("MS_DE
 
 
 @pytest.mark.parametrize('given,shown', [({}, '1 None'), ({'MS_DEV_HOST_BLOCKING_RUN': '0'}, '0 0')])
-def test_environment_of_a_child_has_what_the_user_has_set_and_not_what_its_parent_has(given, shown):
+def test_processes_environment_of_a_child_has_what_the_user_has_set_and_not_what_its_parent_has(given, shown):
     clean = {name: value for name, value in os.environ.items() if name != 'MS_DEV_HOST_BLOCKING_RUN'}
     done = subprocess.run([sys.executable, '-c', OWN], cwd=ROOT, env={**clean, **given}, capture_output=True, text=True)
     assert done.stdout == f'{shown}\n'
 
 
-def test_run_gives_a_child_no_standard_input():
+def test_processes_run_gives_a_child_no_standard_input():
     done = processes.run(processes.command('import sys; print(repr(sys.stdin.read()))'), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "''\n")
 
 
 @pytest.mark.skipif(os.name != 'posix', reason='sessions are of POSIX')
-def test_start_gives_a_child_a_session_and_end_kills_it_with_its_children():
+def test_processes_start_gives_a_child_a_session_and_end_kills_it_with_its_children():
     program = ('import subprocess, sys, time\n'
                'subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])\n'
                'print("started", flush=True)\ntime.sleep(600)')
@@ -242,7 +242,7 @@ def starts(source):
     return [call for node in ast.walk(tree) if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in names]
 
 
-def test_only_one_module_starts_child_processes():
+def test_processes_only_one_module_starts_child_processes():
     assert starts('subprocess.Popen([])\nprocesses.run([])\nrun()\nos.fork()') == ['subprocess.Popen', 'os.fork']
     assert starts('from subprocess import Popen, run\nPopen([])\nrun([])') == ['Popen', 'run']
     package = Path(processes.PACKAGES, 'ms_crf')

@@ -88,11 +88,11 @@ def names(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_page_of_names_is_sound(browser, names):
+def test_highlighted_page_the_page_of_names_is_sound(browser, names):
     check_page(browser, names)
 
 
-def test_every_character_of_the_text_is_there(browser, names):
+def test_highlighted_page_every_character_of_the_text_is_there(browser, names):
     with opened(browser, names) as page:
         assert characters(page) == numbers(text for text, _ in SENTENCES)
         assert characters(page, '.other') == numbers(text for text, _ in SENTENCES if text for _ in range(2))
@@ -100,7 +100,7 @@ def test_every_character_of_the_text_is_there(browser, names):
         assert page.title() == page.locator('h1').inner_text() == '<i>news</i> & "more".txt'
 
 
-def test_any_characters_of_unicode_are_there(browser, tmp_path):
+def test_highlighted_page_any_characters_of_unicode_are_there(browser, tmp_path):
     """Of each plane, controls and surrogates among them, and pieces of markup; a part of each text is marked."""
     rng = random.Random(15)
     pieces = ['<', '>', '&', '&lt;', '&#0;', '</p>', '<!--', '-->', ']]>', '"', "'", '\r', '\n', '\r\n', '\t', ' ',
@@ -120,7 +120,7 @@ def test_any_characters_of_unicode_are_there(browser, tmp_path):
     assert marked == numbers(text[len(text) // 3:len(text) // 2 + 1] for text in texts)
 
 
-def test_names_are_marked_with_type_and_confidence(browser, names):
+def test_highlighted_page_names_are_marked_with_type_and_confidence(browser, names):
     expected = []
     for text, spans in SENTENCES:
         words = sentence_of_text(text, False)
@@ -136,7 +136,7 @@ def test_names_are_marked_with_type_and_confidence(browser, names):
         assert list(zip(characters(page, f'{TEXTS} mark'), titles, notes)) == expected
 
 
-def test_lines_and_blanks_are_seen_as_they_are(browser, names):
+def test_highlighted_page_lines_and_blanks_are_seen_as_they_are(browser, names):
     with opened(browser, names) as page:
         heights = page.locator(TEXTS).evaluate_all('all => all.map(each => each.getBoundingClientRect().height)')
         line = heights[0]
@@ -148,7 +148,7 @@ def test_lines_and_blanks_are_seen_as_they_are(browser, names):
 
 
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
-def test_a_type_has_one_colour_and_confidence_is_its_strength(browser, names, scheme):
+def test_highlighted_page_a_type_has_one_colour_and_confidence_is_its_strength(browser, names, scheme):
     with opened(browser, names, scheme=scheme) as page:
         marks = page.locator('mark').evaluate_all(
             "all => all.map(mark => [(mark.querySelector('.note:not(.figure)') ?? mark).textContent, mark.title,"
@@ -165,7 +165,7 @@ def test_a_type_has_one_colour_and_confidence_is_its_strength(browser, names, sc
         assert names_in_legend.all_inner_texts() == ['LOC', 'PER']
 
 
-def test_figures_are_shown_and_folded_away_by_the_keyboard(browser, names):
+def test_highlighted_page_figures_are_shown_and_folded_away_by_the_keyboard(browser, names):
     with opened(browser, names) as page:
         figure = page.locator(f'{TEXTS} .figure').first
         assert figure.bounding_box()['width'] <= 1
@@ -183,14 +183,14 @@ def test_figures_are_shown_and_folded_away_by_the_keyboard(browser, names):
         assert [item.locator('mark').count() for item in shown.all()] == [2, 0]
 
 
-def test_what_is_copied_is_the_text_without_labels(browser, names):
+def test_highlighted_page_what_is_copied_is_the_text_without_labels(browser, names):
     with opened(browser, names) as page:
         copied = page.locator(TEXTS).first.evaluate(
             'element => {getSelection().selectAllChildren(element); return getSelection().toString()}')
         assert copied == SENTENCES[0][0]
 
 
-def test_plain_tags_stand_at_each_word(browser, tmp_path):
+def test_highlighted_page_plain_tags_stand_at_each_word(browser, tmp_path):
     tags = ['DET', '<NOUN>', '.', 'NOUN', 'VERB', 'X-Y']
     item = sentence_of_text('The  dog barks .', False)
     tagged = Sentence(item.tokens, ['DET', '<NOUN>', 'VERB', '.'], [], [.9, .8, .7, 1.0], .5)
@@ -205,7 +205,7 @@ def test_plain_tags_stand_at_each_word(browser, tmp_path):
         assert page.get_by_role('list', name='Tags').get_by_role('listitem').all_inner_texts() == sorted(tags)
 
 
-def test_words_of_chinese_are_set_apart(browser, tmp_path):
+def test_highlighted_page_words_of_chinese_are_set_apart(browser, tmp_path):
     item = sentence_of_text('中文分词 很好用', True)
     tagged = Sentence(item.tokens, list('BEBESBE'), [('', 0, 1), ('', 2, 3), ('', 4, 4), ('', 5, 6)])
     path = write_page(tmp_path / 'words.html', Writer(HTML, 'BMES', list('BMES'), characters=True), [item], [tagged])
@@ -220,7 +220,7 @@ def test_words_of_chinese_are_set_apart(browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_forty_types_are_readable(browser, tmp_path):
+def test_highlighted_page_forty_types_are_readable(browser, tmp_path):
     types = [f'TYPE{number:03}' for number in range(40)]
     item = sentence_of_text(' '.join(types), False)
     tagged = Sentence(item.tokens, [f'B-{kind}' for kind in types],
@@ -234,7 +234,7 @@ def test_forty_types_are_readable(browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_makes_the_page(browser, hmm, tmp_path):
+def test_highlighted_page_the_command_makes_the_page(browser, hmm, tmp_path):
     """From text, with the model of a hidden Markov model, which computes confidences and no n best taggings."""
     lines = ['of Xan  Yel', '', '<script>alert(1)</script>\tof Xor Yan', 'of ☃']
     source, path = tmp_path / 'in.txt', tmp_path / 'out.html'
@@ -253,7 +253,7 @@ def test_the_command_makes_the_page(browser, hmm, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path, monkeypatch):
+def test_highlighted_page_what_a_notebook_shows_is_a_fragment_of_its_own(browser, tmp_path, monkeypatch):
     monkeypatch.setattr(tagged, 'SHOWN', 7)
     names = Sentence(['<b>Tom</b>', 'lives', 'in', 'New', 'York'], tags_of(5, [('LOC', 3, 4)]), [('LOC', 3, 4, .83)])
     plain = Sentence(['The', 'dog'], ['DET', 'NOUN'], [], [.25, 1.0], .2)

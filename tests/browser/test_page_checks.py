@@ -27,7 +27,7 @@ def write(folder, body, style=''):
     ('<div class="wide" tabindex="0" role="region" aria-label="A line">' + 'wide ' * 90 + '</div>', WIDE),
     ('<svg width="90" height="40" role="img" aria-label="A bar"><rect width="90" height="40" fill="#222"/>'
      '<text x="5" y="25" fill="#fff">white</text></svg>', '')], ids=['text', 'what scrolls by itself', 'a picture'])
-def test_a_good_page_passes(browser, tmp_path, body, style):
+def test_page_checks_a_good_page_passes(browser, tmp_path, body, style):
     check_page(browser, write(tmp_path, body, style))
 
 
@@ -55,13 +55,13 @@ def test_a_good_page_passes(browser, tmp_path, body, style):
 ], ids=['below the bar', 'in the dark', 'half opaque', 'folded', 'in a picture', 'on a gradient', 'on an image',
         'without a scrollbar', 'without focus', 'without a name', 'cut off', 'too wide', 'a warning',
         'a script', 'a dialog', 'a request', 'no text for an image'])
-def test_a_fault_is_seen(browser, tmp_path, body, style, message):
+def test_page_checks_a_fault_is_seen(browser, tmp_path, body, style, message):
     with pytest.raises(AssertionError) as raised:
         check_page(browser, write(tmp_path, body, style))
     assert message in str(raised.value)
 
 
-def test_contrasts_are_those_of_the_standard(browser, tmp_path):
+def test_page_checks_contrasts_are_those_of_the_standard(browser, tmp_path):
     """Values of the definition, worked out by hand: (L1 + 0.05) / (L2 + 0.05)."""
     colours = {'black': ('#000', '#fff', 21), 'grey': ('#808080', '#fff', 3.95), 'red': ('#f00', '#fff', 4),
                'half': ('rgb(0 0 0 / 50%)', '#fff', 3.98)}
@@ -75,7 +75,7 @@ def test_contrasts_are_those_of_the_standard(browser, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_screenshot_is_as_large_as_the_window(browser, tmp_path):
+def test_page_checks_a_screenshot_is_as_large_as_the_window(browser, tmp_path):
     path = write(tmp_path, '<p>text</p>')
     screenshot(browser, path, tmp_path / 'light.png', 390, 'light', 300)
     screenshot(browser, path, tmp_path / 'dark.png', 390, 'dark', 300)

@@ -90,7 +90,7 @@ def write_parquet(path, columns):
 @pytest.mark.parametrize('name,written', [('a.jsonl', 'a.jsonl'), ('a.json.gz', 'a.json.gz'),
                                           ('a.jsonl.zst', 'a.jsonl.zst')])
 @pytest.mark.parametrize('confidence', [False, True])
-def test_json_lines_give_the_records_of_infer_with_their_ids(run, tmp_path, infer_py, name, written, confidence):
+def test_shards_json_lines_give_the_records_of_infer_with_their_ids(run, tmp_path, infer_py, name, written, confidence):
     rows = [{'id': f'row {index}', 'text': text, 'other': 1} for index, text in enumerate(TEXTS)]
     (tmp_path / name).write_bytes(packed(name, '\n'.join([*map(json.dumps, rows), '', '']).encode()))
     done, target = tag(run, tmp_path / name, tmp_path / 'out', confidence=confidence)
@@ -103,7 +103,7 @@ def test_json_lines_give_the_records_of_infer_with_their_ids(run, tmp_path, infe
 
 @pytest.mark.parametrize('name,written', [('a.txt', 'a.txt.jsonl'), ('a.txt.gz', 'a.txt.jsonl.gz'),
                                           ('a.txt.zst', 'a.txt.jsonl.zst')])
-def test_a_line_of_text_has_file_and_line_as_its_id(run, tmp_path, infer_py, name, written):
+def test_shards_a_line_of_text_has_file_and_line_as_its_id(run, tmp_path, infer_py, name, written):
     (tmp_path / name).write_bytes(packed(name, '\r\n'.join([*TEXTS, '']).encode()))
     done, target = tag(run, tmp_path / name, tmp_path / 'out')
     assert (done.fault, os.path.basename(target)) == (None, written)
@@ -112,7 +112,7 @@ def test_a_line_of_text_has_file_and_line_as_its_id(run, tmp_path, infer_py, nam
 
 
 @pytest.mark.parametrize('kind,written', [('jsonl', 'a.parquet.jsonl'), ('parquet', 'a.parquet')])
-def test_parquet_gives_the_same_and_keeps_numbers_as_ids(run, tmp_path, infer_py, kind, written):
+def test_shards_parquet_gives_the_same_and_keeps_numbers_as_ids(run, tmp_path, infer_py, kind, written):
     ids = [7, 5, 2 ** 40, -1, 0, 3]
     write_parquet(tmp_path / 'a.parquet', {'other': ids, 'text': TEXTS, 'id': ids})
     done, target = tag(run, tmp_path / 'a.parquet', tmp_path / 'out', kind, confidence=True)
@@ -121,7 +121,7 @@ def test_parquet_gives_the_same_and_keeps_numbers_as_ids(run, tmp_path, infer_py
                                zip(ids, infer_py(TEXTS, '--confidence'), strict=True)]
 
 
-def test_parquet_is_written_of_other_kinds_with_text_as_ids(run, tmp_path, infer_py):
+def test_shards_parquet_is_written_of_other_kinds_with_text_as_ids(run, tmp_path, infer_py):
     pytest.importorskip('pyarrow')
     (tmp_path / 'a.jsonl.gz').write_bytes(gzip.compress(b'{"id": 12, "text": "to Xan Yan"}\n{"text": "by"}\n'))
     done, target = tag(run, tmp_path / 'a.jsonl.gz', tmp_path / 'out', 'parquet')
@@ -130,7 +130,7 @@ def test_parquet_is_written_of_other_kinds_with_text_as_ids(run, tmp_path, infer
                                zip(['12', 'a.jsonl.gz:2'], infer_py(['to Xan Yan', 'by'], '--no-confidence'))]
 
 
-def test_an_empty_shard_is_an_empty_shard(run, tmp_path):
+def test_shards_an_empty_shard_is_an_empty_shard(run, tmp_path):
     (tmp_path / 'a.jsonl').write_bytes(b'')
     done, target = tag(run, tmp_path / 'a.jsonl', tmp_path / 'out')
     assert (done.fault, done.lines, records(target)) == (None, 0, [])
@@ -140,7 +140,7 @@ def test_an_empty_shard_is_an_empty_shard(run, tmp_path):
 
 
 @pytest.mark.parametrize('kind', ['jsonl', 'parquet'])
-def test_tokens_and_fields_of_other_names(run, tmp_path, kind):
+def test_shards_tokens_and_fields_of_other_names(run, tmp_path, kind):
     tokens, text = ['to', 'Xan Yan', 'of'], 'to  Xan Yan, of'
     columns = {'key': ['a', 'b'], 'words': [tokens, ['Xel']], 'line': [text, 'no']}
     path = tmp_path / f'a.{kind}'
@@ -159,7 +159,7 @@ def test_tokens_and_fields_of_other_names(run, tmp_path, kind):
 
 @pytest.mark.parametrize('kind', ['jsonl', 'parquet'])
 @pytest.mark.parametrize('splitter', ['blanks', None])
-def test_raw_text_is_tagged_as_a_tagger_does(run, tmp_path, kind, splitter):
+def test_shards_raw_text_is_tagged_as_a_tagger_does(run, tmp_path, kind, splitter):
     if splitter is None:
         pytest.importorskip('spacy')
     texts = ['to Xan Yan, of in.\n\nXel Yel!  Xor (Yor) at', ' \n', '', 'by Xan Yel.']
@@ -199,7 +199,7 @@ def test_raw_text_is_tagged_as_a_tagger_does(run, tmp_path, kind, splitter):
     (b'{"tokens": ["to"]}\n', {'raw': True}, ':1: expected "text", a string, got none'),
     (b'{"text": "to"}\n{"text": "\xff"}\n', {}, ':2: expected UTF-8, got byte 0xff at column 11'),
     (b'[1]\n', {}, ":1: expected a JSON object, got '[1]'")])
-def test_a_fault_is_named_by_file_and_line_and_leaves_nothing(run, tmp_path, monkeypatch, data, options, message):
+def test_shards_name_a_fault_by_file_and_line_and_leave_nothing(run, tmp_path, monkeypatch, data, options, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'a.jsonl').write_bytes(data)
     done, target = tag(run, 'a.jsonl', 'out', **options)
@@ -211,14 +211,14 @@ def test_a_fault_is_named_by_file_and_line_and_leaves_nothing(run, tmp_path, mon
     ('a.jsonl.zst', b'no', 'expected a zstd file, got a damaged one; fetch it again'),
     ('a.jsonl.gz', b'no', 'expected a gzip file, got a damaged one; decompress or fetch it again'),
     ('a.parquet', b'no', 'expected a Parquet file, got another or a damaged one: ')])
-def test_what_is_no_such_file_is_told(run, tmp_path, name, data, message):
+def test_shards_what_is_no_such_file_is_told(run, tmp_path, name, data, message):
     pytest.importorskip('pyarrow')
     (tmp_path / name).write_bytes(data)
     done, _ = tag(run, tmp_path / name, tmp_path / 'out')
     assert done.fault.startswith(f'{tmp_path / name}: {message}') and '\n' not in done.fault
 
 
-def test_a_file_that_ends_too_early_leaves_nothing(run, tmp_path):
+def test_shards_a_file_that_ends_too_early_leaves_nothing(run, tmp_path):
     data = packed('a.jsonl.zst', b''.join(b'{"text": "to Xan %d"}\n' % number for number in range(9999)))
     (tmp_path / 'a.jsonl.zst').write_bytes(data[:-20])
     done, _ = tag(run, tmp_path / 'a.jsonl.zst', tmp_path / 'out')
@@ -226,7 +226,7 @@ def test_a_file_that_ends_too_early_leaves_nothing(run, tmp_path):
     assert os.listdir(tmp_path / 'out') == []
 
 
-def test_half_of_a_surrogate_pair_goes_into_json_and_not_into_parquet(run, tmp_path):
+def test_shards_half_of_a_surrogate_pair_goes_into_json_and_not_into_parquet(run, tmp_path):
     pytest.importorskip('pyarrow')
     (tmp_path / 'a.jsonl').write_text('{"id": 1, "text": "to"}\n{"id": 2, "text": "to \\ud83d Xan"}\n')
     done, target = tag(run, tmp_path / 'a.jsonl', tmp_path / 'out')
@@ -237,7 +237,7 @@ def test_half_of_a_surrogate_pair_goes_into_json_and_not_into_parquet(run, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['jsonl', 'parquet'])
-def test_a_long_shard_takes_no_more_memory_than_a_short_one(run, tmp_path, kind):
+def test_shards_a_long_shard_takes_no_more_memory_than_a_short_one(run, tmp_path, kind):
     if kind == 'parquet':
         pytest.importorskip('pyarrow')
     peaks = []
@@ -257,7 +257,7 @@ def names(shards, folder):
     return [(shard.name, os.path.relpath(shard.target, folder)) for shard in shards]
 
 
-def test_folders_patterns_and_files_are_read_once(tmp_path):
+def test_shards_folders_patterns_and_files_are_read_once(tmp_path):
     for name in ('in/a.txt', 'in/deep/b.jsonl', 'in/.hidden.txt', 'other/c.parquet', 'other/d.txt'):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text('to\n')
@@ -267,7 +267,7 @@ def test_folders_patterns_and_files_are_read_once(tmp_path):
         ('d.txt', 'd.txt.jsonl')]
 
 
-def test_outputs_that_can_not_be_told_apart_are_refused(tmp_path):
+def test_shards_outputs_that_can_not_be_told_apart_are_refused(tmp_path):
     for name in ('one/a.txt', 'two/a.txt', 'one/a.md'):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('to\n')

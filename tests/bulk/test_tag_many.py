@@ -107,7 +107,7 @@ def call(*arguments, known=None, cwd=None):
 
 
 @pytest.mark.slow
-def test_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
+def test_tag_many_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
     address, known = cluster
     source = write_shards(tmp_path / 'in', 6, 1000)
     arguments = ['--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 2, '--address', address,
@@ -133,7 +133,7 @@ def test_a_cluster_of_two_nodes_tags_each_shard_once(run, cluster, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run, cluster, tmp_path):
+def test_tag_many_a_shard_with_a_fault_is_one_line_and_the_others_are_there(run, cluster, tmp_path):
     address, known = cluster
     source = write_shards(tmp_path / 'in', 4, 10)
     (source / '2.jsonl').write_text('{"id": 1, "text": "to"}\n{"id": 2, "text"\n')
@@ -179,7 +179,7 @@ def in_the_middle(process, output, find=bool):
 
 
 @pytest.mark.slow
-def test_a_worker_killed_twice_loses_and_doubles_nothing(run, tmp_path):
+def test_tag_many_a_worker_killed_twice_loses_and_doubles_nothing(run, tmp_path):
     source = write_shards(tmp_path / 'in', 3, 12_000)
     process = started('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 2, '--json',
                       tmp_path / 'summary.json')
@@ -209,7 +209,7 @@ def stopped(process, output, stop):
 
 
 @pytest.mark.slow
-def test_ctrl_c_leaves_whole_shards_and_no_process(run, tmp_path):
+def test_tag_many_ctrl_c_leaves_whole_shards_and_no_process(run, tmp_path):
     source = write_shards(tmp_path / 'in', 3, 6_000)
     process = started('--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1)
     children = set()
@@ -223,7 +223,7 @@ def test_ctrl_c_leaves_whole_shards_and_no_process(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_command_that_was_stopped_goes_on_where_it_was(run, cluster, tmp_path):
+def test_tag_many_a_command_that_was_stopped_goes_on_where_it_was(run, cluster, tmp_path):
     address, known = cluster
     source = write_shards(tmp_path / 'in', 3, 6_000)
     arguments = ['--run', run, '--input', source, '--output', tmp_path / 'out', '--workers', 1, '--address', address]
@@ -236,7 +236,7 @@ def test_a_command_that_was_stopped_goes_on_where_it_was(run, cluster, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_network_tags_as_it_does_in_one_process(cluster, tmp_path):
+def test_tag_many_a_network_tags_as_it_does_in_one_process(cluster, tmp_path):
     address, known = cluster
     run = str(make_run(tmp_path / 'run'))
     source = write_shards(tmp_path / 'in', 2, 10)
@@ -254,7 +254,7 @@ if os.path.basename(sys.argv[0]) == 'default_worker.py':
 
 
 @pytest.mark.slow
-def test_workers_that_die_while_they_load_are_not_started_for_ever(run, cluster, tmp_path):
+def test_tag_many_workers_that_die_while_they_load_are_not_started_for_ever(run, cluster, tmp_path):
     address, known = cluster
     (tmp_path / 'plugin.py').write_text(KILLS)
     source = write_shards(tmp_path / 'in', 1, 1)
@@ -279,7 +279,7 @@ if os.path.basename(sys.argv[0]) == 'default_worker.py':
 
 
 @pytest.mark.slow
-def test_a_shard_that_kills_its_workers_is_given_up(run, cluster, tmp_path):
+def test_tag_many_a_shard_that_kills_its_workers_is_given_up(run, cluster, tmp_path):
     address, known = cluster
     (tmp_path / 'plugin.py').write_text(KILLS_LATER)
     write_shards(tmp_path / 'in', 1, 20_000)
@@ -315,11 +315,11 @@ def main(run, tmp_path, capfd):
     (['--address', 'localhost'], "--address must be HOST:PORT or auto, got 'localhost'"),
     (['--address', 'ray://a:1'], "--address must be HOST:PORT or auto, got 'ray://a:1'"),
     (['--plugin', 'none.py'], "--plugin must be a Python file, got 'none.py', which is none")])
-def test_options_that_can_not_be(main, arguments, message):
+def test_tag_many_options_that_can_not_be(main, arguments, message):
     assert main(*arguments) == (2, '', f'ms-crf tag-many: {message}\n')
 
 
-def test_a_cluster_that_is_not_there(main):
+def test_tag_many_a_cluster_that_is_not_there(main):
     with socket.socket() as unheard:
         unheard.bind(('127.0.0.1', 0))           # and nobody listens
         address = f'127.0.0.1:{unheard.getsockname()[1]}'
@@ -327,14 +327,14 @@ def test_a_cluster_that_is_not_there(main):
                                                      'Connection refused; start a cluster with: ray start --head\n')
 
 
-def test_without_ray_the_extra_is_named(main, monkeypatch):
+def test_tag_many_without_ray_the_extra_is_named(main, monkeypatch):
     monkeypatch.setitem(sys.modules, 'ray', None)
     assert main() == (2, '', "ms-crf tag-many: tag-many needs Ray, which is not installed: pip install 'ms_crf[bulk]', "
                              'or pip install -r requirements-bulk.txt\n')
 
 
 @pytest.mark.slow
-def test_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
+def test_tag_many_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
     (tmp_path / 'out').mkdir()
     done = tmp_path / 'out' / '0.jsonl'
     done.write_text('')

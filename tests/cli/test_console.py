@@ -28,7 +28,7 @@ def closed(*numbers):
     return close
 
 
-def test_interrupted_while_libraries_are_imported(corpora, tmp_path):
+def test_console_interrupted_while_libraries_are_imported(corpora, tmp_path):
     """The signal comes at the first moment that Python looks for a module of NumPy or MindSpore."""
     hook = ('import os, signal, sys\n'
             'class Finder:\n'
@@ -50,7 +50,7 @@ def test_interrupted_while_libraries_are_imported(corpora, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('package', ['mindspore', 'numpy', 'tqdm'])
 @pytest.mark.parametrize('arguments', [['train.py'], ['infer.py', '--text', 'a'], ['-m', 'ms_crf', 'compare']])
-def test_a_package_that_is_not_installed(package, arguments, corpora, undisturbed, tmp_path):
+def test_console_a_package_that_is_not_installed(package, arguments, corpora, undisturbed, tmp_path):
     (tmp_path / 'sitecustomize.py').write_text(f'import sys\nsys.modules[{package!r}] = None\n')
     further = {'infer.py': ['--run', str(undisturbed[0])], 'train.py': ['--save', str(tmp_path / 'run')]}
     result = subprocess.run([sys.executable, *arguments, *further.get(arguments[0], files(corpora))], cwd=ROOT,
@@ -65,7 +65,7 @@ def test_a_package_that_is_not_installed(package, arguments, corpora, undisturbe
 
 @pytest.mark.slow
 @pytest.mark.parametrize('signals', [['SIGINT'], ['SIGTERM'], ['SIGHUP']])
-def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signals):
+def test_console_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signals):
     """Twice in training: once asks it to save after the step, the second time it leaves at once."""
     # MindSpore's parser sends the signals to its own process while it reads the first function of a graph.
     program = ('import os, signal, sys\n'
@@ -91,7 +91,7 @@ def test_interrupted_while_the_first_graph_is_compiled(corpora, tmp_path, signal
 
 
 @pytest.mark.slow
-def test_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
+def test_console_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
     process = start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     assert process.stdout.readline().startswith('train ')
     process.stdout.close()                                       # as `train.py | head -1` does
@@ -102,7 +102,7 @@ def test_training_goes_on_when_nobody_reads_what_it_says(corpora, tmp_path):
 
 
 @pytest.mark.slow
-def test_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp_path):
+def test_console_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp_path):
     with open('/dev/full', 'w') as full:
         processes = [
             start(['train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'full')], stdout=full),
@@ -117,7 +117,7 @@ def test_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('command', COMMANDS)
-def test_help_with_streams_that_are_closed_or_full(command):
+def test_console_help_with_streams_that_are_closed_or_full(command):
     with open('/dev/full', 'w') as full:
         for why, options in (('No space left on device', {'stdout': full}),
                              ('Bad file descriptor', {'stdout': None, 'preexec_fn': closed(1)}),
@@ -130,7 +130,7 @@ def test_help_with_streams_that_are_closed_or_full(command):
 
 
 @pytest.mark.slow
-def test_standard_input_that_is_closed(corpora, tmp_path):
+def test_console_standard_input_that_is_closed(corpora, tmp_path):
     run = str(tmp_path / 'run')
     made = start(['train.py', *files(corpora), '--model', 'hmm', '--save', run], preexec_fn=closed(0))
     assert made.communicate(timeout=60)[1] == ''                 # it reads nothing
@@ -142,7 +142,7 @@ def test_standard_input_that_is_closed(corpora, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('library', ['sys', 'mindspore'])
-def test_interrupted_when_all_is_done(library):
+def test_console_interrupted_when_all_is_done(library):
     """What is done is done: its status stays. What is registered first is called last, after MindSpore's own end."""
     program = ('import atexit, os, signal, sys\n'
                'atexit.register(os.kill, os.getpid(), signal.SIGINT)\n'
@@ -155,12 +155,12 @@ def test_interrupted_when_all_is_done(library):
     assert process.returncode == 0
 
 
-def test_an_error_with_standard_error_closed_still_has_its_status():
+def test_console_an_error_with_standard_error_closed_still_has_its_status():
     process = start(['train.py', '--bogus'], stderr=None, preexec_fn=closed(2))
     assert (process.communicate(timeout=60)[0], process.returncode) == ('', 2)
 
 
-def test_nohup_stays_nohup():
+def test_console_nohup_stays_nohup():
     """A signal that was ignored when the command began is ignored on."""
     program = ('from ms_crf.base import processes; from ms_crf.cli import console; import os, signal\n'
                'console.begin("x")\n'
@@ -172,7 +172,7 @@ def test_nohup_stays_nohup():
 
 
 @pytest.mark.slow
-def test_training_goes_on_when_a_signal_comes_that_was_ignored(corpora, tmp_path):
+def test_console_training_goes_on_when_a_signal_comes_that_was_ignored(corpora, tmp_path):
     """As for a background job of a script. MindSpore sets a handler of its own while it compiles a graph."""
     with start(['-u', 'train.py', *files(corpora), *SMALL, '--save', str(tmp_path / 'run')],
                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)) as process:

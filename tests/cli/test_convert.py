@@ -35,7 +35,7 @@ def files(folder):
 
 
 @pytest.mark.parametrize('name', ['x.tsv', 'x.bio', 'x.conll', 'x.tsv.gz'])
-def test_names_of_columns(call, name):
+def test_convert_names_of_columns(call, name):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     assert call('a.jsonl', name) == (0, [f'{name}: 1 text with 2 spans of a.jsonl, as columns'])
     assert call(name, 'y.jsonl', '--to', 'tokens')[0] == 0
@@ -43,7 +43,7 @@ def test_names_of_columns(call, name):
         assert json.load(file) == {'tokens': ['Ada', 'saw', 'Rome'], 'tags': ['B-PER', 'O', 'B-LOC']}
 
 
-def test_names_of_brat(call, tmp_path):
+def test_convert_names_of_brat(call, tmp_path):
     """A name of a pair holds one text; any other, or a folder that is there, gets a pair for each."""
     (tmp_path / 'a.jsonl').write_text(JSON_LINES * 2)
     assert call('a.jsonl', 'one.ann') == (0, [
@@ -61,7 +61,7 @@ def test_names_of_brat(call, tmp_path):
                                             'something; choose another'])
 
 
-def test_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
+def test_convert_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     for name in ('b', 'c'):
         (tmp_path / f'{name}.txt').write_text('Ada')
@@ -72,7 +72,7 @@ def test_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
         "b.ann: 1 text without its name, which the format has no place for; the first, at line 1: 'Ada'")
 
 
-def test_json_is_known_by_how_it_begins(call, tmp_path):
+def test_convert_json_is_known_by_how_it_begins(call, tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'export').write_text('\n \n' + JSON_LINES)
     assert call('export', 'x.tsv')[0] == 0 and (tmp_path / 'x.tsv').read_text() == ROWS
@@ -86,7 +86,7 @@ def test_json_is_known_by_how_it_begins(call, tmp_path):
                                            'to have; name it with --to, one of tokens, doccano, ')
 
 
-def test_what_a_format_has_no_place_for(call, tmp_path):
+def test_convert_what_a_format_has_no_place_for(call, tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.jsonl').write_text(json.dumps({'text': 'Ada  saw', 'label': []}) + '\n' + JSON_LINES)
     assert call('b.jsonl', 'x.tsv')[1][0] == (
@@ -109,14 +109,14 @@ def test_what_a_format_has_no_place_for(call, tmp_path):
 
 
 @pytest.mark.parametrize('output,options', [('x.jsonl', ['--to', 'doccano']), ('x.tsv', ['--scheme', 'BIOES'])])
-def test_tags_that_break_their_scheme_are_said(call, tmp_path, output, options):
+def test_convert_tags_that_break_their_scheme_are_said(call, tmp_path, output, options):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.tsv').write_text('Ada\tI-PER\n\nBob\tB-PER\n\nEve\tB-PER\nsaw\tI-LOC\n')
     line = "b.tsv: 2 sentences with tags that break their scheme, read by the rules of conlleval; the first, at line 1:"
     assert f"{line} 'Ada'" in call('b.tsv', output, *options)[1]
 
 
-def test_each_span_that_changes_is_shown_if_asked_for(call, tmp_path):
+def test_convert_each_span_that_changes_is_shown_if_asked_for(call, tmp_path):
     (tmp_path / 'b.jsonl').write_text('{"text": "Rome, Oslo.", "label": [[0, 4, "LOC"], [6, 10, "LOC"]]}\n')
     blanks = ('--splitter', 'blanks')
     assert call('b.jsonl', 'x.tsv', *blanks)[1][0] == (
@@ -126,7 +126,7 @@ def test_each_span_that_changes_is_shown_if_asked_for(call, tmp_path):
         for text in ('Rome', 'Oslo')]
 
 
-def test_what_infer_writes_can_be_corrected_in_a_tool(call, tmp_path):
+def test_convert_what_infer_writes_can_be_corrected_in_a_tool(call, tmp_path):
     """Its JSON has the text that the tokens are from, with all its white space."""
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     record = {'text': ' Ada  saw', 'tokens': ['Ada', 'saw'], 'tags': ['B-PER', 'O'], 'confidences': [1, 1],
@@ -137,7 +137,7 @@ def test_what_infer_writes_can_be_corrected_in_a_tool(call, tmp_path):
     assert json.loads((tmp_path / 'x.jsonl').read_text()) == {'text': ' Ada  saw', 'label': [[1, 4, 'PER']]}
 
 
-def test_columns_of_conllu(call, tmp_path):
+def test_convert_columns_of_conllu(call, tmp_path):
     (tmp_path / 'a.conllu').write_text('1\tsea\tsea\tNOUN\tNN\t_\t0\troot\t_\tNER=B-LOC\n\n')
     for columns, tag in (([], 'NOUN'), (['--columns', '1,4'], 'NN'), (['--columns', '1,9'], 'B-LOC')):
         assert call('a.conllu', 'x.tsv', *columns)[0] == 0
@@ -189,7 +189,7 @@ def test_columns_of_conllu(call, tmp_path):
     ('b.jsonl', JSON_LINES, ['--tag-column', '1', '--to', 'conllu'], 'the column of the tags of CoNLL-U must be from 2 '
                                                                      'to 9, got 1'),
 ])
-def test_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, name, text, options, message):
+def test_convert_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, name, text, options, message):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / name).write_text(text)
     (tmp_path / 'out.tsv').write_text('before')
@@ -208,7 +208,7 @@ def test_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, name, tex
     (['a.tsv', 'absent/x/'], 'absent/x/: can not be written: No such file or directory'),
     (['a.tsv', 'a.jsonl', '--to', 'brat'], 'a.jsonl: expected no folder there yet, or an empty one, got something'),
     (['a.tsv', 'x', '--to', 'brta'], "argument --to: invalid choice: 'brta'")])
-def test_names_that_can_not_be(call, tmp_path, arguments, message):
+def test_convert_names_that_can_not_be(call, tmp_path, arguments, message):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     before = files(tmp_path)
     status, errors = call(*arguments)
@@ -216,7 +216,7 @@ def test_names_that_can_not_be(call, tmp_path, arguments, message):
     assert files(tmp_path) == before
 
 
-def test_a_file_may_be_converted_in_its_place(call, tmp_path):
+def test_convert_a_file_may_be_converted_in_its_place(call, tmp_path):
     assert call('a.tsv', 'a.tsv', '--scheme', 'BIOES')[0] == 0
     assert (tmp_path / 'a.tsv').read_text() == ROWS.replace('B-', 'S-')
 
@@ -245,7 +245,7 @@ def test_convert_is_a_function_for_programs(tmp_path, capfd):
     ({'columns': '1,1'}, "columns must be two numbers like 0,-1, got '1,1'$"),
     ({'target': 'x'}, '^x: the name of target does not say which format it is to have; name it with to, one of '),
     ({'target': ''}, '^target must be a name, got nothing$'), ({'label_type': ''}, 'label_type must be a name')])
-def test_faults_of_the_function_name_its_arguments(tmp_path, arguments, message):
+def test_convert_faults_of_the_function_name_its_arguments(tmp_path, arguments, message):
     (tmp_path / 'a.tsv').write_text('Ada\tB-PER\n')
     with pytest.raises(OptionError, match=message):
         convert_text(**{'source': tmp_path / 'a.tsv', 'target': tmp_path / 'b.tsv', **arguments})

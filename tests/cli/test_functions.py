@@ -74,14 +74,14 @@ def written(folder):
     return files
 
 
-def test_every_function_has_a_case():
+def test_functions_every_function_has_a_case():
     assert sorted([*CASES, *ELSEWHERE]) == sorted(api.__all__)
     assert all((ROOT / 'tests' / file).exists() for file in ELSEWHERE.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', CASES)
-def test_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, monkeypatch):
+def test_functions_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, monkeypatch):
     """The function is called in a thread that is not the main one."""
     pytest.importorskip(CASES[name].library)
     for folder in ('command', 'function'):
@@ -97,7 +97,7 @@ def test_a_function_gives_what_its_command_gives(name, paths, tmp_path, capfd, m
 
 
 @pytest.mark.slow
-def test_a_script_calls_all_functions_and_prints_nothing(paths, tmp_path):
+def test_functions_a_script_calls_all_functions_and_prints_nothing(paths, tmp_path):
     calls = [f'from ms_crf.api import {name}\n{case.call.format(**paths)}' for name, case in CASES.items()
              if importlib.util.find_spec(case.library) is not None]
     (tmp_path / 'script.py').write_text('\n'.join(calls))
@@ -107,7 +107,7 @@ def test_a_script_calls_all_functions_and_prints_nothing(paths, tmp_path):
 
 
 @pytest.mark.parametrize('name', [name for name in api.__all__ if name != 'compare'])
-def test_each_option_is_an_argument_with_the_same_default(name):
+def test_functions_each_option_is_an_argument_with_the_same_default(name):
     """A value that must be given has no default in the function; its command may have another source for it.
 
     Of `compare`, which refuses some options of trainings, the tests of experiments check it.
@@ -125,7 +125,7 @@ def test_each_option_is_an_argument_with_the_same_default(name):
 
 
 @pytest.mark.parametrize('name', api.__all__)
-def test_a_docstring_names_all_arguments_and_has_an_example(name):
+def test_functions_a_docstring_names_all_arguments_and_has_an_example(name):
     function = getattr(api, name)
     text = inspect.getdoc(function)
     described, parts = text.partition('\nArgs:\n')[2].split('\n\n'), text.split('\n')

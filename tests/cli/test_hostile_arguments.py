@@ -47,7 +47,7 @@ def refused(hmm, corpora, tmp_path, capsys):
     pytest.param(report, ['{run}', '--input', '{test}', '--output', '{test}'], marks=needs_report),
     pytest.param(tag_many, ['--run', '{run}', '--input', '{folder}/lines.txt', '--output', '{folder}/o', '--json',
                             '{folder}/lines.txt'], marks=needs_ray)])
-def test_what_is_read_is_not_overwritten(refused, command, arguments):
+def test_hostile_arguments_what_is_read_is_not_overwritten(refused, command, arguments):
     refused(command, arguments, LOST)
 
 
@@ -57,7 +57,7 @@ def test_what_is_read_is_not_overwritten(refused, command, arguments):
     (infer, ['--run', '{run}', '--input', '{test}', '--output']),
     (report, ['{run}', '--input', '{test}', '--output']),
     (tag_many, ['--run', '{run}', '--input', '{folder}/lines.txt', '--output', '{folder}/o', '--json'])])
-def test_files_of_a_run_are_not_overwritten(refused, command, arguments, name):
+def test_hostile_arguments_files_of_a_run_are_not_overwritten(refused, command, arguments, name):
     refused(command, [*arguments, f'{{run}}/{name}'], OF_RUN)
 
 
@@ -68,22 +68,22 @@ def test_files_of_a_run_are_not_overwritten(refused, command, arguments, name):
     (['--input', '{lines}', '--address', 'host'], "--address must be HOST:PORT or auto, got 'host'"),
     (['--input', '{lines}', '--address', 'host:' + '9' * 5000], "--address must be HOST:PORT or auto, got 'ho"),
     (['--input', '{lines}', '--address', 'x' * 80 + ':80'], ':80 does not answer: there is no such machine;')])
-def test_names_and_addresses_that_can_not_be_leave_no_folder(refused, arguments, message):
+def test_hostile_arguments_names_and_addresses_that_can_not_be_leave_no_folder(refused, arguments, message):
     refused(tag_many, ['--run', '{run}', '--output', '{folder}/o', *arguments], message)
 
 
 @pytest.mark.parametrize('origin', ['http://[::1', 'http://a:99999999', 'http://a:b', 'http://a/', 'a', ''])
-def test_origins_that_are_none(refused, origin):
+def test_hostile_arguments_origins_that_are_none(refused, origin):
     refused(serve, ['--run', '{run}', '--port', '0', '--allow-origin', origin],
             f'--allow-origin must be * or an origin such as https://example.org, without a path, got {origin!r}')
 
 
-def test_a_splitter_that_is_named_and_can_not_be_had(refused):
+def test_hostile_arguments_a_splitter_that_is_named_and_can_not_be_had(refused):
     pytest.importorskip('spacy')
     refused(serve, ['--run', '{run}', '--port', '0', '--splitter', 'spacy-zz'], 'a language that spaCy has rules for')
 
 
 @pytest.mark.parametrize('command', [evaluate, infer])
-def test_a_plugin_that_ends_the_program_is_at_fault(refused, command):
+def test_hostile_arguments_a_plugin_that_ends_the_program_is_at_fault(refused, command):
     refused(command, ['--run', '{run}', '--input', '{test}', '--plugin', '{folder}/leaves.py'],
             '--plugin: {folder}/leaves.py:1: SystemExit: 3')

@@ -61,7 +61,7 @@ def process(*arguments, **others):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **others)
 
 
-def test_text_a_line_in_is_a_line_out(infer_py, run, tagger, tmp_path):
+def test_infer_text_a_line_in_is_a_line_out(infer_py, run, tagger, tmp_path):
     path = write(tmp_path, '\r\n'.join(LINES), 'in.txt')         # without an end of the last line
     status, out, errors = infer_py('--run', run, '--input', path)
     lines = out.split('\n')
@@ -76,7 +76,7 @@ def test_text_a_line_in_is_a_line_out(infer_py, run, tagger, tmp_path):
 
 
 @pytest.mark.slow
-def test_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
+def test_infer_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
     path = write(tmp_path, '\n'.join(LINES) + '\n', 'in.txt')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json', '--nbest', 2)
     records = [json.loads(line) for line in out.splitlines()]
@@ -98,7 +98,7 @@ def test_json_lines_say_where_things_are(infer_py, run, tagger, tmp_path):
 
 
 @pytest.mark.slow
-def test_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
+def test_infer_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
     rows = ['-DOCSTART- O', '', '# id = 1', 'of IN O', 'Xan NNP B-PER', 'Yel NNP I-PER', '', '', 'on IN O']
     path = write(tmp_path, '\n'.join(rows) + '\n', 'in.conll')
     tags = [tag for tagged in tagger.tag([['of', 'Xan', 'Yel'], ['on']]) for tag in tagged.tags]
@@ -118,7 +118,7 @@ def test_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
     assert [PIECES.sub(r'\1', line) for line in out.splitlines() if line] == ['of Xan Yel', 'on']
 
 
-def test_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
+def test_infer_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
     records = [{'id': 7, 'tokens': ['of', 'Xan', 'Yel'], 'tags': ['O', 'O', 'O']}, {'text': 'on Xor Yan'},
                {'text': 'on  "Xor"', 'tokens': ['on', '"', 'Xor', '"']}, {'tokens': []}]
     path = write(tmp_path, '\n'.join(map(json.dumps, records)) + '\n\n', 'in.jsonl')
@@ -135,7 +135,7 @@ def test_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
 
 
 @pytest.mark.slow
-def test_scores_are_those_of_training(infer_py, run, corpora, tmp_path):
+def test_infer_scores_are_those_of_training(infer_py, run, corpora, tmp_path):
     table = json.loads((undisturbed_scores(run)).read_text())['test']['table']
     status, out, errors = infer_py('--run', run, '--input', corpora / 'test.tsv', '--score')
     assert (status, out.splitlines(), errors) == (0, table, '')
@@ -152,7 +152,7 @@ def undisturbed_scores(run):
 
 
 @pytest.mark.slow
-def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, capsys):
+def test_infer_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, capsys):
     graph = tmp_path / 'model.mindir'
     assert export.main(['--run', run, '--output', str(graph), '--confidence']) == 0
     assert capsys.readouterr() == (f'{run} is in {graph} and {tmp_path / "model.json"}\n', '')
@@ -162,7 +162,7 @@ def test_exported_and_tagged_without_the_run(infer_py, run, corpora, tmp_path, c
 
 
 @pytest.mark.slow
-def test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option(infer_py, run, tmp_path, capsys):
+def test_infer_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option(infer_py, run, tmp_path, capsys):
     graph = tmp_path / 'model.mindir'
     assert export.main(['--run', run, '--output', str(graph), '--static', '2', '4']) == 0
     capsys.readouterr()
@@ -180,7 +180,7 @@ def test_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_option(i
 
 
 @pytest.mark.slow
-def test_characters(infer_py, tmp_path):
+def test_infer_characters(infer_py, tmp_path):
     from support.runs import TAGS, make_run
     folder = make_run(tmp_path / 'words', 'BMES', char='none')
     vocabulary = json.loads((folder / 'vocab.json').read_text())
@@ -198,7 +198,7 @@ def test_characters(infer_py, tmp_path):
 
 
 @pytest.mark.slow
-def test_plain_tags(infer_py, tmp_path):
+def test_infer_plain_tags(infer_py, tmp_path):
     from support.runs import make_run
     folder = make_run(tmp_path / 'plain', 'plain')
     tags = Tagger.load(folder).tag([['to', 'Xan']])[0].tags
@@ -206,7 +206,7 @@ def test_plain_tags(infer_py, tmp_path):
 
 
 @pytest.mark.slow
-def test_bytes_that_are_not_utf8(infer_py, run, tmp_path):
+def test_infer_bytes_that_are_not_utf8(infer_py, run, tmp_path):
     path = write(tmp_path, b'\xef\xbb\xbfof\nXan \xff Yel\non\n', 'in.txt')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
     assert status == 0 and [json.loads(line)['text'] for line in out.splitlines()] == ['of', 'Xan \ufffd Yel', 'on']
@@ -219,7 +219,7 @@ def test_bytes_that_are_not_utf8(infer_py, run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_pipe_is_answered_as_it_speaks_and_may_break(run):
+def test_infer_a_pipe_is_answered_as_it_speaks_and_may_break(run):
     with process('--run', run) as tagging:
         for line in LINES:
             tagging.stdin.write(line + '\n')
@@ -232,7 +232,7 @@ def test_a_pipe_is_answered_as_it_speaks_and_may_break(run):
 
 
 @pytest.mark.slow
-def test_a_conversation(run, tmp_path):
+def test_infer_a_conversation(run, tmp_path):
     """On a terminal, in a folder whose newest run is taken."""
     (tmp_path / 'runs').mkdir()
     os.symlink(run, tmp_path / 'runs' / 'mine')
@@ -271,7 +271,7 @@ def test_a_conversation(run, tmp_path):
     (['--text', 'a', '--score'], '--score needs tags in the input, got text'),
     (['--text', 'a', '--device', 'TPU'], "argument --device: invalid choice: 'TPU'"),
 ])
-def test_what_it_can_not_do(infer_py, arguments, message, tmp_path, monkeypatch):
+def test_infer_what_it_can_not_do(infer_py, arguments, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, out, errors = infer_py(*arguments)
     assert (status, out) == (2, '') and errors.startswith(f'infer.py: {message}') and len(errors.splitlines()) == 1
@@ -289,7 +289,7 @@ def test_what_it_can_not_do(infer_py, arguments, message, tmp_path, monkeypatch)
     ('in.jsonl', '{"tokens": ["a", ""]}\n', [], 'in.jsonl:1: expected "tokens" to be a list of strings'),
     ('in.jsonl', '{"tokens": ["a"], "tags": []}\n', ['--score'], 'in.jsonl:1: expected a tag for each token'),
 ])
-def test_faults_of_input(infer_py, run, tmp_path, name, text, arguments, message):
+def test_infer_faults_of_input(infer_py, run, tmp_path, name, text, arguments, message):
     path = write(tmp_path, text, name)
     status, _, errors = infer_py('--run', run, '--input', path, '--output', tmp_path / 'out', *arguments)
     assert status == 2 and errors.startswith(f'infer.py: {tmp_path}/{message}') and len(errors.splitlines()) == 1
@@ -302,7 +302,7 @@ def test_faults_of_input(infer_py, run, tmp_path, name, text, arguments, message
     (['--static', '0', '4'], '--static must be two numbers of at least 1, got 0 4'),
     (['--emissions', '--confidence'], 'argument --confidence: not allowed with argument --emissions'),
     (['--run', 'absent'], 'absent/config.json: no such file'), ([], 'runs: no run there yet')])
-def test_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, capsys):
+def test_infer_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert export.main(arguments) == 2
     errors = capsys.readouterr().err
@@ -311,7 +311,7 @@ def test_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, cap
 
 
 @pytest.mark.slow
-def test_a_sentence_of_ten_thousand_words(infer_py, run, tagger, tmp_path):
+def test_infer_a_sentence_of_ten_thousand_words(infer_py, run, tagger, tmp_path):
     words = ['to', 'of', 'Xan', 'Yel'] * 2500
     path = write(tmp_path, ' '.join(words), 'in.txt')
     status, out, _ = infer_py('--run', run, '--input', path, '--format', 'json', '--no-confidence')

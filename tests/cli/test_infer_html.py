@@ -15,7 +15,7 @@ ALTERNATIVE = re.compile(r'^<li>([\d.]+)<p class="text other" dir="auto">(.*)</p
 MARK = re.compile(r'<mark [^>]*>(.*?)<bdi class="note">(.*?)</bdi>(?:<bdi.*?</bdi>)?</mark>')
 
 
-def test_sentences_are_written_as_they_come(hmm):
+def test_infer_html_sentences_are_written_as_they_come(hmm):
     lines = ['of Xan Yel', '', 'to of Xor Yan']
     with subprocess.Popen([sys.executable, str(ROOT / 'infer.py'), '--run', str(hmm), '--format', 'html'], text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tagging:
@@ -33,7 +33,7 @@ def test_sentences_are_written_as_they_come(hmm):
     assert head.startswith('<!DOCTYPE html>') and '<title>Tagged text</title>' in head
 
 
-def test_a_fault_leaves_the_page_as_it_was(hmm, tmp_path, capsys):
+def test_infer_html_a_fault_leaves_the_page_as_it_was(hmm, tmp_path, capsys):
     source, path = tmp_path / 'in.jsonl', tmp_path / 'out.html'
     source.write_text('{"text": "of Xan"}\nx\n')
     path.write_text('before')
@@ -42,7 +42,7 @@ def test_a_fault_leaves_the_page_as_it_was(hmm, tmp_path, capsys):
     assert path.read_text() == 'before' and len(list(tmp_path.glob('*.*'))) == 2
 
 
-def test_results_are_lists_that_notebooks_show_in_colour(hmm):
+def test_infer_html_results_are_lists_that_notebooks_show_in_colour(hmm):
     tagger, text = Tagger.load(str(hmm)), 'of Xan Yel'
     for results in (tagger.tag([text.split()] * 3), tagger.tag_text(f'{text}\n' * 3, splitter='blanks')):
         assert isinstance(results, list) and results == list(results) and len(results) == 3
@@ -52,7 +52,7 @@ def test_results_are_lists_that_notebooks_show_in_colour(hmm):
 
 
 @pytest.mark.slow
-def test_the_likeliest_taggings_are_those_of_the_tagger(undisturbed, tmp_path, capsys):
+def test_infer_html_the_likeliest_taggings_are_those_of_the_tagger(undisturbed, tmp_path, capsys):
     run, text = str(undisturbed[0]), 'of Xan Yel'
     expected = Tagger.load(run).tag([text.split()], nbest=3)[0]
     assert infer.main(['--run', run, '--text', text, '--format', 'html', '--nbest', '3']) == 0

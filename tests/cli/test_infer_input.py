@@ -59,7 +59,7 @@ def write(folder, text, name):
 # What comes out
 
 @pytest.mark.parametrize('kind,shown', [('', ''), ('-PER', ' PER')])
-def test_words_stay_apart_whether_spans_have_types_or_not(infer_py, tmp_path, kind, shown):
+def test_infer_input_words_stay_apart_whether_spans_have_types_or_not(infer_py, tmp_path, kind, shown):
     run = count(tmp_path, WORDS.format(kind))
     assert infer_py('--run', run, '--text', 'on  Xan Yan of')[1] == f'on  [Xan Yan{shown}] of\n'
     status, out, _ = infer_py('--run', run, '--text', 'on Xan Yan', '--confidence')
@@ -67,12 +67,12 @@ def test_words_stay_apart_whether_spans_have_types_or_not(infer_py, tmp_path, ki
 
 
 @pytest.mark.parametrize('tags', ['BI', 'BE'])
-def test_characters_become_words(infer_py, tmp_path, tags):
+def test_infer_input_characters_become_words(infer_py, tmp_path, tags):
     run = count(tmp_path, '北\t{0}\n京\t{1}\n天\t{0}\n津\t{1}\n\n'.format(*tags) * 3)
     assert infer_py('--run', run, '--text', '天津北京')[1] == '天津 北京\n'
 
 
-def test_a_text_with_line_ends_is_one_line(infer_py, run, tmp_path):
+def test_infer_input_a_text_with_line_ends_is_one_line(infer_py, run, tmp_path):
     record = {'text': 'on Xan Yan\nof\r\nXel ', 'tokens': ['on', 'Xan', 'Yan\nof', 'Xel']}
     path = write(tmp_path, json.dumps({'text': record['text']}) + '\n' + json.dumps(record) + '\n', 'in.jsonl')
     status, out, _ = infer_py('--run', run, '--input', path)
@@ -84,7 +84,7 @@ def test_a_text_with_line_ends_is_one_line(infer_py, run, tmp_path):
 
 
 @pytest.mark.parametrize('token,name', [('a\tb', 'a tab'), ('a\nb', 'a line end'), ('\r', 'a line end')])
-def test_tokens_that_columns_can_not_hold(infer_py, run, tmp_path, token, name):
+def test_infer_input_tokens_that_columns_can_not_hold(infer_py, run, tmp_path, token, name):
     path = write(tmp_path, '{"tokens": ["on"]}\n' + json.dumps({'tokens': ['x', token]}) + '\n', 'in.jsonl')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'conll')
     assert (status, out) == (2, 'on\tO\n\n')
@@ -93,7 +93,7 @@ def test_tokens_that_columns_can_not_hold(infer_py, run, tmp_path, token, name):
     assert infer_py('--run', run, '--input', path, '--format', 'json')[0] == 0
 
 
-def test_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path):
+def test_infer_input_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path):
     path = write(tmp_path, '{"tokens": ["on", "Xan"]}\n' * 500 + 'x\n', 'in.jsonl')
     status, out, errors = infer_py('--run', run, '--input', path, '--format', 'json')
     assert status == 2 and len(out.splitlines()) == 500
@@ -106,7 +106,7 @@ def test_what_comes_before_a_fault_is_tagged(infer_py, run, tmp_path):
 
 # What is taken
 
-def test_conllu_is_read_as_in_training(infer_py, run, tmp_path):
+def test_infer_input_conllu_is_read_as_in_training(infer_py, run, tmp_path):
     """Forms are tokens; numbers of words, ranges of words, empty nodes and comments are not."""
     rows = ['# text = Vamonos hoy', '1-2\tVamonos', '1\tVamos\tir\tVERB', '2\tnos\tnos\tPRON', '2.1\tyo',
             '3\thoy\thoy\tADV']
@@ -128,7 +128,7 @@ CONLLU = '''# newdoc
 1\tXel\t_\t_\t_\t_\t0\troot\t_\t_'''
 
 
-def test_tagged_conllu_is_conllu(infer_py, tmp_path):
+def test_infer_input_tagged_conllu_is_conllu(infer_py, tmp_path):
     """Tags of spans are in MISC, all else stays as it is, and a blank line ends the last sentence, too."""
     run = count(tmp_path, WORDS.format('-PER'))
     path = write(tmp_path, CONLLU, 'in.conllu')
@@ -146,7 +146,7 @@ def test_tagged_conllu_is_conllu(infer_py, tmp_path):
 
 @pytest.mark.parametrize('columns,index', [([], 3), (['--columns', '1'], 3), (['--columns', '1,4'], 4),
                                            (['--columns', '1,-3'], 7)])
-def test_parts_of_speech_go_to_their_column(infer_py, tmp_path, columns, index):
+def test_infer_input_parts_of_speech_go_to_their_column(infer_py, tmp_path, columns, index):
     run = count(tmp_path, 'on\tIN\nXan\tNN\nYan\tNN\n\nXel\tNN\n\n' * 3)
     path = write(tmp_path, CONLLU, 'in.conllu')
     status, out, _ = infer_py('--run', run, '--input', path, '--format', 'conll', *columns)
@@ -160,7 +160,7 @@ def test_parts_of_speech_go_to_their_column(infer_py, tmp_path, columns, index):
 @pytest.mark.parametrize('text,arguments,message', [
     ('1\ton\n', ['--columns', '1'], "{path}:1: expected 10 columns, as CoNLL-U has them, got '1\\ton'"),
     (CONLLU, ['--columns', '1,0'], 'the column of the tags of CoNLL-U must be from 2 to 9, got 0')])
-def test_what_would_be_no_conllu(infer_py, run, tmp_path, text, arguments, message):
+def test_infer_input_what_would_be_no_conllu(infer_py, run, tmp_path, text, arguments, message):
     path = write(tmp_path, text, 'in.conllu')
     assert infer_py('--run', run, '--input', path, '--format', 'conll', *arguments) == (
         2, '', f'infer.py: {message.format(path=path)}\n')
@@ -171,7 +171,7 @@ SPANS = [{'text': 'on Xan Yan\nof', 'entities': [[3, 10, 'PER']]}, {'text': 'of 
 
 
 @pytest.mark.parametrize('text,name', [('\n'.join(map(json.dumps, SPANS)), 'in.jsonl'), (json.dumps(SPANS), 'in.json')])
-def test_texts_with_spans_are_scored(infer_py, tmp_path, text, name):
+def test_infer_input_texts_with_spans_are_scored(infer_py, tmp_path, text, name):
     run, blanks = count(tmp_path, WORDS.format('-PER')), ('--splitter', 'blanks')
     path, output = write(tmp_path, text, name), tmp_path / 'out.jsonl'
     status, out, errors = infer_py('--run', run, '--input', path, '--score', '--output', output, '--format', 'json',
@@ -188,14 +188,14 @@ def test_texts_with_spans_are_scored(infer_py, tmp_path, text, name):
 
 
 @pytest.mark.slow
-def test_an_array_that_comes_through_a_pipe_is_scored(tmp_path):
+def test_infer_input_an_array_that_comes_through_a_pipe_is_scored(tmp_path):
     run = count(tmp_path, WORDS.format('-PER'))
     with process('--run', run, '--input-format', 'json', '--score') as tagging:
         out, errors = tagging.communicate(json.dumps(SPANS, indent=1), timeout=60)
     assert (tagging.returncode, errors) == (0, '') and out.startswith('processed 6 tokens with 2 phrases; found: 2 ')
 
 
-def test_brat_is_scored(infer_py, tmp_path):
+def test_infer_input_brat_is_scored(infer_py, tmp_path):
     run = count(tmp_path, WORDS.format('-PER'))
     folder = tmp_path / 'corpus'
     folder.mkdir()
@@ -210,7 +210,7 @@ def test_brat_is_scored(infer_py, tmp_path):
         2, '', 'infer.py: --strict means nothing with brat; leave it away\n')
 
 
-def test_texts_with_spans_train(tmp_path, capfd):
+def test_infer_input_texts_with_spans_train(tmp_path, capfd):
     odd = {'text': 'Xel.', 'spans': [[0, 3, 'PER']]}
     path = write(tmp_path, '\n'.join(map(json.dumps, [*SPANS, odd])), 'in.jsonl')
     assert train.main(['--train', str(path), '--dev', str(path), '--model', 'hmm', '--save', str(tmp_path / 'r'),
@@ -222,7 +222,7 @@ def test_texts_with_spans_train(tmp_path, capfd):
         f"{path}: 1 span beginning or ending within a token, widened to whole tokens; the first, at line 3: 'Xel'")
 
 
-def test_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_path):
+def test_infer_input_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_path):
     """Tabs and blanks do; any other white space of Unicode belongs to its token, as it does in training."""
     def tokens(*arguments):
         _, out, _ = infer_py('--run', run, '--format', 'json', *arguments)
@@ -249,7 +249,7 @@ def test_white_space_separates_the_same_in_text_and_columns(infer_py, run, tmp_p
     (['--input', 'in.tsv', '--score', '--confidence'], '--confidence means nothing with --score without --output'),
     (['--input', 'in.tsv', '--score', '--format', 'json'], '--format means nothing with --score without --output'),
 ])
-def test_options_that_mean_nothing(infer_py, run, arguments, why, tmp_path, monkeypatch):
+def test_infer_input_options_that_mean_nothing(infer_py, run, arguments, why, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ('in.tsv', 'in.txt', 'in.jsonl'):
         write(tmp_path, '', name)
@@ -257,13 +257,13 @@ def test_options_that_mean_nothing(infer_py, run, arguments, why, tmp_path, monk
 
 
 @pytest.mark.parametrize('option,value', [('--input', 'b'), ('--run', 'b'), ('--output', 'b'), ('--text', 'b')])
-def test_what_is_named_twice(infer_py, option, value):
+def test_infer_input_what_is_named_twice(infer_py, option, value):
     for again in ([option, value], [f'{option}={value}']):
         assert infer_py(option, 'a', *again) == (2, '', f'infer.py: {option} is given twice, expected it once\n')
 
 
 @pytest.mark.slow
-def test_pipes_are_read_and_answered_as_they_speak(run, tmp_path):
+def test_infer_input_pipes_are_read_and_answered_as_they_speak(run, tmp_path):
     fifo = tmp_path / 'fifo'
     os.mkfifo(fifo)
     with process('--run', run, '--input', fifo) as tagging, os.fdopen(
@@ -284,7 +284,7 @@ def test_pipes_are_read_and_answered_as_they_speak(run, tmp_path):
     os.close(ours)
 
 
-def test_a_pipe_may_be_compressed_or_empty(infer_py, run, tmp_path):
+def test_infer_input_a_pipe_may_be_compressed_or_empty(infer_py, run, tmp_path):
     import gzip
     fifo = tmp_path / 'fifo.txt.gz'
     os.mkfifo(fifo)
@@ -295,7 +295,7 @@ def test_a_pipe_may_be_compressed_or_empty(infer_py, run, tmp_path):
     assert infer_py('--run', run, '--input', '/dev/null') == (0, '', '')
 
 
-def test_a_temperature_changes_confidences_alone(infer_py, run):
+def test_infer_input_a_temperature_changes_confidences_alone(infer_py, run):
     arguments = ('--run', run, '--text', 'to Xan Yan of Xel', '--format', 'json')
     usual, hot, same = (json.loads(infer_py(*arguments, *more)[1]) for more in (
         (), ('--temperature', 5), ('--temperature', 1)))
@@ -309,7 +309,7 @@ def test_a_temperature_changes_confidences_alone(infer_py, run):
 
 @pytest.mark.parametrize('name,message', [('absent', 'no such file'),
                                           ('file/x', 'no such file: file is not a folder')])
-def test_inputs_that_are_no_files(infer_py, run, name, message, tmp_path, monkeypatch):
+def test_infer_input_inputs_that_are_no_files(infer_py, run, name, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, '', 'file')
     assert infer_py('--run', run, '--input', name) == (2, '', f'infer.py: {name}: {message}\n')
@@ -339,7 +339,7 @@ def nobody():
     ('runs/r/tables.npz', 'runs/r/tables.npz', []), ('runs/r', 'runs/r/config.json', ['--run', 'runs/r']),
     ('runs/r', 'runs/r', []), ('runs', 'runs', []), ('runs', 'runs/x.json', ['--mindir', 'runs/x.mindir']),
     ('in.txt', 'in.txt', ['--input', 'in.txt']), ('runs', 'runs/in.txt', ['--input', 'runs/in.txt'])])
-def test_what_may_not_be_read_is_said_so(infer_py, run, nobody, monkeypatch, closed, named, arguments):
+def test_infer_input_what_may_not_be_read_is_said_so(infer_py, run, nobody, monkeypatch, closed, named, arguments):
     folder, as_nobody = nobody
     monkeypatch.chdir(folder)
     shutil.copytree(run, folder / 'runs' / 'r')
@@ -351,7 +351,7 @@ def test_what_may_not_be_read_is_said_so(infer_py, run, nobody, monkeypatch, clo
     assert (status, out, errors) == (2, '', f'infer.py: {named}: can not be read: Permission denied\n')
 
 
-def test_tensors_that_may_not_be_read(nobody, capfd):
+def test_infer_input_tensors_that_may_not_be_read(nobody, capfd):
     folder, as_nobody = nobody
     for name in ('weights.ckpt', 'metrics.jsonl', 'config.json'):
         write(folder, '', name)
@@ -364,7 +364,7 @@ def test_tensors_that_may_not_be_read(nobody, capfd):
 
 
 @pytest.mark.parametrize('end', ['\r', '\n', '\r\n'])
-def test_lines_of_a_pipe_end_as_they_do_in_files(run, end):
+def test_infer_input_lines_of_a_pipe_end_as_they_do_in_files(run, end):
     rows = ['on O', 'Xan B-PER', '', 'of O', '']
     with process('--run', run, '--input-format', 'conll', '--format', 'json', text=False) as tagging:
         out, errors = tagging.communicate(end.join(rows).encode(), timeout=60)
@@ -373,7 +373,7 @@ def test_lines_of_a_pipe_end_as_they_do_in_files(run, end):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('locale', [{'LC_ALL': 'C'}, {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}])
-def test_text_of_a_command_line_is_utf8_in_any_locale(run, locale):
+def test_infer_input_text_of_a_command_line_is_utf8_in_any_locale(run, locale):
     """Without UTF-8 mode Python takes bytes of an argument that are not ASCII for halves of surrogate pairs."""
     for text, expected in (('Jos\u00e9 北', b'Jos\xc3\xa9 \xe5\x8c\x97\n'), (b'Jos\xff', None)):
         command = [sys.executable, 'infer.py', '--run', str(run), '--text', text if expected is None else text.encode()]

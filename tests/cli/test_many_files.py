@@ -53,14 +53,14 @@ def one_by_one(infer_py, texts, output, endings, *arguments):
 
 @pytest.mark.parametrize('kind,endings', [
     ('text', {}), ('json', {'txt': '.jsonl', 'tsv': '.jsonl'}), ('conll', {'txt': '.tsv', 'jsonl': '.tsv'})])
-def test_a_folder_gives_what_its_files_give(texts, tmp_path, infer_py, kind, endings):
+def test_many_files_a_folder_gives_what_its_files_give(texts, tmp_path, infer_py, kind, endings):
     status, shown, errors = infer_py('--input', texts, '--output', tmp_path / 'out/of', '--format', kind)
     assert (status, shown, errors) == (0, '', '')
     (tmp_path / 'single').mkdir()
     assert written(tmp_path / 'out/of') == one_by_one(infer_py, texts, tmp_path / 'single', endings, '--format', kind)
 
 
-def test_a_pattern(texts, tmp_path, infer_py):
+def test_many_files_a_pattern(texts, tmp_path, infer_py):
     (texts / 'g.txt.gz').write_bytes(gzip.compress(b'of Xan Yan\n'))
     assert infer_py('--input', texts / '*.txt*', '--output', tmp_path / 'out')[0] == 0
     assert written(tmp_path / 'out') == {'a.txt': 'to [Xan Yan PER]\nof\n', 'g.txt': 'of [Xan Yan PER]\n'}
@@ -71,7 +71,7 @@ def test_a_pattern(texts, tmp_path, infer_py):
     assert (tmp_path / 'one').read_text() == 'of\n'
 
 
-def test_what_is_there_stays_and_the_rest_is_tagged(texts, tmp_path, infer_py):
+def test_many_files_what_is_there_stays_and_the_rest_is_tagged(texts, tmp_path, infer_py):
     out = tmp_path / 'out'
     out.mkdir()
     (out / 'a.txt').write_text('done before\n')
@@ -80,7 +80,7 @@ def test_what_is_there_stays_and_the_rest_is_tagged(texts, tmp_path, infer_py):
     assert written(out) == {'a.txt': 'done before\n', 'b/c.txt': 'of [Xel Yel PER]\n'}
 
 
-def test_at_a_fault_what_was_written_stays_whole_and_the_next_start_goes_on(texts, tmp_path, infer_py):
+def test_many_files_at_a_fault_what_was_written_stays_whole_and_the_next_start_goes_on(texts, tmp_path, infer_py):
     out = tmp_path / 'out'
     (texts / 'b/b.txt').write_bytes(b'of Xan\n\xff\n')
     status, shown, errors = infer_py('--input', texts / '**/*.txt', '--output', out, '--strict')
@@ -93,7 +93,7 @@ def test_at_a_fault_what_was_written_stays_whole_and_the_next_start_goes_on(text
 
 
 @pytest.mark.slow
-def test_a_killed_command_leaves_whole_files_only(run, tmp_path):
+def test_many_files_a_killed_command_leaves_whole_files_only(run, tmp_path):
     texts, out = tmp_path / 'texts', tmp_path / 'out'
     texts.mkdir()
     for number in range(200):
@@ -111,7 +111,7 @@ def test_a_killed_command_leaves_whole_files_only(run, tmp_path):
     assert all((out / f'{number:03}.txt').read_text() == expected for number in range(200))
 
 
-def test_scores_of_many_files(corpora, tmp_path, infer_py):
+def test_many_files_scores_of_many_files(corpora, tmp_path, infer_py):
     folder = tmp_path / 'gold'
     folder.mkdir()
     together = tmp_path / 'together.tsv'
@@ -127,7 +127,7 @@ def test_scores_of_many_files(corpora, tmp_path, infer_py):
     assert infer_py('--input', folder, '--score')[2].startswith(f'infer.py: {folder}/test.tsv:1: expected ')
 
 
-def test_faults(texts, tmp_path, infer_py):
+def test_many_files_faults(texts, tmp_path, infer_py):
     def fault(*arguments):
         status, shown, errors = infer_py(*arguments)
         assert (status, shown) == (2, '')

@@ -46,7 +46,7 @@ def records_of(shown):
 
 
 @pytest.mark.parametrize('splitter', ['spacy-en', 'blanks', 'characters+words'])
-def test_text_keeps_every_character(run, text_file, infer_py, splitter):
+def test_raw_text_text_keeps_every_character(run, text_file, infer_py, splitter):
     pytest.importorskip('spacy')
     status, shown, errors = infer_py('--run', run, '--input', text_file, '--raw', '--splitter', splitter)
     assert status == 0 and not errors
@@ -54,7 +54,7 @@ def test_text_keeps_every_character(run, text_file, infer_py, splitter):
 
 
 @pytest.mark.parametrize('splitter', ['spacy-en', 'blanks', 'characters+words'])
-def test_places_in_json_are_those_in_the_text(run, text_file, infer_py, splitter):
+def test_raw_text_places_in_json_are_those_in_the_text(run, text_file, infer_py, splitter):
     pytest.importorskip('spacy')
     status, shown, errors = infer_py('--run', run, '--input', text_file, '--raw', '--format', 'json', '--splitter',
                                      splitter)
@@ -72,7 +72,7 @@ def test_places_in_json_are_those_in_the_text(run, text_file, infer_py, splitter
     assert entities > 2
 
 
-def test_a_tagger_gives_the_same_as_the_command(run, text_file, infer_py):
+def test_raw_text_a_tagger_gives_the_same_as_the_command(run, text_file, infer_py):
     pytest.importorskip('spacy')
     tagger = Tagger.load(run)
     found = tagger.tag_text(TEXT)
@@ -89,7 +89,7 @@ def test_a_tagger_gives_the_same_as_the_command(run, text_file, infer_py):
         tagger.tag_text('to', splitter='none')
 
 
-def test_columns_and_one_sentence(run, text_file, infer_py):
+def test_raw_text_columns_and_one_sentence(run, text_file, infer_py):
     raw = ('--raw', '--splitter', 'blanks')
     status, shown, _ = infer_py('--run', run, '--input', text_file, *raw, '--format', 'conll')
     tokens = [line.split('\t')[0] for line in shown.split('\n') if line]
@@ -98,7 +98,7 @@ def test_columns_and_one_sentence(run, text_file, infer_py):
     assert infer_py('--run', run, '--text', 'of Xan Yan', *raw)[:2] == (0, 'of [Xan Yan PER]\n')
 
 
-def test_gzip_and_standard_input(run, tmp_path, infer_py):
+def test_raw_text_gzip_and_standard_input(run, tmp_path, infer_py):
     with gzip.open(tmp_path / 'text.txt.gz', 'wb') as file:
         file.write(TEXT.encode())
     arguments = ['--run', str(run), '--raw', '--splitter', 'blanks']
@@ -109,7 +109,7 @@ def test_gzip_and_standard_input(run, tmp_path, infer_py):
     assert BRACKETS.sub(r'\1', shown) == TEXT
 
 
-def test_what_is_no_utf_8_is_told_and_stays_in_its_place(run, tmp_path, infer_py):
+def test_raw_text_what_is_no_utf_8_is_told_and_stays_in_its_place(run, tmp_path, infer_py):
     path = tmp_path / 'text.txt'
     path.write_bytes(b'of Xan\r\nto \xff Yan\n')
     status, shown, errors = infer_py('--run', run, '--input', path, '--raw', '--splitter', 'blanks')
@@ -127,13 +127,13 @@ def test_what_is_no_utf_8_is_told_and_stays_in_its_place(run, tmp_path, infer_py
      '--raw needs text, got conll; add --input-format text if that is what it is'),
     (['--raw', '--splitter', 'no'], '--splitter must be blanks, characters, characters+words, or spacy- and the code '
                                     "of a language such as spacy-en, got 'no'")])
-def test_options_that_do_not_go_together(run, text_file, infer_py, arguments, message):
+def test_raw_text_options_that_do_not_go_together(run, text_file, infer_py, arguments, message):
     assert infer_py('--run', run, '--input', text_file, *arguments) == (2, '', f'infer.py: {message}\n')
 
 
 # What a model remembers
 
-def test_a_run_says_how_its_text_was_cut(corpora, tmp_path, run):
+def test_raw_text_a_run_says_how_its_text_was_cut(corpora, tmp_path, run):
     assert Run.open(run).config['splitter'] == Tagger.load(run).splitter == 'spacy-en'
     other = tmp_path / 'other'
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(other), '--splitter', 'spacy-de']) == 0
@@ -141,7 +141,7 @@ def test_a_run_says_how_its_text_was_cut(corpora, tmp_path, run):
 
 
 @pytest.mark.parametrize('word,splitter', [('X', 'characters'), ('Xiaomi', 'characters+words')])
-def test_characters_stay_characters(tmp_path, word, splitter):
+def test_raw_text_characters_stay_characters(tmp_path, word, splitter):
     path = tmp_path / 'train.tsv'
     path.write_text('\n'.join(f'{character}\tO' for character in [*'今天很好我们去看电影吧', word]) + '\n')
     arguments = ['--train', str(path), '--dev', str(path), '--model', 'hmm', '--save', str(tmp_path / 'run')]
@@ -153,7 +153,7 @@ def test_characters_stay_characters(tmp_path, word, splitter):
 
 
 @pytest.mark.slow
-def test_runs_of_earlier_versions_and_graphs(tmp_path):
+def test_raw_text_runs_of_earlier_versions_and_graphs(tmp_path):
     """A run that does not say it is taken as its words look; an exported graph says it as its run does."""
     from ms_crf.models import mindir
     folder = make_run(tmp_path / 'run')
@@ -169,7 +169,7 @@ def test_runs_of_earlier_versions_and_graphs(tmp_path):
         Tagger.load(folder)
 
 
-def test_a_fault_of_the_option_in_training(corpora, tmp_path, capfd):
+def test_raw_text_a_fault_of_the_option_in_training(corpora, tmp_path, capfd):
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run'), '--splitter', 'no']) == 2
     assert capfd.readouterr().err.startswith('train.py: --splitter must be blanks, characters, ')
     assert not (tmp_path / 'run').exists()

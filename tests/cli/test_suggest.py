@@ -43,7 +43,7 @@ def shown(output):
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_what_the_model_is_least_sure_of_comes_first(run, text, call):
+def test_suggest_what_the_model_is_least_sure_of_comes_first(run, text, call):
     status, output, errors = call('--run', run, '--input', text, '-n', 4, '--near', 1)
     distinct = list(dict.fromkeys(line for line in LINES if line))
     alone = {tagged.confidence: tagged for line in distinct for tagged in Tagger.load(run).tag([line.split()])}
@@ -58,7 +58,7 @@ def test_what_the_model_is_least_sure_of_comes_first(run, text, call):
                       'rest\n')
 
 
-def test_a_measure_for_each_token(run, text, call):
+def test_suggest_a_measure_for_each_token(run, text, call):
     output = call('--run', run, '--input', text, '-n', 20, '--near', 1, '--by', 'mnlp')[1]
     found = [-math.log(record['confidence']) / len(record['tokens']) for record in shown(output)]
     assert len(found) == 7 and found == sorted(found, reverse=True)
@@ -66,7 +66,7 @@ def test_a_measure_for_each_token(run, text, call):
         record['text'] for record in shown(call('--run', run, '--input', text, '-n', 20, '--near', 1)[1])]
 
 
-def test_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, call):
+def test_suggest_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, call):
     """Of two sentences with four of six pairs in common one is left; the known ones are in two files."""
     (tmp_path / 'known.tsv').write_text('of\tO\nof\tO\nof\tO\nof\tO\n\n')
     (tmp_path / 'known.jsonl').write_text('{"tokens": ["in", "zoe", "Zed"], "tags": ["O", "B-PER", "I-PER"]}\n')
@@ -79,7 +79,7 @@ def test_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_path, cal
 
 
 @pytest.mark.slow
-def test_entropy_of_a_network_beside_all_paths(tmp_path, call):
+def test_suggest_entropy_of_a_network_beside_all_paths(tmp_path, call):
     """No graph is compiled for it."""
     run, path = make_run(tmp_path / 'run'), tmp_path / 'in.jsonl'
     path.write_text(''.join(json.dumps({'tokens': tokens}) + '\n' for tokens in SENTENCES if tokens))
@@ -99,7 +99,7 @@ def test_entropy_of_a_network_beside_all_paths(tmp_path, call):
 
 @pytest.mark.slow
 @pytest.mark.slow
-def test_exported_graphs(tmp_path, call):
+def test_suggest_exported_graphs(tmp_path, call):
     run, path = make_run(tmp_path / 'run', char='none'), tmp_path / 'in.jsonl'
     path.write_text('{"tokens": ["to", "Xan"]}\n{"tokens": ["by", "in", "Yel"]}\n')
     for output in ('paths', 'confidences'):
@@ -117,7 +117,7 @@ def test_exported_graphs(tmp_path, call):
     assert (status, shown_there) == (2, '') and '; use the run itself, or --by least-confidence\n' in errors
 
 
-def test_tags_are_in_the_scheme_of_the_files(corpora, tmp_path, text, call):
+def test_suggest_tags_are_in_the_scheme_of_the_files(corpora, tmp_path, text, call):
     run = tmp_path / 'run'
     assert train.main([*files(corpora), '--model', 'hmm', '--scheme', 'BIOES', '--save', str(run)]) == 0
     output = call('--run', run, '--input', text)[1]
@@ -128,7 +128,7 @@ RAW = 'Xan Yan, of\nXel Yor.\n\nto Xel Yel.'
 
 
 @pytest.mark.parametrize('kind', ['label-studio', 'prodigy', 'doccano', 'spacy', 'tokens', 'columns'])
-def test_raw_text_in_the_formats_of_tools(run, tmp_path, call, kind):
+def test_suggest_raw_text_in_the_formats_of_tools(run, tmp_path, call, kind):
     """Offsets count the characters of each sentence's text."""
     pytest.importorskip('spacy')
     (tmp_path / 'raw.txt').write_text(RAW)
@@ -161,7 +161,7 @@ def test_raw_text_in_the_formats_of_tools(run, tmp_path, call, kind):
     assert found == expected
 
 
-def test_files_of_a_folder_and_a_file_to_write(run, tmp_path, call):
+def test_suggest_files_of_a_folder_and_a_file_to_write(run, tmp_path, call):
     (tmp_path / 'texts').mkdir()
     (tmp_path / 'texts' / 'a.txt').write_text('Xan Yan\nto of\n')
     (tmp_path / 'texts' / 'b.conll').write_text('Xel\nYel\n\n')
@@ -171,7 +171,7 @@ def test_files_of_a_folder_and_a_file_to_write(run, tmp_path, call):
     assert sorted(found) == ['Xan Yan', 'Xel Yel', 'to of']
 
 
-def test_what_comes_through_a_pipe(run):
+def test_suggest_what_comes_through_a_pipe(run):
     result = subprocess.run([sys.executable, '-m', 'ms_crf', 'suggest', '--run', str(run), '-n', '1'], cwd=ROOT,
                             input='Xan Yan\n\nto\n', capture_output=True, text=True, timeout=60)
     assert result.returncode == 0 and len(shown(result.stdout)) == 1
@@ -197,7 +197,7 @@ def test_what_comes_through_a_pipe(run):
     ('--known {text}', "{text}:1: expected columns 0 and -1 to hold token and tag, separated by tabs or blanks, got"),
     ('--known {all}', '{text}: expected sentences that are not like those of --known, got none'),
     ('--run {folder}', '{folder}/config.json: no such file')])
-def test_what_can_not_be(run, text, tmp_path, call, arguments, message):
+def test_suggest_what_can_not_be(run, text, tmp_path, call, arguments, message):
     """Nothing is written, and one line says why."""
     (tmp_path / 'folder').mkdir()
     (tmp_path / 'folder' / 'x').write_text('')
@@ -211,7 +211,7 @@ def test_what_can_not_be(run, text, tmp_path, call, arguments, message):
     assert len(errors.splitlines()) == 1
 
 
-def test_nothing_to_choose_from(run, tmp_path, call):
+def test_suggest_nothing_to_choose_from(run, tmp_path, call):
     (tmp_path / 'empty.txt').write_text('\n \n')
     assert call('--run', run, '--input', tmp_path / 'empty.txt') == (
         2, '', f'ms-crf suggest: {tmp_path}/empty.txt: expected sentences, got none\n')

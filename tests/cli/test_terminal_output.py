@@ -77,7 +77,7 @@ def called(world, run, capfd):
     return call
 
 
-def test_training(called, training, tmp_path):
+def test_terminal_output_training(called, training, tmp_path):
     out, _ = called(train, 0, *training, '--save', '{w}/other')
     assert r'R\x1b[31m\x07\x7f\x9b2J\u202e\u2066\u2028' in out and '\\x1b[31m' in out.splitlines()[-1]
     called(train, 2, *training, '--save', '{w}/other')
@@ -89,7 +89,7 @@ def test_training(called, training, tmp_path):
     called(train, 2, '--plugin', '{w}/no' + HOSTILE)
 
 
-def test_tagging(called, world):
+def test_terminal_output_tagging(called, world):
     text = f'{{w}}/text{HOSTILE}.txt'
     called(infer, 0, '--run', '{r}', '--input', '{w}/test.tsv', '--score')
     called(infer, 0, '--run', '{r}', '--input', text, '--output', '{w}/o.txt')
@@ -102,7 +102,7 @@ def test_tagging(called, world):
     called(infer, 2, '--run', '{r}', '--input', text, '--output', f'{{w}}/no{BYTE}/o')
 
 
-def test_scores(called):
+def test_terminal_output_scores(called):
     out, _ = called(evaluate, 0, '--run', '{r}', '--input', '{w}/test.tsv', '--json', '{w}/j.json')
     assert r'P\x1b[31m' in out
     called(evaluate, 2, '--run', '{r}', '--input', '{w}/bad.tsv')
@@ -113,13 +113,13 @@ def test_scores(called):
 
 @pytest.mark.slow
 @needs_report
-def test_a_report(called):
+def test_terminal_output_a_report(called):
     called(report, 0, '{r}', '--output', '{w}/report.html')
     called(report, 2, '{r}', '--input', '{w}/bad.tsv', '--output', '{w}/report.html')
     called(report, 2, '{w}')
 
 
-def test_formats_and_suggestions(called):
+def test_terminal_output_formats_and_suggestions(called):
     called(convert, 0, '{w}/train.tsv', '{w}/t.jsonl', '--to', 'doccano')
     called(convert, 0, '{w}/spans.jsonl', '{w}/s.tsv', '--each')
     called(convert, 2, '{w}/bad.tsv', '{w}/t.jsonl', '--to', 'doccano')
@@ -130,20 +130,20 @@ def test_formats_and_suggestions(called):
 
 @pytest.mark.slow
 @needs_ray
-def test_many_files(called):
+def test_terminal_output_many_files(called):
     called(tag_many, 2, '--run', '{r}', '--input', f'{{w}}/no{HOSTILE}.txt', '--output', '{w}/tagged')
     called(tag_many, 0, '--run', '{r}', '--input', f'{{w}}/text{HOSTILE}.txt', '--output', '{w}/tagged', '--workers', 1)
 
 
 @pytest.mark.slow
-def test_a_server_that_finds_no_model(world):
+def test_terminal_output_a_server_that_finds_no_model(world):
     process = subprocess.run([sys.executable, '-m', 'ms_crf', 'serve', '--run', str(world), '--port', '0'], cwd=ROOT,
                              capture_output=True, text=True, timeout=60)
     assert process.returncode == 2 and process.stderr.startswith('ms-crf serve: ')
     assert_is_text(process.stdout + process.stderr)
 
 
-def test_lines_of_other_processes(capsys):
+def test_terminal_output_lines_of_other_processes(capsys):
     """`train --workers` and `--jobs` pass on what their processes print."""
     console.show(f'seed 1: {HOSTILE}{BYTE}')
     console.say(f'seed 1: {HOSTILE}{BYTE}')
@@ -152,7 +152,7 @@ def test_lines_of_other_processes(capsys):
         assert r'\x1b' in text and r'\udcff' in text
 
 
-def test_all_lines_are_printed_in_one_place():
+def test_terminal_output_all_lines_are_printed_in_one_place():
     """Outside of `console`, nothing prints and nothing writes to the standard streams, except tagged text."""
     allowed = {('infer.py', '_print')}
     for path in sorted((Path(ROOT) / 'ms_crf').rglob('*.py')):
@@ -169,7 +169,7 @@ def test_all_lines_are_printed_in_one_place():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('locale', ['C.UTF-8', 'C'])
-def test_a_terminal_without_unicode(tmp_path, corpora, locale):
+def test_terminal_output_a_terminal_without_unicode(tmp_path, corpora, locale):
     """What the encoding of standard output lacks is an escape; names that the locale lacks are one line."""
     for part in ('train', 'dev', 'test'):
         (tmp_path / f'{part}.tsv').write_text((corpora / f'{part}.tsv').read_text().replace('PER', '人'))

@@ -63,7 +63,7 @@ def check_rows(one, other, what):
 
 
 @pytest.mark.parametrize('seed', [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))])
-def test_rows_of_any_values(seed):
+def test_agreement_rows_of_any_values(seed):
     crf, emissions, tags, lengths, paths, weights, targets = random_batch(np.random.default_rng(seed))
     calls = {
         'loss': lambda: [crf(emissions, tags, lengths)],
@@ -97,7 +97,7 @@ def test_rows_of_any_values(seed):
 
 
 @pytest.mark.parametrize('native', [True, False])
-def test_an_impossible_tag_spoils_its_row_alone(native):
+def test_agreement_an_impossible_tag_spoils_its_row_alone(native):
     """The other rows have the loss that float64 gives, and the gradients."""
     case = Case(0, 5, 4, 3)
     crf = CRF(3, reduction='none')
@@ -117,7 +117,7 @@ def test_an_impossible_tag_spoils_its_row_alone(native):
     close(losses[others], case.losses()[others])
 
 
-def test_a_path_of_weight_0_is_not_looked_at():
+def test_agreement_a_path_of_weight_0_is_not_looked_at():
     crf = CRF(3, reduction='none')
     emissions = float_tensor(np.random.default_rng(0).normal(size=(3, 2, 3)))
     paths = int_tensor([[[0, 1, 2], [9, 9, 9]], [[0, 0, 0], [2, -1, 1]]])
@@ -151,7 +151,7 @@ def marginals_and_entropy(emissions):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('function', [posteriors_and_loss, marginals_and_entropy])
-def test_value_and_gradient_in_one_compiled_function(function):
+def test_agreement_value_and_gradient_in_one_compiled_function(function):
     """Without lengths, so that the compiler knows them all; the gradient beside finite differences of plain calls."""
     value, (by_emissions, by_scores) = ms.jit(ms.value_and_grad(function, 0, CRF_.trainable_params()))(E_)
     close(value, function(E_).asnumpy())

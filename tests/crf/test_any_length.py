@@ -81,7 +81,7 @@ def graph_of(tmp_path_factory):
 
 
 @pytest.mark.parametrize('name', CASES)
-def test_one_graph_serves_all_shapes(name, graph_of):
+def test_any_length_one_graph_serves_all_shapes(name, graph_of):
     """With constraints, scores of -inf and emissions of -inf, too."""
     first, graph = CASES[name], graph_of(name)
     for length, batch in SHAPES:
@@ -100,7 +100,7 @@ def test_one_graph_serves_all_shapes(name, graph_of):
 
 
 @pytest.mark.parametrize('name', ['forbidding', 'softmax'])
-def test_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, graph_of):
+def test_any_length_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, graph_of):
     graph = graph_of(name)
     for length in (5, 9):
         emissions = float_tensor(np.random.default_rng(0).normal(size=(length, 3, 3)))
@@ -114,7 +114,7 @@ def test_lengths_that_can_not_be_give_nan_in_one_graph_for_all_shapes(name, grap
 
 @pytest.mark.parametrize('compiled', ['native graph', 'pynative'], indirect=True)
 @pytest.mark.parametrize('head', [CRF, Softmax])
-def test_along_is_the_old_name_of_path_posteriors(head, compiled):
+def test_any_length_along_is_the_old_name_of_path_posteriors(head, compiled):
     layer, case = head(3), Case(3, 4, 3, 3)
 
     def old(*inputs):
@@ -125,7 +125,7 @@ def test_along_is_the_old_name_of_path_posteriors(head, compiled):
         close(actual, expected.asnumpy())
 
 
-def test_batch_first_and_paths_other_than_the_best(compiled):
+def test_any_length_batch_first_and_paths_other_than_the_best(compiled):
     case = Case(2, 4, 3, 3)
     crf = make_crf(case, batch_first=True)
     paths = np.where(np.arange(4) < case.lengths[:, None], case.tags.T, 0)
@@ -139,7 +139,7 @@ def test_batch_first_and_paths_other_than_the_best(compiled):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
-def test_softmax_is_a_chain_without_transitions(compiled, graph_of):
+def test_any_length_softmax_is_a_chain_without_transitions(compiled, graph_of):
     case = Case(3, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
     case.rescore()
@@ -166,7 +166,7 @@ def test_softmax_is_a_chain_without_transitions(compiled, graph_of):
         check_paths_and_posteriors(case, (paths, scores, *others, float_tensor(normalizer)))
 
 
-def test_a_head_that_is_compiled_for_any_length_checks_what_it_can():
+def test_any_length_a_head_that_is_compiled_for_any_length_checks_what_it_can():
     crf = CRF(4)
     crf_inputs = ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ANY[1]
     with pytest.raises(ValueError, match=r'num_tags = 4, got shape \(None, None, 3\)'):

@@ -13,7 +13,7 @@ import pytest
 from support.tensors import float_tensor, int_tensor
 
 
-def test_a_missing_name_is_named_with_its_purpose():
+def test_assumptions_a_missing_name_is_named_with_its_purpose():
     with pytest.raises(ImportError) as error:
         private('nothing', 'do this', 'mindspore.graph', 'mindspore.absent')
     assert str(error.value) == (f'MindSpore {ms.__version__} has no nothing in mindspore.graph or mindspore.absent, '
@@ -21,7 +21,7 @@ def test_a_missing_name_is_named_with_its_purpose():
     assert private('jit', 'compile', 'mindspore.absent', 'mindspore') is ms.jit
 
 
-def test_copied_functions_are_others_and_find_copies_of_what_they_call():
+def test_assumptions_copied_functions_are_others_and_find_copies_of_what_they_call():
     copy = copied(functions)
     assert copy is copied(functions) is sys.modules[copy.__name__]
     assert copy.pair is not functions.pair and copy.pair.__globals__ is vars(copy)
@@ -29,7 +29,7 @@ def test_copied_functions_are_others_and_find_copies_of_what_they_call():
     assert copy.pack.__module__ == f'{inference.__name__}_copied'
 
 
-def test_a_function_that_is_not_a_copy_is_refused():
+def test_assumptions_a_function_that_is_not_a_copy_is_refused():
     scores = float_tensor([[0.0, 1.0], [2.0, 3.0]])
     inputs = float_tensor([[[1.0, 2.0]]]), None, int_tensor([1]), scores, scores[0], scores[1]
     factors = float_tensor([[[1.0, 2.0]]] * 5)
@@ -40,12 +40,12 @@ def test_a_function_that_is_not_a_copy_is_refused():
 
 
 @pytest.mark.parametrize('gradients', [((4, 2, 3), (3,), (3, 3), (3,)), ((4, 2, 3), (3, 3), (3,)), ()])
-def test_gradients_in_another_order_are_refused(gradients):
+def test_assumptions_gradients_in_another_order_are_refused(gradients):
     inputs = (4, 2, 3), (3, 3), (3,), (3,)
     with pytest.raises(RuntimeError, match=f'order of the inputs.*; MindSpore {ms.__version__} does not'):
         check_gradients(gradients, inputs)
 
 
-def test_gradients_of_all_inputs_may_follow_and_axes_may_be_of_any_size():
+def test_assumptions_gradients_of_all_inputs_may_follow_and_axes_may_be_of_any_size():
     inputs = (-1, 2, 3), (3, 3), (3,), (3,)
     check_gradients(((4, -1, 3), (3, 3), (3,), (3,), (9, 2, 3), (2,)), inputs)

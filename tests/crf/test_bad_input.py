@@ -56,7 +56,7 @@ in_both_modes = pytest.mark.parametrize('compiled', [*MODES, 'native pynative'],
 
 @in_both_modes
 @pytest.mark.parametrize('name', CASES)
-def test_wrong_arguments(name, compiled):
+def test_bad_input_wrong_arguments(name, compiled):
     arguments, error, message = CASES[name]
     crf = CRF(3)
 
@@ -70,7 +70,7 @@ def test_wrong_arguments(name, compiled):
 
 @in_both_modes
 @pytest.mark.parametrize('method', ['decode', 'marginals', 'normalizer', 'viterbi', 'nbest'])
-def test_every_method_checks(method, compiled):
+def test_bad_input_every_method_checks(method, compiled):
     crf = CRF(3)
 
     def call(emissions, lengths):
@@ -86,7 +86,7 @@ def test_every_method_checks(method, compiled):
         compiled(call)(EMISSIONS, int_tensor([4] * 4))
 
 
-def test_arrays_are_not_tensors():
+def test_bad_input_arrays_are_not_tensors():
     with pytest.raises(TypeError, match='emissions must be a Tensor, got ndarray'):
         CRF(3)(np.zeros((4, 7, 3), np.float32), TAGS, LENGTHS)
     with pytest.raises(TypeError, match='seq_length must be a Tensor, got list'):
@@ -101,18 +101,18 @@ def test_arrays_are_not_tensors():
      "reduction must be one of none, sum, mean, token_mean, got 'max'"),
     ({'num_tags': 3, 'batch_first': 'yes'}, TypeError, 'batch_first must be True or False, got str'),
 ])
-def test_wrong_options(arguments, error, message):
+def test_bad_input_wrong_options(arguments, error, message):
     with pytest.raises(error, match=message):
         CRF(**arguments)
 
 
 @pytest.mark.parametrize('n,error', [(0, ValueError), (-1, ValueError), (2.0, TypeError), (True, TypeError)])
-def test_wrong_n(n, error):
+def test_bad_input_wrong_n(n, error):
     with pytest.raises(error, match='n must be'):
         CRF(3).nbest(EMISSIONS, n, LENGTHS)
 
 
-def test_odd_hidden_size():
+def test_bad_input_odd_hidden_size():
     with pytest.raises(ValueError, match='hidden_size must be even and at least 2, half for each direction, got 5'):
         BiLSTM_CRF(10, 4, 5, 3)
 
@@ -127,12 +127,12 @@ def test_odd_hidden_size():
     (([[0.5]], [1], 3), TypeError, 'tags must be integers, got float64'),
     (([[0]], [1.0], 3), TypeError, 'seq_length must be integers, got float64'),
 ])
-def test_check_batch(arguments, error, message):
+def test_bad_input_check_batch(arguments, error, message):
     with pytest.raises(error, match=message):
         check_batch(*arguments)
 
 
-def test_check_batch_lets_pass_what_is_right():
+def test_bad_input_check_batch_lets_pass_what_is_right():
     check_batch([[0, -1, 99], [2, 1, 0]], [2, 3], 3, batch_first=True)      # unknown, and anything on padding
     check_batch(ms.Tensor([[0], [2]]), ms.Tensor([2]), 3)
     check_batch(np.array([[0, 1]]), None, 2)
@@ -152,19 +152,19 @@ def test_check_batch_lets_pass_what_is_right():
     ((np.zeros((2, 3)), np.full((1, 2, 3), -1), [2, 1]), 'history must hold tags from 0 to 2, got -1 for row 0'),
     ((np.zeros((2, 3)), np.full((2, 2, 3), 2 ** 40), [1, 3]), 'history must hold tags from 0 to 2, got 1099511627776'),
 ])
-def test_post_decode_checks(arguments, message):
+def test_bad_input_post_decode_checks(arguments, message):
     with pytest.raises(ValueError, match=message):
         post_decode(*arguments)
 
 
 @pytest.mark.parametrize('history', [np.zeros((4, 0, 3), int), np.zeros((0, 0, 3), int), (),
                                      (np.zeros((0, 3), int),) * 4])
-def test_post_decode_of_an_empty_batch(history):
+def test_bad_input_post_decode_of_an_empty_batch(history):
     assert post_decode(np.zeros((0, 3)), history, np.zeros(0, int)) == []
     assert post_decode(np.zeros((0, 3)), history, []) == []
 
 
-def test_an_impossible_tag_makes_the_loss_nan(compiled):
+def test_bad_input_an_impossible_tag_makes_the_loss_nan(compiled):
     crf = CRF(3)
 
     def loss(tags):
@@ -200,7 +200,7 @@ SCORES = float_tensor(np.zeros((3, 3))), float_tensor(np.zeros(3)), float_tensor
     (sequence_mask, (LENGTHS, -1), ValueError, 'max_length must be at least 1, got -1'),
     (sequence_mask, (TAGS, 4), ValueError, 'seq_length must be (batch,), got shape (4, 7)'),
 ])
-def test_functions_check(function, arguments, error, message):
+def test_bad_input_functions_check(function, arguments, error, message):
     with pytest.raises(error) as raised:
         function(*arguments)
     assert str(raised.value) == message
@@ -214,7 +214,7 @@ def test_functions_check(function, arguments, error, message):
     ((TAGS, TAGS), ValueError, 'seq_length must be (batch,) = (4,), got shape (4, 7)'),
     ((TAGS, None), TypeError, 'seq_length must be a Tensor, got NoneType'),
 ])
-def test_the_cell_checks(arguments, error, message, compiled):
+def test_bad_input_the_cell_checks(arguments, error, message, compiled):
     model = BiLSTM_CRF(10, 4, 6, 3)
 
     def loss(inputs, lengths):

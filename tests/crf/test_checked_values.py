@@ -28,7 +28,7 @@ def tutorial(mask):
 
 @pytest.mark.parametrize('name', tutorial(None))
 @pytest.mark.parametrize('dtype', [ms.int64, ms.float32, ms.uint8])
-def test_a_mask_with_holes_is_refused(name, dtype):
+def test_checked_values_a_mask_with_holes_is_refused(name, dtype):
     for message, mask in MASKS.items():
         with pytest.raises(ValueError, match=f'mask must be 1 on the real positions, .*, {message}'):
             tutorial(ms.Tensor(np.array(mask), dtype))[name]()
@@ -37,7 +37,7 @@ def test_a_mask_with_holes_is_refused(name, dtype):
 
 
 @pytest.mark.slow
-def test_a_mask_with_holes_gives_nan_in_a_graph():
+def test_checked_values_a_mask_with_holes_gives_nan_in_a_graph():
     rng = np.random.default_rng(0)
     emissions, tags = float_tensor(rng.normal(size=(4, 2, 3))), int_tensor(np.ones((4, 2)))
     scores = [float_tensor(rng.normal(size=shape)) for shape in ((3, 3), 3, 3)]
@@ -77,7 +77,7 @@ def batch_with(fault):
 
 @pytest.mark.parametrize('batch_first', [False, True])
 @pytest.mark.parametrize('message', FAULTS)
-def test_a_cell_that_checks_values_names_row_and_position(message, batch_first):
+def test_checked_values_a_cell_that_checks_values_names_row_and_position(message, batch_first):
     crf = CRF(3, batch_first=batch_first, check_values=True)
     values = batch_with(FAULTS[message])
     if batch_first:
@@ -93,7 +93,7 @@ def test_a_cell_that_checks_values_names_row_and_position(message, batch_first):
             call()
 
 
-def test_a_cell_that_checks_values_lets_pass_what_can_be(compiled):
+def test_checked_values_a_cell_that_checks_values_lets_pass_what_can_be(compiled):
     """Unknown tags, -inf, anything on padding; in a graph, where it can't look, faults give nan."""
     crf = CRF(3, reduction='none', check_values=True)
     values = batch_with({'emissions': (3, 1, 0, NAN), 'tags': (3, 1, 99)})
@@ -109,7 +109,7 @@ def test_a_cell_that_checks_values_lets_pass_what_can_be(compiled):
         assert is_nan(run(*(ms.Tensor(value) for value in batch_with({'lengths': (0, 5)}).values()))) == [True, False]
 
 
-def test_a_whole_model_checks_values():
+def test_checked_values_a_whole_model_checks_values():
     model = BiLSTM_CRF(10, 4, 6, 3, check_values=True)
     inputs, tags = int_tensor(np.ones((2, 4))), int_tensor(np.ones((2, 4)))
     with pytest.raises(ValueError, match='seq_length must be 0 to 4, the padded length, got 7 in row 1'):

@@ -35,7 +35,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize('scheme,tags', ALLOWED)
-def test_allowed_pairs(scheme, tags):
+def test_constraints_allowed_pairs(scheme, tags):
     expected = {tuple(pair.split()) for pair in ALLOWED[scheme, tags].split(',')}
     transitions, start, end = allowed_transitions(scheme, tags)
     actual = {(a, b) for (i, a), (j, b) in itertools.product(enumerate(tags), enumerate(tags)) if transitions[i, j]}
@@ -55,12 +55,12 @@ def test_allowed_pairs(scheme, tags):
     ('BIO', ['NOUN'], "got 'NOUN' at 0"),
     ('BMES', ['O-X'], "got 'O-X' at 0"),
 ])
-def test_impossible_tags(scheme, tags, message):
+def test_constraints_impossible_tags(scheme, tags, message):
     with pytest.raises(ValueError, match=message):
         allowed_transitions(scheme, tags)
 
 
-def test_tags_of_wrong_type():
+def test_constraints_tags_of_wrong_type():
     with pytest.raises(TypeError, match='tags must be strings, got 3 at 1'):
         allowed_transitions('BIO', ['O', 3])
     with pytest.raises(TypeError, match="tags must be a sequence of strings, got 'BIO'"):
@@ -74,7 +74,7 @@ def test_tags_of_wrong_type():
     ((np.ones((3, 3)), np.ones(3, bool), np.ones(3, bool)), TypeError, 'constraints.transitions must be bool'),
     ((np.ones((3, 3), bool), np.zeros(3, bool), np.ones(3, bool)), ValueError, 'constraints.start must allow a tag'),
 ])
-def test_impossible_constraints(constraints, error, message):
+def test_constraints_impossible_constraints(constraints, error, message):
     with pytest.raises(error, match=message):
         CRF(3, constraints=constraints)
 
@@ -105,7 +105,7 @@ def test_constraints_hold_against_emissions(bioes, compiled):
     assert post_decode(score, history, lengths) == best
 
 
-def test_forbidden_tags_have_no_posterior(bioes):
+def test_constraints_forbidden_tags_have_no_posterior(bioes):
     case = Case(0, 6, 4, 5, constraints=bioes)
     marginals = make_crf(case).marginals(float_tensor(case.emissions), int_tensor(case.lengths)).asnumpy()
     assert not marginals[0, :, [2, 3]].any()                     # I and E don't begin a sentence
@@ -114,7 +114,7 @@ def test_forbidden_tags_have_no_posterior(bioes):
 
 
 @pytest.mark.parametrize('unknown', [False, True])
-def test_gold_tags_that_break_constraints_cost_much(bioes, unknown):
+def test_constraints_gold_tags_that_break_constraints_cost_much(bioes, unknown):
     case = Case(0, 5, 3, 5, constraints=bioes)
     crf = make_crf(case, reduction='none')
     tags = np.array([[2, 0, 1], [0, 0, 4], [0, 0, 4], [0, 0, 4], [0, 0, 0]])   # I first; fine; B before S
@@ -131,7 +131,7 @@ def test_gold_tags_that_break_constraints_cost_much(bioes, unknown):
     assert (losses[[0, 2]] < 30000).all()
 
 
-def test_no_path_at_all(compiled):
+def test_constraints_no_path_at_all(compiled):
     """A sentence of one word under tags that need two: the path with the fewest breaks, and finite numbers."""
     crf = CRF(2, constraints=allowed_transitions('BMES', ['B', 'E']), reduction='none')
     emissions, tags, lengths = float_tensor([[[1.0, 2.0]], [[0.0, 0.0]]]), int_tensor([[0], [0]]), int_tensor([1])
@@ -148,7 +148,7 @@ def test_no_path_at_all(compiled):
     assert (nbest < -1e38).all()
 
 
-def test_tags_that_nothing_reaches():
+def test_constraints_tags_that_nothing_reaches():
     """I-Y without B-Y can't occur: it has no posterior, and what can occur is exact."""
     constraints = allowed_transitions('BIO', ['O', 'B-X', 'I-X', 'I-Y'])
     case = Case(1, 5, 4, 4, constraints=constraints)

@@ -40,7 +40,7 @@ def layer_of(name, case, compiled, only_paths=False):
 
 @pytest.mark.parametrize('name', [*(pytest.param(name, marks=IN_PYNATIVE) for name in QUICK),
                                   *(name for name in SHAPES if name not in QUICK)])
-def test_agrees_with_all_paths(name, compiled):
+def test_crf_agrees_with_all_paths(name, compiled):
     for seed in range(6 if compiled is ms.jit else 2 if custom.in_use() else 1):
         case = Case(seed, **SHAPES[name])
         check_all_calls(case, layer_of(name, case, compiled))
@@ -48,7 +48,7 @@ def test_agrees_with_all_paths(name, compiled):
 
 @pytest.mark.parametrize('shape', list(itertools.product([1, 2, 7], [1, 3], [1, 2, 4])))
 @pytest.mark.parametrize('constrained', [False, True])
-def test_agrees_in_many_shapes(shape, constrained):
+def test_crf_agrees_in_many_shapes(shape, constrained):
     constraints = None
     if constrained:
         rng = np.random.default_rng(sum(shape))
@@ -60,7 +60,7 @@ def test_agrees_in_many_shapes(shape, constrained):
     check_all_calls(case, AllCalls(case, lambda function: function, n=3))
 
 
-def test_equal_paths_give_the_lowest_tag(compiled):
+def test_crf_equal_paths_give_the_lowest_tag(compiled):
     """Whole numbers, some of whose best paths are equal; in each of the ways that paths are found."""
     for name, seed in itertools.product(('plain', 'wide batch, constrained'), (5, 6)):
         case = Case(seed, **SHAPES[name], integers=True)
@@ -74,7 +74,7 @@ def test_equal_paths_give_the_lowest_tag(compiled):
             assert [path[:n].tolist() for path, n in zip(paths, case.lengths)] == best
 
 
-def test_reductions_and_layouts(compiled):
+def test_crf_reductions_and_layouts(compiled):
     """And without lengths, when all rows are full. The sum is the loss of `AllCalls`."""
     case, full = Case(1, 5, 4, 3), Case(1, 5, 4, 3)
     full.emissions = np.clip(full.emissions, -9, 9)
@@ -103,7 +103,7 @@ def test_reductions_and_layouts(compiled):
 
 
 @pytest.mark.parametrize('reduction', ['mean', 'token_mean', 'sum'])
-def test_filler_rows_change_nothing(reduction):
+def test_crf_filler_rows_change_nothing(reduction):
     case = Case(5, 5, 3, 3)
     crf = make_crf(case, reduction=reduction)
     emissions, tags = case.emissions, case.tags
@@ -118,7 +118,7 @@ def test_filler_rows_change_nothing(reduction):
 
 
 @pytest.mark.slow
-def test_cells_run_in_graph_mode():
+def test_crf_cells_run_in_graph_mode():
     case = Case(1, 5, 4, 3)
     crf = make_crf(case)
     arguments = float_tensor(case.emissions), int_tensor(case.tags), int_tensor(case.lengths)
@@ -132,7 +132,7 @@ def test_cells_run_in_graph_mode():
 
 
 @pytest.mark.slow
-def test_methods_compile_one_by_one():
+def test_crf_methods_compile_one_by_one():
     """ms.jit(crf.decode) and the like, in any order, with the cell itself after them."""
     case = Case(1, 5, 4, 3)
     crf = make_crf(case)
@@ -150,7 +150,7 @@ def test_methods_compile_one_by_one():
     close(ms.jit(crf)(emissions, tags, lengths), case.losses().sum())
 
 
-def test_marginals_can_be_differentiated(compiled):
+def test_crf_marginals_can_be_differentiated(compiled):
     """Against central differences of the enumerated marginals; 0 where forbidden."""
     case = Case(4, 4, 3, 3)
     crf = make_crf(case)
@@ -177,7 +177,7 @@ def test_marginals_can_be_differentiated(compiled):
         assert not actual[case.emissions == -np.inf].any()
 
 
-def test_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(compiled):
+def test_crf_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(compiled):
     """Self-training: the gradient of the loss is posteriors minus the best path, which itself has none. A path's score
     changes by 1 with each emission on it."""
     case = Case(4, 4, 3, 3)
@@ -202,7 +202,7 @@ def test_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(compile
 
 
 @pytest.mark.parametrize('length,batch', [(1, 3), (4, 3), (4, 90)])
-def test_padding_may_hold_anything(length, batch):
+def test_crf_padding_may_hold_anything(length, batch):
     case = Case(0, length, batch, 3)
     case.emissions[np.arange(length)[:, None] >= case.lengths] = np.nan
     crf = make_crf(case)

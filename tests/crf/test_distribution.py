@@ -44,7 +44,7 @@ made = {}
 
 @of_plain_operators
 @pytest.mark.parametrize('name', CASES)
-def test_entropy_and_its_gradients(name, compiled):
+def test_distribution_entropy_and_its_gradients(name, compiled):
     """By all scores and the temperature, at two of them, in one graph."""
     case = CASES[name]()
     if (compiled is ms.jit) not in made:
@@ -78,7 +78,7 @@ def test_entropy_and_its_gradients(name, compiled):
 
 @pytest.mark.slow
 @of_plain_operators
-def test_divergence_and_its_gradients(compiled):
+def test_distribution_divergence_and_its_gradients(compiled):
     """Of two layers with emissions and pair emissions of their own; inf where the other one forbids what this one does
     not, 0 from itself."""
     case, other = Case(3, **SHAPE).with_pairs(5, 1.0, FORBIDDEN), Case(7, **SHAPE).with_pairs(7)
@@ -125,7 +125,7 @@ def test_divergence_and_its_gradients(compiled):
 
 
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
-def test_temperature_divides_all_scores(compiled):
+def test_distribution_temperature_divides_all_scores(compiled):
     """In the calls that have it, in a graph some; also where without it there are operators in C++. Losses have a
     test of their own."""
     case = Case(8, **SHAPE, unknown=0.4, constraints=BIO)
@@ -201,7 +201,7 @@ def by_row(case):
 
 @pytest.mark.slow
 @of_plain_operators
-def test_samples_are_drawn_from_the_distribution(compiled):
+def test_distribution_samples_are_drawn_from_the_distribution(compiled):
     """Pearson's statistic of 20,000 samples of each row, at two temperatures, with forbidden paths; a seed that is a
     tensor changes without a new graph, and is the same seed as that int."""
     case, crf, run = sampler(compiled)
@@ -228,7 +228,7 @@ def test_samples_are_drawn_from_the_distribution(compiled):
 
 
 @of_plain_operators
-def test_what_is_cold_is_the_best_path(compiled):
+def test_distribution_what_is_cold_is_the_best_path(compiled):
     """Of rows whose scores are nan samples are some paths."""
     case, _, run = sampler(compiled)
     emissions, pairs = by_row(case)
@@ -243,7 +243,7 @@ def test_what_is_cold_is_the_best_path(compiled):
 
 
 @pytest.mark.slow
-def test_samples_are_the_same_in_both_modes_and_independent_of_each_other():
+def test_distribution_samples_are_the_same_in_both_modes_and_independent_of_each_other():
     """Equal rows are drawn one independently of the other, and so are samples of one row: pairs of two first tags."""
     case = Case(3, 2, 1, 2)
     crf = make_crf(case)
@@ -261,7 +261,7 @@ def test_samples_are_the_same_in_both_modes_and_independent_of_each_other():
 
 
 @of_plain_operators
-def test_a_row_hurts_no_other(compiled):
+def test_distribution_a_row_hurts_no_other(compiled):
     """One of which no path remains, one with nan, one without any position, one sound."""
     case = Case(11, 4, 4, 3)
     case.lengths = np.array([4, 3, 0, 4])
@@ -295,7 +295,7 @@ class Everything(nn.Cell):
 
 
 @pytest.mark.slow
-def test_one_exported_graph_serves_all_shapes(tmp_path):
+def test_distribution_one_exported_graph_serves_all_shapes(tmp_path):
     cases = [Case(length, length, batch, 3) for length, batch in ((5, 4), (1, 2), (9, 1))]
     crf, other = make_crf(cases[0]), make_crf(Case(7, 5, 4, 3))
     anything = (ms.Tensor(shape=[None, None, 3], dtype=ms.float32), ms.Tensor(shape=[None], dtype=ms.int32),
@@ -326,25 +326,25 @@ def test_one_exported_graph_serves_all_shapes(tmp_path):
     (TypeError, 'temperature must be a number, got str', {'temperature': '1'}),
     (TypeError, 'temperature must be a number or a tensor of one of Float16', {'temperature': int_tensor(1)}),
     (ValueError, r'without axes, got shape \(1,\)', {'temperature': float_tensor([1])})])
-def test_what_cannot_be_is_named(error, expected, options):
+def test_distribution_what_cannot_be_is_named(error, expected, options):
     with pytest.raises(error, match=expected):
         CRF(3).sample(float_tensor(np.zeros((2, 1, 3))), **{'n': 1, **options})
 
 
-def test_a_temperature_that_is_not_above_0_makes_nan():
+def test_distribution_a_temperature_that_is_not_above_0_makes_nan():
     assert np.isnan(CRF(3).entropy(float_tensor(np.zeros((2, 1, 3))), temperature=float_tensor(-1.0)).asnumpy()).all()
 
 
 @pytest.mark.parametrize('other,expected', [
     (CRF(2), 'other must have as many tags, 3, got 2'),
     (CRF(3, batch_first=True), 'other must have the same layout, batch_first = False, got True')])
-def test_layers_that_cannot_be_compared_are_named(other, expected):
+def test_distribution_layers_that_cannot_be_compared_are_named(other, expected):
     with pytest.raises(ValueError, match=expected):
         CRF(3).kl(other, float_tensor(np.zeros((2, 1, 3))))
 
 
 @pytest.mark.slow
-def test_one_graph_learns_at_all_shapes():
+def test_distribution_one_graph_learns_at_all_shapes():
     """Gradients of loss and entropy together, compiled once for any length and batch."""
     cases = [Case(length, length, batch, 3).with_pairs(length) for length, batch in ((4, 3), (7, 2), (5, 1), (3, 4))]
     crf = make_crf(cases[0])

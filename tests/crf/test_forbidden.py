@@ -45,7 +45,7 @@ def padded(case, length, emission, tag):
 
 @pytest.mark.parametrize('length,options', [                     # unrolled, and in loops over blocks
     (5, {}), (5, {'unknown': 0.4}), (LONG, {'constraints': BIO}), (LONG, {'constraints': BIO, 'unknown': 0.4})])
-def test_agrees_with_the_paths_that_remain(length, options, compiled):
+def test_forbidden_agrees_with_the_paths_that_remain(length, options, compiled):
     for seed, (name, indices) in enumerate(FORBIDDEN.items()):
         case = Case(seed, 5, 4, 3, **options).forbid(**indices)
         if compiled is ms.jit or name == 'of all kinds' and 'unknown' in options:
@@ -55,7 +55,7 @@ def test_agrees_with_the_paths_that_remain(length, options, compiled):
         check_all_calls(case, AllCalls.of(case, compiled))
 
 
-def test_huge_negative_scores_forbid_as_well(compiled):
+def test_forbidden_huge_negative_scores_forbid_as_well(compiled):
     """What people write for -inf."""
     lowest = np.float32(-3.4028235e38)
     for low in (-1e25, -1e30, -3e38, lowest) if compiled is ms.jit or custom.in_use() else (-1e25, lowest):
@@ -66,7 +66,7 @@ def test_huge_negative_scores_forbid_as_well(compiled):
         check_all_calls(case, AllCalls.of(case, compiled))
 
 
-def test_large_scores_beside_minus_infinity(compiled):
+def test_forbidden_large_scores_beside_minus_infinity(compiled):
     """Both kinds of falling back on the log domain at once."""
     case = Case(2, 5, 4, 3, scale=60.0).forbid(**FORBIDDEN['of all kinds'])
     check_all_calls(case, AllCalls.of(case, compiled))
@@ -74,7 +74,7 @@ def test_large_scores_beside_minus_infinity(compiled):
 
 @pytest.mark.parametrize('length,compiled', [(70, 'native graph'), (300, 'native graph'), (300, 'pynative')],
                          indirect=['compiled'])
-def test_long_sentences(length, compiled):
+def test_forbidden_long_sentences(length, compiled):
     """Beside plain recursions in float64, in which -inf is -inf; wide enough for steps one by one, in blocks."""
     rng = np.random.default_rng(length)
     batch, num_tags = 4, 11
@@ -128,7 +128,7 @@ def priced(case):
     return case
 
 
-def test_a_forbidden_gold_tag_costs_10_000(compiled):
+def test_forbidden_a_forbidden_gold_tag_costs_10_000(compiled):
     """Each tag and step that -inf forbids, beside what remains; gradients are finite, 0 where forbidden."""
     for indices in ({'emissions': [(2, 0, 2)]}, {'transitions': [(0, 1), (2, 2)]}, {'start': [0], 'end': [0]},
                     {'emissions': [(1, 0, 1)], 'transitions': [(0, 1)], 'end': [0]}):
@@ -148,7 +148,7 @@ def test_a_forbidden_gold_tag_costs_10_000(compiled):
 
 
 @pytest.mark.parametrize('length,constraints', [(5, None), (LONG, BIO)])
-def test_a_row_without_any_path_hurts_no_other(length, constraints, compiled):
+def test_forbidden_a_row_without_any_path_hurts_no_other(length, constraints, compiled):
     """All tags of a position are -inf: the other rows are as they are without it, and all gradients finite."""
     whole = padded(Case(1, 5, 4, 3, constraints=constraints), length, 0.0, 0)
     emissions = whole.emissions.copy()
@@ -179,7 +179,7 @@ def test_a_row_without_any_path_hurts_no_other(length, constraints, compiled):
 
 
 @pytest.mark.parametrize('num_tags', [1, 3])
-def test_everything_forbidden_stays_finite(num_tags, compiled):
+def test_forbidden_everything_forbidden_stays_finite(num_tags, compiled):
     case = Case(0, 5, 4, num_tags)
     for scores in case.scores.values():
         scores[:] = -np.inf
@@ -203,7 +203,7 @@ def test_everything_forbidden_stays_finite(num_tags, compiled):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
-def test_softmax_head(compiled):
+def test_forbidden_softmax_head(compiled):
     case = Case(2, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
     case.forbid(emissions=[(0, 0, 1), (2, 0, 0), (2, 0, 2)])

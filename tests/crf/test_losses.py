@@ -135,7 +135,7 @@ def differences(name, case, step=1e-5):
 @pytest.mark.parametrize('compiled,name', [
     *itertools.product(('pynative', 'native graph', 'native pynative'), LOSSES),
     *itertools.product(('graph',), IN_A_PLAIN_GRAPH)], indirect=['compiled'])
-def test_loss_and_gradient(name, compiled):
+def test_losses_loss_and_gradient(name, compiled):
     """With unknown tags in the second case, and scores that products of float32 can't hold in the third."""
     cases = [Case(1, LENGTH, BATCH, NUM_TAGS), Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4),
              Case(3, LENGTH, BATCH, NUM_TAGS, scale=60.0)]
@@ -176,7 +176,7 @@ def expected_at(case, temperature, every):
 
 
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
-def test_a_temperature_divides_all_scores_and_costs(compiled):
+def test_losses_a_temperature_divides_all_scores_and_costs(compiled):
     """The sum of losses, in a graph of some, and its derivatives by emissions and by the temperature; nan on padding
     changes nothing."""
     case, temperature, step = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4), 1.7, 1e-5
@@ -209,7 +209,7 @@ def test_a_temperature_divides_all_scores_and_costs(compiled):
             close(by_emissions[place], (sums[0] - sums[1]) / (2 * step), 1e-4)
 
 
-def test_without_weights_and_costs_it_is_the_loss_of_the_call():
+def test_losses_without_weights_and_costs_it_is_the_loss_of_the_call():
     """In both layouts and every reduction; weights of rows don't change what a mean divides by."""
     case = Case(5, LENGTH, BATCH, NUM_TAGS)
     losses = case.losses()
@@ -229,7 +229,7 @@ def test_without_weights_and_costs_it_is_the_loss_of_the_call():
             for b, row in enumerate(case.rows)) / divisor)
 
 
-def test_loss_of_each_row():
+def test_losses_loss_of_each_row():
     case = Case(5, LENGTH, BATCH, NUM_TAGS, unknown=0.3)
     crf = make_crf(case, reduction='none')
     for function, _ in LOSSES.values():
@@ -239,7 +239,7 @@ def test_loss_of_each_row():
         close(losses, expected_losses(name, case))
 
 
-def test_targets_of_pairs():
+def test_losses_targets_of_pairs():
     """A distribution over paths in which neighbours depend on each other."""
     case = Case(6, LENGTH, BATCH, NUM_TAGS)
     steps = distributions(LENGTH - 1, BATCH, NUM_TAGS, NUM_TAGS)
@@ -261,7 +261,7 @@ def test_targets_of_pairs():
     assert np.isnan(losses.asnumpy()).tolist() == (case.lengths > 1).tolist()
 
 
-def test_what_is_forbidden_has_a_price_and_no_gradient(compiled):
+def test_losses_what_is_forbidden_has_a_price_and_no_gradient(compiled):
     """A gold tag that breaks constraints costs about 10,000, times its weight; -inf where targets are 0, nothing."""
     case = Case(2, 3, 1, 3, constraints=(BIO.transitions, BIO.start, BIO.end))
     crf = make_crf(case)
@@ -281,7 +281,7 @@ def test_what_is_forbidden_has_a_price_and_no_gradient(compiled):
     assert np.isfinite(gradient.asnumpy()).all() and float(gradient[0, 0, 2]) == 0.0
 
 
-def test_what_can_not_be_is_nan_in_its_row(compiled):
+def test_losses_what_can_not_be_is_nan_in_its_row(compiled):
     """nan in emissions, a length that can't be, targets that don't add up to 1; then a tag that can't be."""
     case = Case(4, 4, 5, 3)
     case.lengths[:] = [4, 3, 4, 2, 4]
@@ -334,14 +334,14 @@ FAULTS = {
 
 
 @pytest.mark.parametrize('message', FAULTS)
-def test_faults_of_arguments(message):
+def test_losses_faults_of_arguments(message):
     case = Case(0, 4, 2, 3)
     with pytest.raises((TypeError, ValueError)) as raised:
         FAULTS[message](make_crf(case), float_tensor(case.emissions), int_tensor(case.tags))
     assert str(raised.value) == message
 
 
-def test_targets_that_are_no_distributions_are_named():
+def test_losses_targets_that_are_no_distributions_are_named():
     case = Case(0, 4, 2, 3)
     targets = np.full((4, 2, 3), 1 / 3)
     targets[1, 0] = [0.5, 0.25, 0.5]
@@ -350,7 +350,7 @@ def test_targets_that_are_no_distributions_are_named():
         make_crf(case, check_values=True).cross_entropy(float_tensor(np.zeros((4, 2, 3))), float_tensor(targets))
 
 
-def test_gradients_by_weights_and_costs():
+def test_losses_gradients_by_weights_and_costs():
     """By a weight, the term that it is of; by the cost, the wrong tags to be expected of the chain with costs."""
     case = Case(8, LENGTH, BATCH, NUM_TAGS)
     crf = make_crf(case)
@@ -380,7 +380,7 @@ def combined(crf, emissions, tags, lengths):
 
 
 @pytest.mark.slow
-def test_compiled_once_for_all_lengths():
+def test_losses_compiled_once_for_all_lengths():
     """The same as in PyNative mode, which is tested against enumeration."""
     first = Case(3, 3, 4, 3)
     crf = make_crf(first)
@@ -405,7 +405,7 @@ def test_compiled_once_for_all_lengths():
 
 @pytest.mark.parametrize('compiled,name', [                     # these have no operators in C++
     *itertools.product(('pynative',), LOSSES), *itertools.product(('graph',), IN_A_PLAIN_GRAPH)], indirect=['compiled'])
-def test_loss_and_gradient_with_scores_of_pairs(name, compiled):
+def test_losses_loss_and_gradient_with_scores_of_pairs(name, compiled):
     """With unknown tags as well."""
     case = Case(2, LENGTH, BATCH, NUM_TAGS, unknown=0.4).with_pairs(3)
     crf, function = make_crf(case), LOSSES[name][0]
@@ -431,7 +431,7 @@ def test_loss_and_gradient_with_scores_of_pairs(name, compiled):
             assert float(by_pairs[place]) == 0.0
 
 
-def test_targets_of_pairs_with_scores_of_pairs():
+def test_losses_targets_of_pairs_with_scores_of_pairs():
     """Those that a layer itself gives are its own distribution: the loss is its entropy."""
     case = Case(6, LENGTH, BATCH, NUM_TAGS).with_pairs(5)
     crf = make_crf(case, reduction='none', batch_first=True)

@@ -67,7 +67,7 @@ def both_ways(compiled):
     return _made[key]
 
 
-def test_the_best_path_and_the_best_tags(compiled):
+def test_mbr_the_best_path_and_the_best_tags(compiled):
     """Some of the best tags, one by one, make no allowed path; with scores of -inf, too."""
     cases = [Case(seed, 5, 8, 3, constraints=IN_TURN, scale=0.5) for seed in (1, 5, 6)]
     cases.append(Case(4, 5, 8, 3, constraints=IN_TURN).forbid(emissions=[(1, 0, 2), (2, 3, 0)], transitions=[(2, 2)],
@@ -79,7 +79,7 @@ def test_the_best_path_and_the_best_tags(compiled):
     assert not_allowed > 0
 
 
-def test_with_scores_of_pairs(compiled):
+def test_mbr_with_scores_of_pairs(compiled):
     """Some of which forbid."""
     case = Case(6, 5, 8, 3, constraints=IN_TURN, scale=0.5).with_pairs(1, 0.5, [(1, 0, 0, 1), (0, 3, 1, 1)])
     crf = make_crf(case)
@@ -91,7 +91,7 @@ def test_with_scores_of_pairs(compiled):
 
 
 @pytest.mark.slow
-def test_one_exported_graph_for_all_shapes(tmp_path):
+def test_mbr_one_exported_graph_for_all_shapes(tmp_path):
     first = Case(0, 5, 8, 3, constraints=IN_TURN)
     ms.export(Both(make_crf(first)), *ANY, file_name=str(tmp_path / 'both'), file_format='MINDIR')
     graph = nn.GraphCell(ms.load(str(tmp_path / 'both.mindir')))
@@ -103,7 +103,7 @@ def test_one_exported_graph_for_all_shapes(tmp_path):
         check(case, *graph(float_tensor(case.emissions), int_tensor(case.lengths)))
 
 
-def test_the_number_to_be_expected_can_be_differentiated(compiled):
+def test_mbr_the_number_to_be_expected_can_be_differentiated(compiled):
     """It is the sum of marginals of given tags, whose derivatives are covariances under the enumerated paths."""
     case = Case(7, 4, 3, 3)
     crf = make_crf(case, batch_first=True)
@@ -125,7 +125,7 @@ def test_the_number_to_be_expected_can_be_differentiated(compiled):
                     close(by_emissions[b, t, tag], weights @ (right * there) - weights @ right * (weights @ there))
 
 
-def test_nan_and_lengths_that_can_not_be_are_seen_in_their_row(compiled):
+def test_mbr_nan_and_lengths_that_can_not_be_are_seen_in_their_row(compiled):
     case = Case(0, 5, 8, 3, constraints=IN_TURN)
     crf, run = both_ways(compiled)
     assign(crf, case.scores)
@@ -139,7 +139,7 @@ def test_nan_and_lengths_that_can_not_be_are_seen_in_their_row(compiled):
         assert ((paths.asnumpy() >= 0) & (paths.asnumpy() < 3)).all()
 
 
-def test_a_row_of_which_no_path_is_allowed_has_the_fewest_breaks(compiled):
+def test_mbr_a_row_of_which_no_path_is_allowed_has_the_fewest_breaks(compiled):
     crf = CRF(2, constraints=(np.array([[True, False], [False, True]]), np.array([True, False]),
                               np.array([False, True])))
 
@@ -151,6 +151,6 @@ def test_a_row_of_which_no_path_is_allowed_has_the_fewest_breaks(compiled):
     assert 0.0 < float(expected[0]) <= 3.0
 
 
-def test_an_argument_that_is_no_flag():
+def test_mbr_an_argument_that_is_no_flag():
     with pytest.raises(TypeError, match='constrained must be True or False, got str'):
         CRF(3).mbr_decode(float_tensor(np.zeros((2, 1, 3))), constrained='yes')

@@ -130,14 +130,14 @@ def losses(compiled):
 
 
 @pytest.mark.parametrize('level', ['O2', 'O3', 'to_float'])
-def test_what_comes_before_the_head_has_16_bits(level):
+def test_mixed_precision_what_comes_before_the_head_has_16_bits(level):
     cell = Losses(Softmax(3))
     LEVELS[level](cell)
     assert cell.dense(float_tensor(np.ones((2, 1, 3)))).dtype == ms.float16
 
 
 @at_levels(LEVELS, IN_A_PLAIN_GRAPH, NATIVE)
-def test_loss_and_gradients(level, compiled):
+def test_mixed_precision_loss_and_gradients(level, compiled):
     case = case_of(CONSTRAINTS[level])
     value, gradients = at_level(level, losses, compiled, inputs_of(case), lambda loss, cell: ms.value_and_grad(
         loss, 0, parameters(cell.head)))
@@ -154,7 +154,7 @@ def marginals(compiled):
 
 
 @at_levels(CONSTRAINED, ['O1', 'auto'], NATIVE)
-def test_posteriors_and_paths(level, compiled):
+def test_mixed_precision_posteriors_and_paths(level, compiled):
     case = case_of(BIO)
     marginals_of_tags, normalizer, paths, scores = at_level(level, marginals, compiled, inputs_of(case))
     close(marginals_of_tags, case.by_position(lambda b, row: row.marginals()))
@@ -168,7 +168,7 @@ def losses_of_softmax(compiled):
 
 
 @at_levels(LEVELS, IN_A_PLAIN_GRAPH, [])                         # it has no operators in C++
-def test_softmax_head(level, compiled):
+def test_mixed_precision_softmax_head(level, compiled):
     case = case_of()
     top = case.emissions.max(2)
     normalizer = top + np.log(np.exp(case.emissions - top[:, :, None]).sum(2))
@@ -180,7 +180,7 @@ def test_softmax_head(level, compiled):
 
 
 @pytest.mark.parametrize('constraints,dtype', [(None, ms.float16), (BIO, ms.bfloat16)])
-def test_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, compiled):
+def test_mixed_precision_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, compiled):
     case = case_of(constraints)
     emissions, tags, lengths = inputs_of(case)
     mixed, crf = ms.amp.auto_mixed_precision(make_crf(case), 'auto', dtype), make_crf(case)
@@ -222,7 +222,7 @@ def models(compiled):
 
 @pytest.mark.parametrize('compiled,level', [*(('pynative', level) for level in LEVELS),
                                             *(('native graph', level) for level in CONSTRAINED)], indirect=['compiled'])
-def test_the_whole_model(level, compiled):
+def test_mixed_precision_the_whole_model(level, compiled):
     """What comes into its CRF is rounded; what comes out of it agrees with the layer given the same."""
     inputs, lengths, tags = int_tensor([[1, 2, 3, 4], [5, 6, 0, 0]]), int_tensor([4, 2]), int_tensor([[0, 1, 2, 0]] * 2)
     alone = model()
@@ -235,7 +235,7 @@ def test_the_whole_model(level, compiled):
         close(one.astype(ms.float32), other.asnumpy(), 3e-2)
 
 
-def test_the_layer_in_a_black_list_is_refused():
+def test_mixed_precision_the_layer_in_a_black_list_is_refused():
     with pytest.raises(ValueError, match='^black_list must not hold CRF, whose results would be cast to 16 bits;'):
         ms.amp.custom_mixed_precision(Losses(CRF(3)), black_list=[CRF])
 
@@ -258,7 +258,7 @@ def chains_of_pairs(compiled):
 
 
 @at_levels(['O1', 'O2', 'white list'], ['white list'], [])
-def test_pair_emissions(level, compiled):
+def test_mixed_precision_pair_emissions(level, compiled):
     case = case_of().with_pairs(1, 40.0)
     case.pairs = np.round(case.pairs)                            # a network casts what comes in
     case.rescore()
@@ -292,6 +292,6 @@ print(row(table, ms.Tensor([1])).asnumpy().tolist())
 '''
 
 
-def test_the_process_lives_on_after_an_operator_has_failed():
+def test_mixed_precision_the_process_lives_on_after_an_operator_has_failed():
     result = subprocess.run([sys.executable, '-c', FAILING], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (result.returncode, result.stdout.splitlines()) == (0, ["For 'Gather'", "For 'Gather'", '[[1.0, 1.0, 1.0]]'])

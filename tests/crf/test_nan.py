@@ -71,7 +71,7 @@ def test_nan_in_one_emission_is_seen(name, compiled):
 
 
 @pytest.mark.parametrize('name', SLOW)
-def test_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
+def test_nan_a_length_that_can_not_be_gives_nan_in_its_row_alone(name, compiled):
     """All calls stay usable; paths are those of a length of 0 or of the padded length."""
     length, batch, num_tags = SHAPES[name]
     rng = np.random.default_rng(1)
@@ -115,7 +115,7 @@ def test_nan_in_a_parameter_is_seen(compiled):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
-def test_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
+def test_nan_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
     head = Softmax(3, reduction='none')
     emissions = np.random.default_rng(0).normal(size=(4, 3, 3))
     tags = int_tensor([[0, 1, 2]] * 2 + [[-1, 1, 2]] * 2)
@@ -135,7 +135,7 @@ def test_the_softmax_head_sees_nan_and_lengths_that_can_not_be(compiled):
             assert is_nan(actual) == [True, False, False]
 
 
-def test_absent_paths_of_a_row_with_nan():
+def test_nan_absent_paths_of_a_row_with_nan():
     """More paths asked for than there are, in a row that can't be scored."""
     crf = CRF(2)
     emissions = np.zeros((2, 2, 2))

@@ -30,12 +30,12 @@ def chain_operators():
     return Operators(library.find().path)
 
 
-def test_random_batches(chain_operators):
+def test_native_random_batches(chain_operators):
     for seed in range(120):
         check_chain(chain_operators, np.random.default_rng(seed))
 
 
-def test_wrong_inputs_are_refused():
+def test_native_wrong_inputs_are_refused():
     """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
     operators = WrongInputs(library.find().path, np.random.default_rng(0))
     for seed in range(20):
@@ -53,7 +53,7 @@ print(ms.jit(crf.backends.native.packed_normalizer)(ops.zeros((4, 2, 3)), wrong,
 
 
 @pytest.mark.slow
-def test_a_wrong_input_is_named():
+def test_native_a_wrong_input_is_named():
     """By the exception that MindSpore raises; in a process of its own, which MindSpore cannot use for more then."""
     result = subprocess.run([sys.executable, '-c', WRONG_INPUT], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
@@ -61,7 +61,7 @@ def test_a_wrong_input_is_named():
 
 
 @pytest.mark.slow
-def test_random_batches_with_the_checks_of_the_compiler():
+def test_native_random_batches_with_the_checks_of_the_compiler():
     """Addresses, and what C++ leaves undefined."""
     command = [sys.executable, 'benchmarks/fuzz_native.py', '--cases', '150', '--seed', '7', '--sanitize']
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
@@ -71,7 +71,7 @@ def test_random_batches_with_the_checks_of_the_compiler():
 
 
 @pytest.mark.parametrize('length,batch,tags', [(5000, 2, 9), (12, 3, 500)])
-def test_long_sentences_and_many_tags(length, batch, tags, chain_operators):
+def test_native_long_sentences_and_many_tags(length, batch, tags, chain_operators):
     rng = np.random.default_rng(length)
     draw = [rng.normal(size=shape).astype(np.float32) for shape in ((length, batch, tags), (tags, tags), tags, tags)]
     chain = Chain(draw[0], rng.integers(0, tags, (length, batch)), np.array([length, *[length // 2] * (batch - 1)]),
@@ -86,7 +86,7 @@ def counted(call):
     return tuple(after - earlier for earlier, after in zip(before, library.counts()))
 
 
-def test_which_way_rows_go():
+def test_native_which_way_rows_go():
     """Only rows whose scores products can't hold go through the log domain; plain operators take neither."""
     case, wide = Case(0, 5, 4, 3), Case(0, 5, 4, 3, scale=2000.0)
     emissions, lengths = float_tensor(case.emissions), int_tensor([5, 3, 5, 0])
@@ -104,7 +104,7 @@ def test_which_way_rows_go():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('constraints', [None, BIO])
-def test_equal_to_the_graph_of_plain_operators(constraints):
+def test_native_equal_to_the_graph_of_plain_operators(constraints):
     """Values to 1e-6, gradients to 1e-5, paths to the last tag."""
     rng = np.random.default_rng(1)
     crf = CRF(3, batch_first=True, constraints=constraints)
@@ -135,7 +135,7 @@ def test_equal_to_the_graph_of_plain_operators(constraints):
             close(actual, expected.asnumpy(), tolerance)
 
 
-def test_one_place_chooses_the_implementation():
+def test_native_one_place_chooses_the_implementation():
     """Operators in C++ have neither pair emissions nor a temperature."""
     backends = CRF(3).backends
     pairs = float_tensor(np.zeros((3, 2, 3, 3)))
@@ -148,7 +148,7 @@ def test_one_place_chooses_the_implementation():
         custom.use(True)
 
 
-def test_both_implementations_have_the_same_calls():
+def test_native_both_implementations_have_the_same_calls():
     def calls(implementation):
         return {name for name, value in vars(implementation).items() if callable(value) and not name.startswith('_')}
 
@@ -161,7 +161,7 @@ def test_both_implementations_have_the_same_calls():
 
 
 @pytest.mark.slow
-def test_an_exported_graph_has_plain_operators(tmp_path):
+def test_native_an_exported_graph_has_plain_operators(tmp_path):
     """It runs where there is no library."""
     case = Case(0, 4, 2, 3)
     crf = make_crf(case)

@@ -33,7 +33,7 @@ def check(case, actual, n):
 
 
 @pytest.mark.parametrize('constraints,few,many', [(None, 8, 300), (BIO, 9, 40)])       # up to 8 one after the other
-def test_many_paths_and_ties(constraints, few, many, compiled):
+def test_nbest_many_paths_and_ties(constraints, few, many, compiled):
     """Whole numbers: nearly every score occurs many times; then zeros, of which all paths are equal."""
     case = Case(3, 5, 4, 3, integers=True, constraints=constraints)
     crf = make_crf(case)
@@ -51,7 +51,7 @@ def test_many_paths_and_ties(constraints, few, many, compiled):
             check(case, actual, n)
 
 
-def test_two_hundred_of_six_words_and_a_thousand_of_one(compiled):
+def test_nbest_two_hundred_of_six_words_and_a_thousand_of_one(compiled):
     for length, n in ((6, 200), (1, 1000)):
         case = Case(1, length, 2, 5)
         crf = make_crf(case)
@@ -63,7 +63,7 @@ def test_two_hundred_of_six_words_and_a_thousand_of_one(compiled):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
-def test_softmax_head(compiled):
+def test_nbest_softmax_head(compiled):
     case = Case(2, 4, 3, 3)
     case.scores = {name: np.zeros_like(values) for name, values in case.scores.items()}
     case.rescore()
@@ -79,7 +79,7 @@ def test_softmax_head(compiled):
     check(case, (paths, float_tensor(np.where(real, scores + normalizers[:, None], scores))), 90)
 
 
-def test_scores_of_many_can_be_differentiated(compiled):
+def test_nbest_scores_of_many_can_be_differentiated(compiled):
     """A path's score changes by 1 with each emission on it."""
     case = Case(4, 3, 2, 3)
     crf = make_crf(case)
@@ -97,13 +97,13 @@ def test_scores_of_many_can_be_differentiated(compiled):
     (0, ValueError, 'n must be at least 1, got 0'), (True, TypeError, 'n must be an int, got bool'),
     (2.0, TypeError, 'n must be an int, got float'), ('2', TypeError, 'n must be an int, got str'),
     (10 ** 13, ValueError, 'the n best paths for n = 10000000000000 needs at least')])
-def test_faults_of_n(n, error, message):
+def test_nbest_faults_of_n(n, error, message):
     with pytest.raises(error, match=message):
         CRF(3).nbest(float_tensor(np.zeros((2, 1, 3))), n)
 
 
 @pytest.mark.parametrize('compiled', ['native graph', 'pynative'], indirect=True)
-def test_numpy_integers(compiled):
+def test_nbest_numpy_integers(compiled):
     crf, n = CRF(3), np.int64(2)
 
     def nbest(emissions):

@@ -45,7 +45,7 @@ def check(case, actual, n, same=spans_of_path):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # there is no operator in C++
-def test_every_set_of_spans_counts_once(compiled):
+def test_nbest_spans_every_set_of_spans_counts_once(compiled):
     """Some stand for eight taggings; whole numbers, which make many of them equal; zeros, of which all are."""
     case = Case(3, 5, 5, 4, integers=True)
     crf, table = make_crf(case), span_steps(TAGS)
@@ -66,7 +66,7 @@ def test_every_set_of_spans_counts_once(compiled):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)
-def test_scores_of_pairs(compiled):
+def test_nbest_spans_scores_of_pairs(compiled):
     case = Case(4, 4, 4, 4).with_pairs(2, 1.0, [(0, 0, 1, 2), (1, 0, 0, 0)])
     crf, table = make_crf(case), span_steps(TAGS)
 
@@ -76,7 +76,7 @@ def test_scores_of_pairs(compiled):
     check(case, compiled(nbest)(float_tensor(case.emissions), float_tensor(case.pairs), int_tensor(case.lengths)), 9)
 
 
-def test_any_table():
+def test_nbest_spans_any_table():
     """Steps may say nothing, which makes one set of all taggings; or all, then it is `nbest`; more than there are."""
     case = Case(4, 3, 4, 3)
     crf = make_crf(case, batch_first=True)
@@ -90,7 +90,7 @@ def test_any_table():
     close(their_scores[0], scores[0].asnumpy())
 
 
-def test_many_shapes_and_tables():
+def test_nbest_spans_many_shapes_and_tables():
     """Of one to three kinds of steps, so that most sets have many taggings; ties among whole numbers."""
     rng = np.random.default_rng(0)
     for seed in range(12):
@@ -105,7 +105,7 @@ def test_many_shapes_and_tables():
         check(case, actual, n, same)
 
 
-def test_tables_of_which_only_begin_and_end_say_something():
+def test_nbest_spans_tables_of_which_only_begin_and_end_say_something():
     """Taggings differ by their first and last tags alone."""
     case = Case(5, 4, 3, 3)
     table = np.zeros((4, 4), int)
@@ -114,7 +114,7 @@ def test_tables_of_which_only_begin_and_end_say_something():
           lambda path: (path[0] == 2, path[-1] == 0) if path else ())
 
 
-def test_constraints_and_minus_infinity():
+def test_nbest_spans_constraints_and_minus_infinity():
     """Where the tags are constrained to a scheme, each set has one tagging."""
     tags = ['O', 'B', 'I']
     constraints = allowed_transitions('BIO', tags)
@@ -124,7 +124,7 @@ def test_constraints_and_minus_infinity():
     check(case, actual, 9, tuple)
 
 
-def test_gradients_of_scores_and_log_probabilities():
+def test_nbest_spans_gradients_of_scores_and_log_probabilities():
     """Of a score, the emissions on the tagging; of a log probability, its taggings' marginals minus those of all."""
     case = Case(7, 4, 1, 4)
     crf, table = make_crf(case), span_steps(TAGS)
@@ -146,7 +146,7 @@ def test_gradients_of_scores_and_log_probabilities():
           np.stack(expected, 1) - row.marginals())
 
 
-def test_nan_is_seen_in_its_row():
+def test_nbest_spans_nan_is_seen_in_its_row():
     case = Case(8, 3, 3, 3)
     case.emissions[0, 0, 1] = np.nan
     paths, scores, log_probs = make_crf(case).nbest_spans(float_tensor(case.emissions), 2, np.ones((4, 4), int),
@@ -161,6 +161,6 @@ def test_nan_is_seen_in_its_row():
                                         r'returns it, got shape \(3, 3\)'),
     (np.zeros((4, 4)), TypeError, 'spans must be integers, got float64'),
     (np.full((4, 4), 16), ValueError, 'spans must hold numbers from 0 to 15, got 16 to 16')])
-def test_faults_of_the_table(table, error, message):
+def test_nbest_spans_faults_of_the_table(table, error, message):
     with pytest.raises(error, match=message):
         CRF(3).nbest_spans(float_tensor(np.zeros((2, 1, 3))), 1, table)

@@ -48,7 +48,7 @@ def check_loss(case, tolerance=1e-5):
         close(actual, expected, tolerance)
 
 
-def test_other_floats_are_computed_in_float32(compiled):
+def test_numbers_other_floats_are_computed_in_float32(compiled):
     case, dtypes = Case(0, 5, 3, 3), (ms.float16, ms.bfloat16, ms.float64)
     crf = make_crf(case)
     if in_a_plain_graph(compiled):                               # test_mixed_precision.py has float16 there
@@ -90,7 +90,7 @@ def test_other_floats_are_computed_in_float32(compiled):
         close(gradient.astype(ms.float32), case.gradients()[0], 1e-2)
 
 
-def test_zero_scores_count_paths(compiled):
+def test_numbers_zero_scores_count_paths(compiled):
     """All paths alike: the normaliser is T log K, every tag has 1 / K."""
     lengths = [12, 7, 1, 0]
     mask = sequence_mask(int_tensor(lengths), 12)
@@ -105,7 +105,7 @@ def test_zero_scores_count_paths(compiled):
 
 @pytest.mark.parametrize('constrained', [False, True])
 @pytest.mark.parametrize('size', [100.0, 10000.0])
-def test_large_emissions_stay_finite_and_exact(size, constrained):
+def test_numbers_large_emissions_stay_finite_and_exact(size, constrained):
     constraints = allowed_transitions('BIO', ['O', 'B', 'I']) if constrained else None
     rng = np.random.default_rng(0)
     for seed in range(5):
@@ -115,7 +115,7 @@ def test_large_emissions_stay_finite_and_exact(size, constrained):
         check_loss(case, max(1e-5, size * 1e-7))                 # float32 tells 10,000 from 10,000.001, no finer
 
 
-def test_what_products_can_not_hold():
+def test_numbers_what_products_can_not_hold():
     """Transitions of hundreds of nats: the only way on leads through a tag that is hopeless up to there."""
     case = Case(0, 6, 4, 3)
     case.scores['transitions'][:] = -900.0
@@ -126,7 +126,7 @@ def test_what_products_can_not_hold():
 
 @pytest.mark.parametrize('scale,length,compiled', [(1.0, 300, 'native graph'), (100.0, 5000, 'native graph'),
                                                    (1.0, 300, 'pynative')], indirect=['compiled'])
-def test_long_sentences(scale, length, compiled):
+def test_numbers_long_sentences(scale, length, compiled):
     """More positions than are unrolled, against plain recursions in float64."""
     rng = np.random.default_rng(0)
     batch, num_tags = 4, 9
@@ -179,7 +179,7 @@ def max_product(emissions, scores):
     return (best + scores['end']).max()
 
 
-def test_one_block_and_many_agree():
+def test_numbers_one_block_and_many_agree():
     """140 positions go through a loop of blocks, 60 don't: the same sentences either way."""
     case = Case(0, 4, 2, 3)
     crf = make_crf(case, reduction='none')
@@ -193,7 +193,7 @@ def test_one_block_and_many_agree():
 
 
 @pytest.mark.parametrize('spread', [20.0, 60.0, 100.0])
-def test_confident_models(spread):
+def test_numbers_confident_models(spread):
     """One tag ahead by tens of nats at each position, as after long training, with transitions to match."""
     rng = np.random.default_rng(0)
     case = Case(0, 7, 4, 3)
@@ -208,7 +208,7 @@ def test_confident_models(spread):
 
 
 @pytest.mark.parametrize('batch,unknown', [(6, 0.0), (10, 0.3)])
-def test_calls_repeat_to_the_bit(batch, unknown):
+def test_numbers_calls_repeat_to_the_bit(batch, unknown):
     """MindSpore divides a graph's work among threads in other ways at its sixth to fifteenth call, to time them."""
     case = Case(0, 5, batch, 3, unknown=unknown)
     crf = make_crf(case)

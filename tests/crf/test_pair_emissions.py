@@ -83,7 +83,7 @@ def check(case, actual):
 
 @of_plain_operators
 @pytest.mark.parametrize('name', CASES)
-def test_agrees_with_all_paths(name, compiled):
+def test_pair_emissions_agrees_with_all_paths(name, compiled):
     case = CASES[name]()
     check(case, all_calls(case, compiled))
 
@@ -91,19 +91,19 @@ def test_agrees_with_all_paths(name, compiled):
 @pytest.mark.parametrize('compiled,shape', [
     ('pynative', (1, 3, 2)), ('pynative', (2, 1, 3)), ('pynative', (11, 2, 2)),
     ('graph', (1, 3, 2)), ('graph', (11, 2, 2))], indirect=['compiled'])
-def test_agrees_in_other_shapes(shape, compiled):
+def test_pair_emissions_agrees_in_other_shapes(shape, compiled):
     """Without any step, with one, and with more than the loops over steps have in a block."""
     case = Case(5, *shape, unknown=0.3).with_pairs(6)
     check(case, all_calls(case, compiled))
 
 
-def test_agrees_with_constraints():
+def test_pair_emissions_agrees_with_constraints():
     case = Case(7, **SHAPE, constraints=BIO, unknown=0.3).with_pairs(8, 1.0, [(1, 0, 0, 1), (0, 0, 1, 0)])
     check(case, all_calls(case, lambda function: function))
 
 
 @pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
-def test_pairs_of_zero_change_nothing(compiled):
+def test_pair_emissions_pairs_of_zero_change_nothing(compiled):
     """Here plain operators in the log domain, there those in C++ or scaled products."""
     case = Case(9, **SHAPE, unknown=0.3)
     crf = make_crf(case, reduction='none')
@@ -120,7 +120,7 @@ def test_pairs_of_zero_change_nothing(compiled):
 
 
 @of_plain_operators
-def test_posteriors_of_pairs_and_their_gradients(compiled):
+def test_pair_emissions_posteriors_of_pairs_and_their_gradients(compiled):
     """With pair emissions and, of the rest, without; batch first, with what is forbidden."""
     case = Case(10, **SHAPE).with_pairs(11, 1.0, FORBIDDEN).forbid(emissions=[(1, 0, 1)], transitions=[(2, 0)])
     factors = np.random.default_rng(0).normal(size=case.pairs.shape)
@@ -151,7 +151,7 @@ def test_posteriors_of_pairs_and_their_gradients(compiled):
 
 
 @of_plain_operators
-def test_a_row_hurts_no_other(compiled):
+def test_pair_emissions_a_row_hurts_no_other(compiled):
     """One of which no path remains, one with nan in its pairs, then with +inf, one without any position, one sound."""
     for value in (np.nan, np.inf):
         case = Case(12, **SHAPE)
@@ -175,7 +175,7 @@ def test_a_row_hurts_no_other(compiled):
 
 
 @of_plain_operators
-def test_gradients_of_a_sound_row_stay_in_it(compiled):
+def test_pair_emissions_gradients_of_a_sound_row_stay_in_it(compiled):
     """A row without any path and a row without any position have none; others have nan and +inf."""
     case = Case(12, 4, 5, 3)
     case.lengths = np.array([4, 3, 4, 0, 4])
@@ -193,7 +193,7 @@ def test_gradients_of_a_sound_row_stay_in_it(compiled):
 
 
 @of_plain_operators
-def test_second_derivatives(compiled):
+def test_pair_emissions_second_derivatives(compiled):
     """Of the loss, in the graph: the change of its gradient along the gradient, beside enumeration a little further."""
     if compiled is not ms.jit:
         pytest.skip('PyNative mode of MindSpore gets second derivatives wrong')
@@ -236,7 +236,7 @@ class Everything(nn.Cell):
 
 
 @pytest.mark.slow
-def test_one_exported_graph_serves_all_shapes(tmp_path):
+def test_pair_emissions_one_exported_graph_serves_all_shapes(tmp_path):
     shapes = [(5, 4), (2, 1), (9, 3)]
     cases = [Case(length, length, batch, 2).with_pairs(length) for length, batch in shapes]
     anything = (ms.Tensor(shape=[None, None, 2], dtype=ms.float32), ms.Tensor(shape=[None], dtype=ms.int32),
@@ -259,13 +259,13 @@ def test_one_exported_graph_serves_all_shapes(tmp_path):
     ((4, 4, 3, 2), r'pair_emissions must be \(length - 1, batch, num_tags, num_tags\) = \(4, 4, 3, 3\)'),
     ((5, 4, 3, 3), r'for emissions \(5, 4, 3\), got shape \(5, 4, 3, 3\); batch_first is False'),
     ((4, 4, 3), r'got shape \(4, 4, 3\)')])
-def test_a_wrong_shape_is_named(shape, expected):
+def test_pair_emissions_a_wrong_shape_is_named(shape, expected):
     case = Case(0, **SHAPE)
     with pytest.raises(ValueError, match=expected):
         make_crf(case).marginals(float_tensor(case.emissions), None, float_tensor(np.zeros(shape)))
 
 
-def test_a_wrong_type_is_named():
+def test_pair_emissions_a_wrong_type_is_named():
     case = Case(0, **SHAPE)
     with pytest.raises(TypeError, match='pair_emissions must be a tensor of floats, got Int32'):
         make_crf(case).normalizer(float_tensor(case.emissions), None, int_tensor(np.zeros((4, 4, 3, 3))))
@@ -273,7 +273,7 @@ def test_a_wrong_type_is_named():
         make_crf(case).normalizer(float_tensor(case.emissions), None, np.zeros((4, 4, 3, 3)))
 
 
-def test_values_that_cannot_be_are_named_where_the_layer_checks_them():
+def test_pair_emissions_values_that_cannot_be_are_named_where_the_layer_checks_them():
     case = Case(0, **SHAPE).with_pairs(0)
     crf = make_crf(case, check_values=True)
     case.pairs[2, 0, 1, 2] = np.nan

@@ -14,7 +14,7 @@ torch = pytest.importorskip('torch', exc_type=ImportError)
 torchcrf = pytest.importorskip('torchcrf')
 
 
-def test_same_as_pytorch_crf(compiled):
+def test_peers_same_as_pytorch_crf(compiled):
     rng = np.random.default_rng(0)
     length, batch, num_tags = 24, 6, 11
     emissions = rng.normal(size=(length, batch, num_tags)).astype(np.float32)
@@ -45,7 +45,7 @@ def test_same_as_pytorch_crf(compiled):
     assert post_decode(*compiled(viterbi)(float_tensor(emissions)), length_tensor) == peer.decode(leaf, mask)
 
 
-def test_same_as_pytorch_lstm():
+def test_peers_same_as_pytorch_lstm():
     """Weights brought over by name; MindSpore's fused LSTM has PyTorch's order of gates."""
     rng = np.random.default_rng(0)
     inputs, lengths = rng.normal(size=(9, 4, 5)).astype(np.float32), np.array([9, 4, 1, 6])

@@ -83,7 +83,7 @@ CASES = {
 }
 
 
-def test_of_the_loss(compiled):
+def test_second_derivatives_of_the_loss(compiled):
     crf = make_crf(Case(0, 4, 3, 3, constraints=BIO))
 
     def loss(emissions, tags, lengths):
@@ -104,7 +104,7 @@ def test_of_the_loss(compiled):
         check(run(*tensors(case, direction)), difference(case, direction, Case.gradients))
 
 
-def test_of_what_is_made_of_the_loss():
+def test_second_derivatives_of_what_is_made_of_the_loss():
     """Losses squared, in a graph: PyNative mode gets these wrong for (x * x * x).sum() as well."""
     case = Case(1, 3, 4, 3)
     case.lengths[2] = 0
@@ -133,7 +133,7 @@ def test_of_what_is_made_of_the_loss():
     check(run(*tensors(case, direction)), difference(case, direction, gradients))
 
 
-def test_of_normalizer_and_log_probability_together(compiled):
+def test_second_derivatives_of_normalizer_and_log_probability_together(compiled):
     case = Case(2, 4, 3, 3)
     crf, direction = make_crf(case), directions(case, 2)
 
@@ -148,7 +148,7 @@ def test_of_normalizer_and_log_probability_together(compiled):
 
 
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
-def test_of_the_function_of_the_tutorial(compiled):
+def test_second_derivatives_of_the_function_of_the_tutorial(compiled):
     """In a graph with operators in C++ it is the same cell as the normalizer of a layer."""
     case = Case(3, 4, 3, 3)
     direction = directions(case, 3)
@@ -168,7 +168,7 @@ def test_of_the_function_of_the_tutorial(compiled):
         close(one, other, 3e-5)
 
 
-def test_in_long_sentences():
+def test_second_derivatives_in_long_sentences():
     """Without transitions each position is by itself: diag(p) - p p'."""
     length, num_tags = 150, 3
     rng = np.random.default_rng(0)

@@ -31,7 +31,7 @@ def restricted(case, sets):
 @pytest.mark.parametrize('compiled,constraints', [
     ('graph', BIO), ('pynative', BIO), ('native graph', BIO), ('native pynative', BIO), ('pynative', None),
     ('native pynative', None)], indirect=['compiled'])
-def test_it_is_that_of_all_paths_through_the_sets(compiled, constraints):
+def test_sets_of_tags_it_is_that_of_all_paths_through_the_sets(compiled, constraints):
     case, sets = Case(1, *SHAPE, constraints=constraints), sets_for(2)
     crf = make_crf(case)
 
@@ -50,7 +50,7 @@ def test_it_is_that_of_all_paths_through_the_sets(compiled, constraints):
     close(by_scores[2], sum(expected[n - 1, b] for b, n in enumerate(case.lengths) if n))
 
 
-def test_sets_of_one_tag_or_of_all_are_tags():
+def test_sets_of_tags_sets_of_one_tag_or_of_all_are_tags():
     case = Case(4, *SHAPE, unknown=0.4)
     tags = np.where(case.tags < 0, -1, case.tags)
     sets = (tags[..., None] == np.arange(3)) | (tags < 0)[..., None]
@@ -60,7 +60,7 @@ def test_sets_of_one_tag_or_of_all_are_tags():
               layer(arguments[0], int_tensor(tags), arguments[1]).asnumpy())
 
 
-def test_batch_first_and_reductions():
+def test_sets_of_tags_batch_first_and_reductions():
     case, sets = Case(3, *SHAPE), sets_for(7)
     rows = np.array([row.log_normalizer() - part.log_normalizer() if row.length else 0.0
                      for row, part in zip(case.rows, restricted(case, sets))])
@@ -71,7 +71,7 @@ def test_batch_first_and_reductions():
                   int_tensor(case.lengths)), expected)
 
 
-def test_softmax_adds_up_the_tags_of_a_set():
+def test_sets_of_tags_softmax_adds_up_the_tags_of_a_set():
     case, sets = Case(6, *SHAPE), sets_for(8)
     weights = np.exp(case.emissions - case.emissions.max(2, keepdims=True))
     shares = -np.log((weights * sets).sum(2) / weights.sum(2))
@@ -79,7 +79,7 @@ def test_softmax_adds_up_the_tags_of_a_set():
     close(found, [shares[:n, b].sum() for b, n in enumerate(case.lengths)])
 
 
-def test_what_is_no_set_is_refused():
+def test_sets_of_tags_what_is_no_set_is_refused():
     case = Case(1, *SHAPE)
     with pytest.raises(ValueError, match=r'tags of bool, .*, must be like emissions, \(5, 4, 3\), got shape \(5, 4\)'):
         CRF(3)(float_tensor(case.emissions), ms.Tensor(np.ones((5, 4), bool)))

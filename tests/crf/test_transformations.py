@@ -22,7 +22,7 @@ def case():
     return Case(0, 4, 3, 3)
 
 
-def test_loss_and_gradient_are_compiled_once_for_all_lengths():
+def test_transformations_loss_and_gradient_are_compiled_once_for_all_lengths():
     cases = [Case(length, length, 4, 3, unknown=0.2 * (length % 2)) for length in (3, 4, 6, 2, 7, 1, 5)]
     for other in cases[1:]:
         other.scores = cases[0].scores
@@ -69,7 +69,7 @@ assert results() == before
 """
 
 
-def test_what_is_recorded_by_trace_is_refused(tmp_path):
+def test_transformations_what_is_recorded_by_trace_is_refused(tmp_path):
     """It would go the way that the first call went; afterwards all is as before. A recording needs a program's file."""
     file = tmp_path / 'program.py'
     file.write_text(RECORDED, encoding='utf-8')
@@ -80,7 +80,7 @@ def test_what_is_recorded_by_trace_is_refused(tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, 4 * line, '')
 
 
-def test_what_serves_instead_of_vmap_and_jacobians(case):
+def test_transformations_what_serves_instead_of_vmap_and_jacobians(case):
     """Rows of one batch, and `ms.vjp` or gradients of sums with factors."""
     crf = make_crf(case)
     lengths = int_tensor(case.lengths)
@@ -97,7 +97,7 @@ def test_what_serves_instead_of_vmap_and_jacobians(case):
         close(jacobian, marginals * (np.arange(3) == b)[:, None])
 
 
-def test_n_best_paths_of_any_shape_are_refused(case, tmp_path, monkeypatch):
+def test_transformations_n_best_paths_of_any_shape_are_refused(case, tmp_path, monkeypatch):
     """In one line; a function of a known shape serves."""
     crf = make_crf(case)
     monkeypatch.chdir(tmp_path)                                  # where MindSpore leaves rank_0/

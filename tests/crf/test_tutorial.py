@@ -25,7 +25,7 @@ FORBIDDEN = ({}, {'emissions': [(1, 0, 1), (3, 0, 0)], 'transitions': [(1, 1), (
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operator in C++
-def test_sequence_mask(compiled):
+def test_tutorial_sequence_mask(compiled):
     def both(lengths):
         return sequence_mask(lengths, 4), sequence_mask(lengths, 4, batch_first=True)
 
@@ -36,7 +36,7 @@ def test_sequence_mask(compiled):
     assert length_first.dtype == ms.int64
 
 
-def test_functions_agree_with_all_paths(compiled):
+def test_tutorial_functions_agree_with_all_paths(compiled):
     lengths = int_tensor(Case(0, 5, 4, 3).lengths)
     mask = sequence_mask(lengths, 5)
 
@@ -64,7 +64,7 @@ def test_functions_agree_with_all_paths(compiled):
               [row.log_normalizer(case.known(b)) for b, row in enumerate(case.rows)])
 
 
-def test_post_decode_does_not_read_behind_the_end():
+def test_tutorial_post_decode_does_not_read_behind_the_end():
     """A history as the tutorial's own recursion leaves it: on padding it goes on choosing."""
     case = Case(1, 6, 5, 3)
     history, scores = [], case.scores['start'] + case.emissions[0]
@@ -81,7 +81,7 @@ def test_post_decode_does_not_read_behind_the_end():
     assert post_decode(np.array([[1.0, 3.0, 3.0]]), (), np.array([1])) == [[1]]
 
 
-def test_bilstm_does_not_see_padding(compiled):
+def test_tutorial_bilstm_does_not_see_padding(compiled):
     """Each sentence alone, without padding, gives the same states; a row of length 0 gives finite ones."""
     ms.set_seed(1)
     lstm = BiLSTM(3, 8)
@@ -102,7 +102,7 @@ def test_bilstm_does_not_see_padding(compiled):
 
 
 @pytest.mark.slow
-def test_cell_runs_in_graph_mode():
+def test_tutorial_cell_runs_in_graph_mode():
     ms.set_seed(1)
     model = BiLSTM_CRF(10, 4, 6, 3, reduction='token_mean')
     inputs, lengths, tags = int_tensor([[1, 2, 3], [4, 0, 0]]), int_tensor([3, 1]), int_tensor([[0, 1, 2], [2, 0, 0]])
@@ -117,7 +117,7 @@ def test_cell_runs_in_graph_mode():
 
 
 @pytest.mark.slow
-def test_two_sentences():
+def test_tutorial_two_sentences():
     """500 steps of SGD find both sentences' tags, the loop compiled as one step."""
     training_data = [
         ('the wall street journal reported today that apple corporation made money'.split(),

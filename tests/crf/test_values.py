@@ -32,7 +32,7 @@ def of_all_types(impossible):
 
 @pytest.mark.parametrize('compiled,head', [*((mode, CRF) for mode in (*MODES, 'native graph', 'native pynative')),
                                            *((mode, Softmax) for mode in MODES)], indirect=['compiled'])
-def test_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
+def test_values_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
     """An impossible tag at a real position makes the loss nan, on padding it changes nothing; a negative one is not
     known. An impossible length makes it nan as well, which no reduction hides. All types are compiled at once."""
     reductions = ['token_mean'] if in_a_plain_graph(compiled) else ['mean', 'token_mean', 'sum']
@@ -72,7 +72,7 @@ def test_tags_and_lengths_of_any_width_are_taken_for_no_others(head, compiled):
         assert not any(map(is_nan, reduced))
 
 
-def test_compute_score_of_an_impossible_or_unknown_tag_is_nan(compiled):
+def test_values_compute_score_of_an_impossible_or_unknown_tag_is_nan(compiled):
     case = Case(0, 5, 4, 3)
     scores = [float_tensor(case.scores[name]) for name in ('transitions', 'start', 'end')]
     emissions, lengths = float_tensor(case.emissions), int_tensor(case.lengths)
@@ -92,7 +92,7 @@ def test_compute_score_of_an_impossible_or_unknown_tag_is_nan(compiled):
         close(actual[1:], expected[1:])
 
 
-def test_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
+def test_values_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
     ms.set_seed(1)
     lstm = BiLSTM(3, 4)
     inputs = float_tensor(np.random.default_rng(0).normal(size=(5, 3, 3)))
@@ -107,7 +107,7 @@ def test_bilstm_takes_lengths_for_the_nearest_that_can_be(compiled):
 
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operator in C++
-def test_sequence_mask_takes_lengths_for_the_nearest_that_can_be(compiled):
+def test_values_sequence_mask_takes_lengths_for_the_nearest_that_can_be(compiled):
     def mask(lengths):
         return sequence_mask(lengths, 3, batch_first=True)
 
@@ -118,14 +118,14 @@ def test_sequence_mask_takes_lengths_for_the_nearest_that_can_be(compiled):
         assert compiled(mask)(ms.Tensor(lengths)).asnumpy().tolist() == [[1, 1, 1], [1, 1, 0], [0, 0, 0]]
 
 
-def test_post_decode_refuses_a_length_that_can_not_be():
+def test_values_post_decode_refuses_a_length_that_can_not_be():
     score, history = np.zeros((2, 3)), np.zeros((3, 2, 3), int)
     for wrong in (-1, 5, 2 ** 40):
         with pytest.raises(ValueError, match=f'seq_length must be 0 to 4, the padded length, got {wrong} in row 1'):
             post_decode(score, history, np.array([4, wrong]))
 
 
-def test_a_whole_model_answers_a_length_that_can_not_be_with_nan(compiled):
+def test_values_a_whole_model_answers_a_length_that_can_not_be_with_nan(compiled):
     model = BiLSTM_CRF(10, 4, 6, 3)
     inputs, tags = int_tensor(np.ones((2, 4))), int_tensor(np.ones((2, 4)))
 
@@ -143,12 +143,12 @@ def test_a_whole_model_answers_a_length_that_can_not_be_with_nan(compiled):
     (lambda: BiLSTM_CRF(10 ** 12, 4, 6, 3), 'vectors for vocab_size = 1000000000000 and embedding_dim = 4 needs'),
     (lambda: BiLSTM_CRF(10, 4, 10 ** 9, 3), 'an LSTM with input_size = 4 and hidden_size = 1000000000 needs'),
 ])
-def test_a_layer_that_memory_can_not_hold_is_refused(make, message):
+def test_values_a_layer_that_memory_can_not_hold_is_refused(make, message):
     with pytest.raises(ValueError, match=f'{message} .*of memory, and '):
         make()
 
 
-def test_repr_says_how_the_layer_was_made():
+def test_values_repr_says_how_the_layer_was_made():
     for crf, expected in (
             (CRF(10), "num_tags=10, batch_first=False, reduction='sum', constraints=None, check_values=False"),
             (CRF(3, True, 'mean', BIO, True), "num_tags=3, batch_first=True, reduction='mean', "

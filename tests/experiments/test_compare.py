@@ -25,7 +25,7 @@ def rows(sentences):
 
 
 @pytest.mark.slow
-def test_a_comparison(corpora, tmp_path, capfd):
+def test_compare_a_comparison(corpora, tmp_path, capfd):
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     config = tmp_path / 'options.json'
     config.write_text('{"epochs": 7, "add": 0.25, "columns": "0,1"}')
@@ -55,7 +55,7 @@ def in_folds(corpora, *arguments):
     return compare.main(['--train', str(corpora / 'train.tsv'), '--models', 'hmm', *map(str, arguments)])
 
 
-def test_a_cross_validation(corpora, tmp_path, capfd):
+def test_compare_a_cross_validation(corpora, tmp_path, capfd):
     """Of 21 sentences in four folds, two at a time; the table has the means of what the runs say themselves."""
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
     assert in_folds(corpora, '--folds', 4, '--jobs', 2, '--json', record, '--keep', kept, '--columns', '0,1') == 0
@@ -77,7 +77,7 @@ def test_a_cross_validation(corpora, tmp_path, capfd):
     assert row[4] == f'{100 * statistics.mean(scores):.2f} ± {100 * statistics.stdev(scores):.2f}'
 
 
-def test_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
+def test_compare_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
     kept = tmp_path / 'runs'
     assert in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept) == 0
     dev = rows(read_corpus(corpora / 'dev.tsv'))
@@ -94,7 +94,7 @@ def test_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
     ('--folds 3 --train {odd}', "{odd}:2: expected columns 0 and -1 to hold token and tag"),
     ('--folds 3 --hidden 10', '--hidden means nothing to hmm'),
     ('--folds 3 --keep {kept}', '{kept}/fold-2: expected no run there yet, got something; choose another')])
-def test_what_can_not_be_cut(corpora, tmp_path, arguments, message, capsys):
+def test_compare_what_can_not_be_cut(corpora, tmp_path, arguments, message, capsys):
     (tmp_path / 'kept' / 'fold-2').mkdir(parents=True)
     (tmp_path / 'odd').write_text('a\tO\nb\n')
     names = {'train': corpora / 'train.tsv', 'absent': tmp_path / 'absent', 'odd': tmp_path / 'odd',
@@ -132,7 +132,7 @@ def test_what_can_not_be_cut(corpora, tmp_path, arguments, message, capsys):
     ('--folds 1', '--folds must be at least 2, got 1'),
     ('--folds 4 --seeds 2', '--seeds means nothing with --folds, each of which is trained with the seed of --seed'),
     ('--keep {kept}', '{kept}/crf-2: expected no run there yet, got something; choose another --keep or delete it')])
-def test_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys):
+def test_compare_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys):
     """Nothing is trained before all of it has been checked."""
     (tmp_path / 'kept' / 'crf-2').mkdir(parents=True)
     (tmp_path / 'config').write_text('{"head": "crf"}')
@@ -144,13 +144,13 @@ def test_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys)
     assert len(shown.err.splitlines()) == 1 and sorted(tmp_path.rglob('*')) == before
 
 
-def test_files_are_needed(corpora, capsys):
+def test_compare_files_are_needed(corpora, capsys):
     assert compare.main(['--train', str(corpora / 'train.tsv')]) == 2
     error = capsys.readouterr().err
     assert error == 'ms_crf.compare: the following arguments are required: --dev, --test; see --help\n'
 
 
-def test_a_file_that_is_not_there(corpora, capfd):
+def test_compare_a_file_that_is_not_there(corpora, capfd):
     assert compare.main([*files(corpora, dev='absent.tsv'), '--models', 'hmm']) == 2
     shown = capfd.readouterr()
     assert 'absent.tsv: no such file' in shown.err and 'Traceback' not in shown.err and shown.out == ''
@@ -165,7 +165,7 @@ def table_of_the_first_model(output, record):
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path, capfd, monkeypatch):
+def test_compare_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path, capfd, monkeypatch):
     """The vectors are damaged, which the hidden Markov model does not read."""
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
     record, rest = tmp_path / 'all.json', tmp_path / 'temporary'
@@ -185,7 +185,7 @@ def test_a_run_that_fails_leaves_what_was_done_before(corpora, tmp_path, capfd, 
 @pytest.mark.slow
 @pytest.mark.parametrize('number,until,keep', [
     ('SIGHUP', 'train ', False), ('SIGINT', 'epoch   1', True)])
-def test_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp_path, number, until, keep):
+def test_compare_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp_path, number, until, keep):
     """Only the comparison receives it; the end of standard error says that its child is gone as well.
 
     The signal comes before the training compiles its graph, and after its first epoch.
@@ -206,7 +206,7 @@ def test_a_signal_ends_the_training_and_leaves_what_was_done_before(corpora, tmp
 
 
 @pytest.mark.slow
-def test_a_signal_while_a_run_is_measured(corpora, tmp_path):
+def test_compare_a_signal_while_a_run_is_measured(corpora, tmp_path):
     """It comes when the comparison itself opens the weights of the second model; its training has ended by then."""
     hook = ('import os, signal, sys\n'
             'def opened(event, arguments):\n'

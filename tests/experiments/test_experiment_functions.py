@@ -24,7 +24,7 @@ def parts(corpora):
     return {part: corpora / f'{part}.tsv' for part in ('train', 'dev', 'test')}
 
 
-def test_each_option_of_compare_is_an_argument_with_its_default():
+def test_experiment_functions_each_option_of_compare_is_an_argument_with_its_default():
     arguments = inspect.signature(compare).parameters
     options = {action.dest: action.default for action in parser()._actions if action.dest != 'help'}
     refused = {'model', 'head', 'save', 'resume', 'overwrite'}
@@ -33,7 +33,7 @@ def test_each_option_of_compare_is_an_argument_with_its_default():
         assert arguments[name].default == options[name], name
 
 
-def test_a_comparison_in_a_thread_is_returned_and_nothing_is_printed(corpora, tmp_path, capfd):
+def test_experiment_functions_a_comparison_in_a_thread_is_returned_and_nothing_is_printed(corpora, tmp_path, capfd):
     found, lines = [], []
 
     def call():
@@ -50,7 +50,7 @@ def test_a_comparison_in_a_thread_is_returned_and_nothing_is_printed(corpora, tm
 
 
 @pytest.mark.parametrize('error', [KeyboardInterrupt, OptionError('a training ended')])
-def test_a_comparison_that_ends_early_keeps_what_was_measured(corpora, tmp_path, monkeypatch, error):
+def test_compare_function_that_ends_early_keeps_what_was_measured(corpora, tmp_path, monkeypatch, error):
     """The second pair of trainings does not end; the figures of the first pair are in the file and in the error."""
     begun, record = [], tmp_path / 'all.json'
 
@@ -76,7 +76,7 @@ def test_a_comparison_that_ends_early_keeps_what_was_measured(corpora, tmp_path,
     ({'folds': 4}, OptionError, 'test means nothing with folds, each of which is the test of the others'),
     ({'folds': 4, 'seeds': 2}, OptionError, 'seeds means nothing with folds, each of which is trained with the seed'),
     ({'jobs': 1001}, OptionError, 'jobs must be at most 1000, got 1001')])
-def test_compare_names_arguments_in_its_errors(corpora, arguments, error, message):
+def test_experiment_functions_compare_names_arguments_in_its_errors(corpora, arguments, error, message):
     with pytest.raises(error, match=f'^{message}'):
         compare(**{**parts(corpora), **arguments})
 
@@ -84,7 +84,7 @@ def test_compare_names_arguments_in_its_errors(corpora, arguments, error, messag
 SMALL = {'word_dim': 6, 'hidden': 6, 'char_dim': 3, 'char_width': 4, 'epochs': 1}
 
 
-def test_runs_of_several_seeds_are_begun_resumed_or_kept(corpora, tmp_path, monkeypatch):
+def test_experiment_functions_runs_of_several_seeds_are_begun_resumed_or_kept(corpora, tmp_path, monkeypatch):
     """A run with random weights stands for each training; the training with seed 6 is stopped at first."""
     begun = []
 

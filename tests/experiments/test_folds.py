@@ -33,7 +33,7 @@ def tokens(sentences):
 
 
 @pytest.mark.parametrize('count', [2, 3, 7, 10])
-def test_each_sentence_is_tested_once_by_a_model_that_has_not_seen_it(count):
+def test_folds_each_sentence_is_tested_once_by_a_model_that_has_not_seen_it(count):
     documents = of([1] * 31)
     folds = folds_of('x', documents, count, 1)
     assert sorted(chain(*map(tokens, folds)), key=int) == [str(number) for number in range(31)]
@@ -47,12 +47,12 @@ def test_each_sentence_is_tested_once_by_a_model_that_has_not_seen_it(count):
         assert (turn.test, turn.dev) == (folds[index], dev) and len(turn.train) + len(turn.test) == 31
 
 
-def test_the_seed_decides_which_and_nothing_else_does():
+def test_folds_the_seed_decides_which_and_nothing_else_does():
     first, again, other = (folds_of('x', of([1] * 20), 4, seed) for seed in (3, 3, 4))
     assert first == again != other
 
 
-def test_documents_stay_whole_and_folds_alike():
+def test_folds_documents_stay_whole_and_folds_alike():
     documents = of([5, 1, 1, 3, 2, 2, 4, 1, 1])
     folds = folds_of('x', documents, 3, 2)
     home = {name: index for index, fold in enumerate(folds) for name in tokens(fold)}
@@ -60,7 +60,7 @@ def test_documents_stay_whole_and_folds_alike():
     assert sum(map(len, folds)) == 20 and max(map(len, folds)) - min(map(len, folds)) <= 5
 
 
-def test_too_few_to_cut():
+def test_folds_too_few_to_cut():
     with pytest.raises(CorpusError, match='x: expected at least 3 sentences for as many folds, got 2'):
         folds_of('x', of([1, 1]), 3, 1)
     with pytest.raises(CorpusError, match='x: expected at least 3 documents, which stay whole, for as many folds, got'):
@@ -74,7 +74,7 @@ def test_too_few_to_cut():
     ('a.conllu', f'{CONLLU}\n\n{CONLLU}\n\n', [1, 1]),
     ('a.jsonl', ''.join(json.dumps(text) + '\n' for text in TEXTS), [2, 1]),
     ('a.jsonl', '{"tokens": ["Ada"], "tags": ["B-X"]}\n{"tokens": ["it", "is"], "tags": ["O", "O"]}\n', [1, 1])])
-def test_documents_of_files(tmp_path, name, text, sizes):
+def test_folds_documents_of_files(tmp_path, name, text, sizes):
     """All together they are what a training reads."""
     path = tmp_path / name
     path.write_text(text)
@@ -87,7 +87,7 @@ def test_documents_of_files(tmp_path, name, text, sizes):
     assert rows(read_corpus(again)) == rows(read)
 
 
-def test_documents_of_a_folder(tmp_path):
+def test_folds_documents_of_a_folder(tmp_path):
     for name, text in (('a', 'Ada saw it\nIt was Rome'), ('b', 'Not it')):
         (tmp_path / f'{name}.txt').write_text(text)
         (tmp_path / f'{name}.ann').write_text('T1\tX 0 3\tAda\n' if name == 'a' else '')

@@ -169,11 +169,11 @@ def test_runner_ends_its_trainings_when_the_watcher_fails(start, tmp_path):
     assert not (tmp_path / 'one.saved').exists()
 
 
-def test_options_of_arguments():
+def test_runner_options_of_arguments():
     assert list(options_of({'learning_rate': 0.5, 'bigrams': False, 'balance': True, 'test': '', 'char': None})) == [
         '--learning-rate=0.5', '--no-bigrams', '--balance', '--test=']
 
 
-def test_nearest_folder_is_the_first_that_exists(tmp_path, monkeypatch):
+def test_runner_nearest_folder_is_the_first_that_exists(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert nearest_folder('a/b') == tmp_path and nearest_folder(tmp_path) == tmp_path

@@ -43,7 +43,7 @@ def again(corpora, folder, *arguments):
 
 
 @pytest.mark.slow
-def test_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
+def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     """The run with seed 1 is the one that a training by itself gives, to the bit."""
     folder = tmp_path / 'runs'
     (tmp_path / 'hook').mkdir()
@@ -87,7 +87,7 @@ def test_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, capfd):
+def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, capfd):
     """The vectors are damaged, which is found before a graph is compiled, by one of the two or by both."""
     (tmp_path / 'vectors.txt').write_text('of 1 2\nto 1\n')
     status = train.main([*files(corpora), '--embeddings', str(tmp_path / 'vectors.txt'), '--save',
@@ -115,7 +115,7 @@ def test_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, capfd):
     ('--seeds 2 --save {run}', '{run}: expected a folder for runs, got a run; choose another --save'),
     ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by training'),
     ('--seeds 2 --save {file}', '{file}/seeds.md: can not be written: ')])
-def test_what_can_not_be(corpora, run, tmp_path, arguments, message, capsys):
+def test_seeds_what_can_not_be(corpora, run, tmp_path, arguments, message, capsys):
     (tmp_path / 'other' / 'seed-2').mkdir(parents=True)
     (tmp_path / 'file').write_text('')
     names = {'run': run, 'other': tmp_path / 'other', 'file': tmp_path / 'file'}

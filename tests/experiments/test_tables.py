@@ -38,7 +38,7 @@ def test_table_of_several_seeds_has_means_and_deviations(tmp_path):
 
 
 @pytest.mark.parametrize('scheme,best', [('BIOES', 2), ('plain', 3)])
-def test_best_seed_has_the_highest_score_on_dev(tmp_path, scheme, best):
+def test_tables_best_seed_has_the_highest_score_on_dev(tmp_path, scheme, best):
     """Test has no part in it; of plain tags accuracy counts."""
     scores = {seed: {'best_epoch': 1, 'epochs': 1, 'dev': {**RATES, 'f1': f1, 'accuracy': accuracy},
                      'test': {**RATES, 'f1': 0.5 * (seed == 1), 'accuracy': 0.0}}
@@ -55,7 +55,7 @@ def test_table_of_a_comparison_has_means_deviations_and_medians():
         '| crf | 2 | 55.00 ± 7.07 | 25.00 ± 0.00 | 33.33 ± 0.00 | 90.00 ± 0.00 | 0.00 ± 0.00 | 2.5 | 1,234 |']
 
 
-def test_spans_that_the_scheme_does_not_allow():
+def test_tables_spans_that_the_scheme_does_not_allow():
     assert ill_formed([['O', 'I-X', 'B-X', 'I-X'], ['B-Y', 'I-X']], 'BIO') == 0.5
     assert ill_formed([['B-X', 'E-X', 'S-X', 'O']], 'BIOES') == 0 and ill_formed([['O']], 'BIO') == 0
     assert ill_formed([['NOUN']], 'plain') == 0

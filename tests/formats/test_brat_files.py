@@ -36,7 +36,7 @@ def found(path):
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
-def test_offsets_count_every_character_of_the_text(pair):
+def test_brat_files_offsets_count_every_character_of_the_text(pair):
     """Also both of CR LF, and one for a character beyond U+FFFF."""
     path = pair()
     expected = [('doc', [(0, 3, 'PER'), (8, 14, 'LOC'), (19, 24, 'LOC'), (33, 36, 'PER')])]
@@ -50,7 +50,7 @@ def test_offsets_count_every_character_of_the_text(pair):
         (['Bob', '💩', 'Eve'], ['O', 'O', 'B-PER'], 3, 3)]
 
 
-def test_spans_in_parts(pair):
+def test_brat_files_spans_in_parts(pair):
     """From the first part to the last; a span over a line end has parts as well, but no gap."""
     path = pair('North and South America\nNew\nYork', 'T1\tLOC 0 5;16 23\tNorth America\n'
                                                       'T2\tLOC 24 27;28 32\tNew York\nT3\tX 24 32\tNew York\n')
@@ -58,17 +58,17 @@ def test_spans_in_parts(pair):
                            [('gap', 1, 'North and South America')])
 
 
-def test_a_byte_order_mark_is_counted_if_the_spans_say_so(pair):
+def test_brat_files_a_byte_order_mark_is_counted_if_the_spans_say_so(pair):
     for start, end in ((0, 3), (1, 4)):
         assert found(pair('\ufeffAda', f'T1\tPER {start} {end}\tAda\n'))[0] == [('doc', [(start, end, 'PER')])]
 
 
-def test_a_byte_order_mark_is_counted_if_the_spans_fit_both_ways(pair):
+def test_brat_files_a_byte_order_mark_is_counted_if_the_spans_fit_both_ways(pair):
     """As brat itself counts it."""
     assert read_corpus(pair('\ufeffaa', 'T1\tPER 1 2\ta\n'), splitter='characters')[0].tags == ['B-PER', 'O']
 
 
-def test_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
+def test_brat_files_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     for name in ('b', 'a'):
         pair(f'{name} x', f'T1\tX 0 1\t{name}\n', name)
@@ -88,13 +88,13 @@ def test_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
     ('T1\tPER 3 0\n', 'doc.ann:1: expected a span from 0 to 37'),
     ('T1\tPER 0 3;4 99\n', 'doc.ann:1: expected a span from 0 to 37'),
 ])
-def test_faults_are_named_with_file_and_line(pair, ann, message):
+def test_brat_files_faults_are_named_with_file_and_line(pair, ann, message):
     with pytest.raises(CorpusError) as raised:
         read_corpus(pair(ann=ann))
     assert message in str(raised.value)
 
 
-def test_half_of_a_pair_and_text_that_is_not_utf8(pair, tmp_path):
+def test_brat_files_half_of_a_pair_and_text_that_is_not_utf8(pair, tmp_path):
     path = pair()
     path.with_suffix('.txt').write_bytes(b'Ada\n\xff')
     with pytest.raises(CorpusError, match=r'doc.txt:2: expected UTF-8, got byte 0xff at column 1'):

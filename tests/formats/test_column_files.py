@@ -37,7 +37,7 @@ def found(path, **options):
     return [(sentence.tokens, sentence.tags) for sentence in read_corpus(path, **options)]
 
 
-def test_conllu_has_its_own_columns(tmp_path):
+def test_column_files_conllu_has_its_own_columns(tmp_path):
     path = write(tmp_path, CONLLU, 'es.conllu')
     expected = [(['vamos', 'nos', 'a', '#mar'], ['VERB', 'PRON', 'ADP', 'NOUN']), (['#', 'de facto'], ['SYM', 'ADJ'])]
     assert found(path) == expected
@@ -50,7 +50,7 @@ def test_conllu_has_its_own_columns(tmp_path):
     assert found(other, columns=(1, 3))[1] == expected[1] and len(found(other, columns=(1, 3))[0][0]) == 6
 
 
-def test_a_fault_in_conllu_is_at_its_line(tmp_path):
+def test_column_files_a_fault_in_conllu_is_at_its_line(tmp_path):
     path = write(tmp_path, CONLLU, 'es.conllu')
     assert [(sentence.line, *sentence.lines) for sentence in read_corpus(path)] == [(5, 5, 6, 7, 9), (12, 12, 13)]
     odd = write(tmp_path, CONLLU.replace('\tVERB', '\tB-X').replace('\tSYM', '\tB-X'), 'odd.conllu')
@@ -71,7 +71,7 @@ def test_a_fault_in_conllu_is_at_its_line(tmp_path):
     ('# ?\nEU ?\n', ['#', 'EU']), ('# ?-ORG\nEU O\n', ['#', 'EU']), ('# ?-\nEU O\n', ['EU']),
     ('# B-ORG\nEU B-ORG\n', ['#', 'EU']), ('EU\n#\n#mar\n# note\n', ['EU', '#', '#mar']),
 ])
-def test_comments_and_hashtags(tmp_path, text, tokens):
+def test_column_files_comments_and_hashtags(tmp_path, text, tokens):
     path = write(tmp_path, text)
     rows = [row for block in blocks(numbered_lines(path)) for row in block]
     assert [row.cells[0] for row in rows if row.cells] == tokens
@@ -81,7 +81,7 @@ def test_comments_and_hashtags(tmp_path, text, tokens):
 @pytest.mark.parametrize('mark,tag,other', [
     ('XX', 'XX', 'B-PER'), ('XX', 'XX', 'NN'), ('XX', 'XX-PER', 'B-PER'), ('XX', 'B-XX', 'B-PER'),
     ('XX', 'XX-XX', 'B-PER'), ('XX', '?', 'NN'), ('', '?', 'NN'), ('?', '?-PER', 'B-PER')])
-def test_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_sentence(tmp_path, mark, tag, other):
+def test_column_files_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_sentence(tmp_path, mark, tag, other):
     path = write(tmp_path, f'# id = 5\n# a comment XX-\n# _ _ {tag}\nEU _ _ {other}\n')
     tokens = ['#', 'EU']
     assert [row.cells[0] for rows in blocks(numbered_lines(path), mark=mark) for row in rows if row.cells] == tokens
@@ -96,7 +96,7 @@ def test_the_mark_of_unknown_tags_is_a_tag_in_the_first_row_of_a_sentence(tmp_pa
 @pytest.mark.skipif(not CORPORA.exists(), reason='the corpora are not here')
 @pytest.mark.parametrize('folder', ['en-btc-ner', 'en-wnut17-ner'])
 @pytest.mark.parametrize('separator', ['\t', ' '])
-def test_tweets_keep_their_hashtags(tmp_path, folder, separator):
+def test_column_files_tweets_keep_their_hashtags(tmp_path, folder, separator):
     lines = (CORPORA / folder / 'train.tsv').read_text(encoding='utf-8').replace('\t', separator).split('\n')
     path = write(tmp_path, '# a comment\n' + '\n'.join(lines))
     tokens = [token for sentence in read_corpus(path) for token in sentence.tokens]
@@ -105,7 +105,7 @@ def test_tweets_keep_their_hashtags(tmp_path, folder, separator):
 
 
 @pytest.mark.parametrize('text', [' EU\tB-ORG\n  rejects \t O \n', 'EU \tB-ORG\nrejects\tO\n'])
-def test_blanks_around_columns_are_none_of_them(tmp_path, text):
+def test_column_files_blanks_around_columns_are_none_of_them(tmp_path, text):
     assert found(write(tmp_path, text)) == [(['EU', 'rejects'], ['B-ORG', 'O'])]
     with pytest.raises(CorpusError, match='expected a token and a tag, got an empty column'):
         read_corpus(write(tmp_path, 'a\tO\n \tO\n'))
@@ -113,7 +113,7 @@ def test_blanks_around_columns_are_none_of_them(tmp_path, text):
 
 @pytest.mark.parametrize('end', ['\r', '\r\n', '\n', '\r\r\n'])
 @pytest.mark.parametrize('last', [True, False])
-def test_lines_end_as_they_do_anywhere(tmp_path, end, last):
+def test_column_files_lines_end_as_they_do_anywhere(tmp_path, end, last):
     path = write(tmp_path, end.join(['EU\tB-ORG', 'rejects\tO', '', 'it\tO']) + end * last)
     assert found(path) == [(['EU', 'rejects'], ['B-ORG', 'O']), (['it'], ['O'])]
     assert read_corpus(path)[1].line == 4
@@ -123,7 +123,7 @@ def test_lines_end_as_they_do_anywhere(tmp_path, end, last):
 
 
 @pytest.mark.parametrize('text', ['#\tO\n#dev\tB-PER\n', '# O\n#dev B-PER\n', '# id = O\n#\tO\n# dev\n#dev\tB-PER\n'])
-def test_a_file_in_which_every_line_begins_as_comments_do(tmp_path, text):
+def test_column_files_a_file_in_which_every_line_begins_as_comments_do(tmp_path, text):
     assert found(write(tmp_path, text)) == [(['#', '#dev'], ['O', 'B-PER'])]
 
 
@@ -133,14 +133,14 @@ def test_a_file_in_which_every_line_begins_as_comments_do(tmp_path, text):
     ('{"x": ' + '1' * 5000 + '}', 'expected a JSON object: Exceeds the limit'),
     ('{"x": 1, "y": {"a": 2, "a": 3}}', "'a' is given twice, expected it once"),
     ('[' * 100_000, 'it is nested too deeply')])
-def test_json_that_is_not_read(tmp_path, text, message):
+def test_column_files_json_that_is_not_read(tmp_path, text, message):
     with pytest.raises(CorpusError, match=message) as raised:
         read_corpus(write(tmp_path, text, 'x.jsonl'))
     shown = str(raised.value).replace(', record 1', '')           # of an array
     assert shown.startswith(f'{tmp_path}/x.jsonl:1: ') and len(str(raised.value).splitlines()) == 1
 
 
-def test_files_are_read_once_and_may_be_pipes(tmp_path):
+def test_column_files_files_are_read_once_and_may_be_pipes(tmp_path):
     """A second reading would wait for ever, as nobody writes again."""
     paths = {part: tmp_path / part for part in ('train', 'dev')}
     for path in paths.values():
@@ -155,7 +155,7 @@ def test_files_are_read_once_and_may_be_pipes(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, 'seteuid'), reason='users are another matter there')
-def test_what_may_not_be_read_is_said_so(tmp_path):
+def test_column_files_what_may_not_be_read_is_said_so(tmp_path):
     path = write(tmp_path, 'EU\tO\n')
     path.chmod(0)
     root = os.geteuid() == 0
@@ -171,7 +171,7 @@ def test_what_may_not_be_read_is_said_so(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['a\0b', '\ud800', 'x' * 5000])
-def test_names_that_no_file_can_have(name):
+def test_column_files_names_that_no_file_can_have(name):
     with pytest.raises(CorpusError) as raised:
         read_corpus(name)
     assert len(str(raised.value).splitlines()) == 1

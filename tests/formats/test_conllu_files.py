@@ -66,7 +66,7 @@ def check(text):
         assert number
 
 
-def test_the_text_is_what_the_file_says(tmp_path):
+def test_conllu_files_the_text_is_what_the_file_says(tmp_path):
     """A range stands in the text, its words are tokens; words that do not spell it have its place."""
     document, = documents(write(tmp_path, SPANISH))
     assert (document.text, document.name, document.line) == ('Vámonos al mar. Hoy!\n ', 'carta', 1)
@@ -79,7 +79,7 @@ def test_the_text_is_what_the_file_says(tmp_path):
     assert document.sentences[0].offsets == [(0, 2), (2, 5)]                  # which do spell it
 
 
-def test_text_without_space_after(tmp_path):
+def test_conllu_files_text_without_space_after(tmp_path):
     """A file that says nothing of white space but by its text; one whose text is of something else."""
     path = write(tmp_path, rows('# text = Hello,  you', '1 Hello _', '2 , _', '3 you _', ''))
     document, = documents(path)
@@ -90,7 +90,7 @@ def test_text_without_space_after(tmp_path):
     assert document.text == 'Hello you' and [(each.kind, each.line) for each in remarks] == [('odd text', 2)]
 
 
-def test_tags_of_spans_are_in_misc(tmp_path):
+def test_conllu_files_tags_of_spans_are_in_misc(tmp_path):
     path = write(tmp_path, SPANISH)
     assert [sentence.tags for sentence in read_corpus(path, (1, 9))] == [['O'] * 6, ['B-DATE', 'O']]
     assert read_corpus(path, (1, -1)) == read_corpus(path, (1, 9))
@@ -101,14 +101,14 @@ def test_tags_of_spans_are_in_misc(tmp_path):
     (['1-2 al _', '1 a _', ''], ':1: expected all words of each range, got fewer in the sentence that begins here'),
     (['1-3 al _', '1-2 a _', '1 a _', ''], ":2: expected a range of words like 1-2, got '1-2'"),
     (['1 a _', '2 _'], ':2: expected columns 1 and 3')])
-def test_faults_are_named_with_file_and_line(tmp_path, lines, message):
+def test_conllu_files_faults_are_named_with_file_and_line(tmp_path, lines, message):
     text = rows(*lines).replace('2\t_\t_\t_\t_\t_\t_\t_\t_\t_', '2\ta')
     with pytest.raises(CorpusError) as raised:
         documents(write(tmp_path, text))
     assert f'in.conllu{message}' in str(raised.value)
 
 
-def test_a_row_with_another_tag():
+def test_conllu_files_a_row_with_another_tag():
     row = Row(4, '1\ta b\t_\tX\tY\t_\t0\troot\t_\tSpaceAfter=No|NER=B-PER|Gloss=x', ['1'])
     assert conllu.row_with('', row, 'NOUN', 3, {}) == row.text.replace('\tX\t', '\tNOUN\t')
     assert conllu.row_with('', row, 'B-LOC', 9, {}).split('\t')[9] == 'SpaceAfter=No|Gloss=x|NER=B-LOC'
@@ -123,7 +123,7 @@ def written(document, plain=False):
     return ''.join(conllu.write([(document, sentences)], TO_PLAIN if plain else TO_PLAIN._replace(scheme='BIO')))
 
 
-def test_texts_are_written_with_all_their_white_space(tmp_path):
+def test_conllu_files_texts_are_written_with_all_their_white_space(tmp_path):
     text = '  Ada  saw\tNew York.\n\nBob| \\ x\n'
     document = Document(text, 'x.jsonl', 1, [Span('PER', 2, 5, line=1), Span('LOC', 11, 20, line=1)], name='a b')
     out = written(document)
@@ -137,7 +137,7 @@ def test_texts_are_written_with_all_their_white_space(tmp_path):
     assert [sentence.tags for sentence in again.sentences] == [['B-PER', 'O', 'B-LOC', 'I-LOC'], ['O', 'O', 'O']]
 
 
-def test_rows_that_were_read_stay_as_they_are(tmp_path):
+def test_conllu_files_rows_that_were_read_stay_as_they_are(tmp_path):
     document, = documents(write(tmp_path, SPANISH))
     out = ''.join(conllu.write([(document, document.sentences)], TO_PLAIN))
     assert out == SPANISH + '\n' * (not SPANISH.endswith('\n\n'))
@@ -148,6 +148,6 @@ def test_rows_that_were_read_stay_as_they_are(tmp_path):
 @pytest.mark.parametrize('text,span,message', [
     ('a\x0bb', (0, 3, 'X|Y'), "expected types that MISC can hold, got | in 'B-X|Y'"),
     ('ab', (0, 2, 'X\tY'), 'got a tab in')])
-def test_what_columns_can_not_hold(text, span, message):
+def test_conllu_files_what_columns_can_not_hold(text, span, message):
     with pytest.raises(CorpusError, match=re.escape(message)):
         written(Document(text, 'x.jsonl', 1, [Span(span[2], *span[:2], line=1)]))

@@ -62,7 +62,7 @@ def found(path):
 
 @pytest.mark.parametrize('export', [DOCCANO, DOCCANO_OLD, DOCCANO_RELATIONS, LABEL_STUDIO, LABEL_STUDIO_MIN, PRODIGY,
                                     SPACY, SPACY_LINES, '\ufeff' + DOCCANO, LABEL_STUDIO.replace('\n', '\r\n')])
-def test_the_exports_of_tools(tmp_path, export):
+def test_json_shapes_the_exports_of_tools(tmp_path, export):
     assert found(write(tmp_path, export)) == (PAIR, [])
     (tmp_path / 'in.json.gz').write_bytes(gzip.compress(export.encode()))
     assert found(tmp_path / 'in.json.gz') == (PAIR, [])
@@ -71,12 +71,12 @@ def test_the_exports_of_tools(tmp_path, export):
 @pytest.mark.parametrize('name', ['entities', 'spans', 'label', 'labels'])
 @pytest.mark.parametrize('span', [[8, 14, 'LOC'], {'start': 8, 'end': 14, 'label': 'LOC'},
                                   {'start': 8, 'end': 14, 'type': 'LOC'}, {'start': 8, 'end': 14, 'labels': ['LOC']}])
-def test_spans_under_each_name_and_in_each_form(tmp_path, name, span):
+def test_json_shapes_spans_under_each_name_and_in_each_form(tmp_path, name, span):
     path = write(tmp_path, json.dumps({'text': TEXT, name: [span]}))
     assert found(path) == ([(TEXT, [(8, 14, 'LOC')])], [])
 
 
-def test_the_records_of_the_documentation(tmp_path):
+def test_json_shapes_the_records_of_the_documentation(tmp_path):
     page = (ROOT / 'docs' / 'formats.md').read_text(encoding='utf-8').split('### JSON')[1].split('### brat')[0]
     shown = re.findall(r'`([\[{][^`]*Ada saw Rome[^`]*[\]}])`', page)
     assert len(shown) == 5
@@ -85,7 +85,7 @@ def test_the_records_of_the_documentation(tmp_path):
         assert text == 'Ada saw Rome' and spans[0] == (0, 3, 'PER')
 
 
-def test_tokens_of_prodigy_are_kept(tmp_path):
+def test_json_shapes_tokens_of_prodigy_are_kept(tmp_path):
     """Splitting at blanks would not cut off the full stop."""
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     sentence, = read_corpus(write(tmp_path, PRODIGY))
@@ -93,7 +93,7 @@ def test_tokens_of_prodigy_are_kept(tmp_path):
     assert (sentence.line, sentence.line_of(3)) == (1, 1)
 
 
-def test_tokens_and_tags_stay_as_they_are(tmp_path):
+def test_json_shapes_tokens_and_tags_stay_as_they_are(tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'text': 'a b c', 'entities': [[0, 1, 'X']]},
             {'text': 'Ada left', 'entities': [[0, 3, 'PER']]}]
@@ -105,13 +105,13 @@ def test_tokens_and_tags_stay_as_they_are(tmp_path):
                                                                 (['Ada', 'left'], ['B-PER', 'O'])]
 
 
-def test_lines_of_records_in_an_array(tmp_path):
+def test_json_shapes_lines_of_records_in_an_array(tmp_path):
     text = '[\n{"text": "a\\nb",\n "label": []},\n\n {"text": "c", "label": [[0, 1, "X"]]}\n]\n'
     path = write(tmp_path, text, 'x.json')
     assert [sentence.line for sentence in read_corpus(path, splitter='blanks')] == [2, 2, 5]
 
 
-def test_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
+def test_json_shapes_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
     """As tools in browsers counted them: a character beyond U+FFFF is two."""
     task = {'data': {'text': '\U0001f4a9 Ada \U0001f600 x'}, 'annotations': [{'result': [
         {'value': {'start': 3, 'end': 9, 'text': 'Ada \U0001f600', 'labels': ['PER']}}]}]}
@@ -120,14 +120,14 @@ def test_offsets_in_units_of_utf16_are_known_by_the_text(tmp_path):
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(2, 7, 'PER')]
 
 
-def test_offsets_in_units_of_utf16_of_a_span_at_the_end_of_a_text(tmp_path):
+def test_json_shapes_offsets_in_units_of_utf16_of_a_span_at_the_end_of_a_text(tmp_path):
     """Which a slice in characters, cut off at the end of the text, would hold as well."""
     task = {'data': {'text': 'Ada \U0001f600'}, 'annotations': [{'result': [
         {'value': {'start': 4, 'end': 6, 'text': '\U0001f600', 'labels': ['X']}}]}]}
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(4, 5, 'X')]
 
 
-def test_offsets_in_units_of_utf16_where_they_differ_by_white_space_alone(tmp_path):
+def test_json_shapes_offsets_in_units_of_utf16_where_they_differ_by_white_space_alone(tmp_path):
     task = {'data': {'text': 'an \U0001f600 Ada'}, 'annotations': [{'result': [
         {'value': {'start': 3, 'end': 5, 'text': '\U0001f600', 'labels': ['X']}}]}]}
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(3, 4, 'X')]
@@ -135,12 +135,12 @@ def test_offsets_in_units_of_utf16_where_they_differ_by_white_space_alone(tmp_pa
     assert found(write(tmp_path, json.dumps([task])))[0][0][1] == [(3, 5, 'X')]
 
 
-def test_a_text_with_byte_order_marks_between_its_tokens_is_kept(tmp_path):
+def test_json_shapes_a_text_with_byte_order_marks_between_its_tokens_is_kept(tmp_path):
     record = {'text': 'Ada \ufeff saw', 'tokens': ['Ada', 'saw'], 'tags': ['B-PER', 'O']}
     assert found(write(tmp_path, json.dumps(record)))[0] == [('Ada \ufeff saw', [])]
 
 
-def test_what_is_left_out_is_reported(tmp_path):
+def test_json_shapes_what_is_left_out_is_reported(tmp_path):
     span = {'id': 'a', 'type': 'labels', 'value': {'start': 0, 'end': 1, 'text': 'b', 'labels': ['X', 'Y']}}
     choice = {'id': 'b', 'type': 'choices', 'value': {'choices': ['good']}}
     relation = {'from_id': 'a', 'to_id': 'a', 'type': 'relation', 'direction': 'right'}
@@ -196,7 +196,7 @@ def test_what_is_left_out_is_reported(tmp_path):
      '"labels": ["X"]}}]}]}]', ':1: expected a span as [start, end, type] or as an object'),
     ('[]', ': expected tagged sentences, got none'),
 ])
-def test_faults_are_named_with_file_and_line(tmp_path, text, message):
+def test_json_shapes_faults_are_named_with_file_and_line(tmp_path, text, message):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     path = write(tmp_path, text)
     with pytest.raises(CorpusError) as raised:
@@ -206,7 +206,7 @@ def test_faults_are_named_with_file_and_line(tmp_path, text, message):
 
 
 @pytest.mark.parametrize('between', ['', '\n'])
-def test_a_record_of_an_array_is_named_by_its_number(tmp_path, between):
+def test_json_shapes_a_record_of_an_array_is_named_by_its_number(tmp_path, between):
     """An array may be one long line."""
     good, ill = '{"text": "Ada saw", "label": [[0, 3, "P"]]}', '{"text": "a", "label": [[0, 9, "X"]]}'
     path = write(tmp_path, '[' + f',{between}'.join([good] * 6 + [ill]) + ']')
@@ -234,7 +234,7 @@ PAIR_OF_SPACY, ARRAY = '["Ada", {"entities": [[0, 3, "P"]]}]', '[\n{"text": "Ada
 
 
 @pytest.mark.parametrize('records', [*itertools.permutations([OBJECT, TOKENS, PAIR_OF_SPACY, ARRAY])])
-def test_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, records):
+def test_json_shapes_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, records):
     sentences = read_corpus(write(tmp_path, '\n'.join(records)), splitter='blanks')
     assert [(sentence.tokens, sentence.tags) for sentence in sentences] == [(['Ada'], ['B-P'])] * 4
     lines, line = [], 1                                      # on which the records begin
@@ -258,14 +258,14 @@ def test_each_record_shows_what_it_is_whatever_stands_before_it(tmp_path, record
     ('["Ada", {"a": 1, "a": 2}]', ":2, record 2: expected a JSON object: 'a' is given twice, expected it once"),
     (f'[{OBJECT},\n{OBJECT.replace("3", "9")}]', ':3, record 3: expected a span from 0 to 3'),
 ])
-def test_faults_of_mixed_records_are_named_with_their_lines(tmp_path, first, text, message):
+def test_json_shapes_faults_of_mixed_records_are_named_with_their_lines(tmp_path, first, text, message):
     path = write(tmp_path, f'{first}\n{text}\n')
     with pytest.raises(CorpusError) as raised:
         read_corpus(path, splitter='blanks')
     assert str(raised.value).startswith(f'{path}{message}')
 
 
-def test_records_are_read_as_they_arrive(tmp_path):
+def test_json_shapes_records_are_read_as_they_arrive(tmp_path):
     """Also those that begin with a bracket: what comes next may be a pause for as long as people think."""
     lines = [(1, OBJECT), (2, PAIR_OF_SPACY), None, (3, PAIR_OF_SPACY), None, (4, TOKENS)]
     records = json_lines.records('x.jsonl', iter(lines))

@@ -24,7 +24,7 @@ def spans(tmp_path):
     return path
 
 
-def test_what_is_judged_goes_from_spans_to_tags(spans, tmp_path):
+def test_partly_judged_what_is_judged_goes_from_spans_to_tags(spans, tmp_path):
     rows = [f'{token}\t{tag or "?"}' for token, tag in zip(TEXT.split(), TAGS)]
     assert run(spans, tmp_path / 'x.tsv').splitlines() == [*rows, '']
     assert json.loads(run(spans, tmp_path / 'x.jsonl', '--to', 'tokens'))['tags'] == TAGS
@@ -37,7 +37,7 @@ def test_what_is_judged_goes_from_spans_to_tags(spans, tmp_path):
 
 
 @pytest.mark.parametrize('target', ['doccano', 'prodigy', 'spacy'])
-def test_what_is_judged_goes_from_tags_to_spans_and_back(spans, tmp_path, target):
+def test_partly_judged_what_is_judged_goes_from_tags_to_spans_and_back(spans, tmp_path, target):
     run(spans, tmp_path / 'tokens.jsonl', '--to', 'tokens')
     written = json.loads(run(tmp_path / 'tokens.jsonl', tmp_path / 'x.jsonl', '--to', target))
     assert (written[1] if target == 'spacy' else written)['judged'] == [[0, 21]]
@@ -45,13 +45,13 @@ def test_what_is_judged_goes_from_tags_to_spans_and_back(spans, tmp_path, target
 
 
 @pytest.mark.parametrize('target,name', [('label-studio', 'x.json'), ('brat', 'x.ann')])
-def test_a_format_without_a_place_for_it_says_so(spans, tmp_path, capsys, target, name):
+def test_partly_judged_a_format_without_a_place_for_it_says_so(spans, tmp_path, capsys, target, name):
     run(spans, tmp_path / name, '--to', target)
     assert '1 text without the border between what is judged and what is not, which the format has no place for' in (
         capsys.readouterr().err)
 
 
-def test_a_span_that_may_go_on_is_not_judged_where_there_are_spans(tmp_path, capsys):
+def test_partly_judged_a_span_that_may_go_on_is_not_judged_where_there_are_spans(tmp_path, capsys):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     path = tmp_path / 'x.tsv'
     path.write_text('Ada\tB-PER\nLovelace\t?\nsaw\tO\nRome\tB-LOC\n\nBonn\t?-LOC\n')
@@ -62,7 +62,7 @@ def test_a_span_that_may_go_on_is_not_judged_where_there_are_spans(tmp_path, cap
         capsys.readouterr().err)
 
 
-def test_a_tag_that_may_be_several_is_written_as_what_they_share(tmp_path):
+def test_partly_judged_a_tag_that_may_be_several_is_written_as_what_they_share(tmp_path):
     path = tmp_path / 'x.tsv'
     path.write_text('a\tB-P\nb\t?\nc\tB-?\nd\t?-Q\n\n')
     written = run(path, tmp_path / 'y.tsv', '--scheme', 'BIOES')
@@ -70,7 +70,7 @@ def test_a_tag_that_may_be_several_is_written_as_what_they_share(tmp_path):
     assert json.loads(run(path, tmp_path / 'y.jsonl', '--to', 'tokens'))['tags'] == ['B-P', None, 'B-?', '?-Q']
 
 
-def test_without_a_mark_every_tag_is_one(tmp_path, capsys):
+def test_partly_judged_without_a_mark_every_tag_is_one(tmp_path, capsys):
     path, lines = tmp_path / 'x.tsv', tmp_path / 'x.jsonl'
     path.write_text('a\tNN\nb\t?\n\n')
     assert json.loads(run(path, tmp_path / 'y.jsonl', '--to', 'tokens', '--unknown-tag', ''))['tags'] == ['NN', '?']

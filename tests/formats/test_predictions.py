@@ -94,7 +94,7 @@ def tagged(run):
 
 
 @pytest.mark.parametrize('options', [(), ('--no-confidence',)])
-def test_what_infer_writes_is_a_prediction(call, run, tagged, options):
+def test_predictions_what_infer_writes_is_a_prediction(call, run, tagged, options):
     with open('in.txt', 'w') as file:
         file.write(TEXT + '\n')
     call(infer, '--run', run, '--input', 'in.txt', '--format', 'json', '--output', 'out.jsonl', *options)
@@ -128,7 +128,7 @@ def test_what_infer_writes_is_a_prediction(call, run, tagged, options):
         assert [kind in one for one in read('again.json')] == [True]
 
 
-def test_tagged_by_a_version_that_did_not_name_the_model(call):
+def test_predictions_tagged_by_a_version_that_did_not_name_the_model(call):
     """Confidences, or entities with the indices of their tokens, show what a tagger has written."""
     entity = {'type': 'PER', 'text': 'Xan', 'first': 0, 'last': 0, 'start': 0, 'end': 3}
     machine = {'text': 'Xan', 'tokens': ['Xan'], 'tags': ['B-PER'], 'entities': [entity]}
@@ -143,7 +143,7 @@ def test_tagged_by_a_version_that_did_not_name_the_model(call):
     assert all('annotations' not in one for one in read('out.json'))
 
 
-def test_an_export_of_label_studio_is_read_by_its_annotations(call):
+def test_predictions_an_export_of_label_studio_is_read_by_its_annotations(call):
     """Neither predictions nor cancelled annotations are gold."""
     write('in.json', ANNOTATED, WAITING)
     lines = call(convert, 'in.json', 'out.jsonl', '--to', 'tokens')
@@ -157,7 +157,7 @@ def test_an_export_of_label_studio_is_read_by_its_annotations(call):
 ANNOTATED_LINES = len(json.dumps(ANNOTATED, indent=2).splitlines()) + 2
 
 
-def test_a_task_goes_through_convert(call):
+def test_predictions_a_task_goes_through_convert(call):
     """Everything stays but the cancelled annotation."""
     write('in.json', ANNOTATED)
     call(convert, 'in.json', 'out.json', '--to', 'label-studio')
@@ -171,7 +171,7 @@ def test_a_task_goes_through_convert(call):
     assert one == rest
 
 
-def test_other_names_and_types_of_results(call):
+def test_predictions_other_names_and_types_of_results(call):
     """Those of the input are copied, also to tasks that have none; options win."""
     names = {'from_name': 'l', 'to_name': 't', 'type': 'hypertextlabels'}
     write('in.json', task(1, [annotation(1)]), task(2, [annotation(2, region(3, 10, 'PER', **names))]))
@@ -189,7 +189,7 @@ def test_other_names_and_types_of_results(call):
 @pytest.mark.parametrize('record,kept', [
     (DOCCANO, {'id': 7, 'url': 'a/b', 'Comments': []}), (PRODIGY, {'meta': {'source': 'news'}}),
     (LINES, {'id': 'x1', 'source': {'page': 3}}), (ANNOTATED, {'id': 7, 'meta': {'batch': 'b2'}, 'doc': 4})])
-def test_ids_and_other_fields_go_through_convert(call, record, kept):
+def test_predictions_ids_and_other_fields_go_through_convert(call, record, kept):
     """To each format of JSON and to Label Studio from there, where "data" has them."""
     write('in.json', record)
     for kind in ('doccano', 'prodigy', 'tokens'):
@@ -207,7 +207,7 @@ def test_ids_and_other_fields_go_through_convert(call, record, kept):
         assert regions(one['annotations'][0]) == [(3, 10, 'PER')]
 
 
-def test_what_has_no_place_for_other_fields_says_so(call):
+def test_predictions_what_has_no_place_for_other_fields_says_so(call):
     write('in.jsonl', DOCCANO)
     for name in ('out.tsv', 'out.conllu', 'out/'):
         assert call(convert, 'in.jsonl', name)[0] == (
@@ -219,7 +219,7 @@ def test_what_has_no_place_for_other_fields_says_so(call):
 
 
 @pytest.mark.parametrize('record', [ANNOTATED, WAITING, DOCCANO, PRODIGY, LINES])
-def test_exports_are_tagged_and_keep_their_fields(call, run, tagged, record):
+def test_predictions_exports_are_tagged_and_keep_their_fields(call, run, tagged, record):
     """In their tool's JSON; what people have annotated stays beside the predictions."""
     write('in.json', record)
     call(infer, '--run', run, '--input', 'in.json', '--format', 'json', '--output', 'out.jsonl')
@@ -237,7 +237,7 @@ def test_exports_are_tagged_and_keep_their_fields(call, run, tagged, record):
         assert one == record
 
 
-def test_tagged_again_by_the_same_model(call, run):
+def test_predictions_tagged_again_by_the_same_model(call, run):
     """Its earlier prediction is replaced, and nothing of another tagger's output stays."""
     write('in.json', ANNOTATED)
     for _ in range(2):
@@ -250,7 +250,7 @@ def test_tagged_again_by_the_same_model(call, run):
     assert set(read('out.jsonl')[0]) == {'id', 'gold', 'text', 'tokens', 'tags', 'entities', 'model_version'}
 
 
-def test_fields_of_what_is_scored(call, run):
+def test_predictions_fields_of_what_is_scored(call, run):
     write('in.json', ANNOTATED)
     call(infer, '--run', run, '--input', 'in.json', '--score', '--format', 'json', '--output', 'out.jsonl')
     assert (read('out.jsonl')[0]['id'], read('out.jsonl')[0]['doc']) == (7, 4)
@@ -258,7 +258,7 @@ def test_fields_of_what_is_scored(call, run):
 
 @pytest.mark.parametrize('kind', ['label-studio', 'doccano', 'prodigy', 'tokens'])
 @pytest.mark.parametrize('record', [WAITING, DOCCANO, PRODIGY, LINES])
-def test_suggestions_are_predictions_with_the_fields_of_their_records(call, run, tagged, record, kind):
+def test_predictions_suggestions_are_predictions_with_the_fields_of_their_records(call, run, tagged, record, kind):
     write('in.json', record)
     call(suggest, '--run', run, '--input', 'in.json', '--format', kind, '--output', 'out.json')
     with open('out.json') as file:
@@ -282,7 +282,7 @@ def test_suggestions_are_predictions_with_the_fields_of_their_records(call, run,
         assert regions(read('again.json')[0]['predictions'][0]) == spans(tagged)
 
 
-def test_names_of_label_studio_in_suggestions(call, run):
+def test_predictions_names_of_label_studio_in_suggestions(call, run):
     write('in.jsonl', DOCCANO)
     call(suggest, '--run', run, '--input', 'in.jsonl', '--format', 'label-studio', '--output', 'o.json', '--from-name',
          'ner')
@@ -291,7 +291,7 @@ def test_names_of_label_studio_in_suggestions(call, run):
 
 @pytest.mark.parametrize('fields', [{'model_version': 'm'}, {'confidence': 0.5}, {'confidence': 10 ** 400}],
                          ids=['model', 'confidence', 'long'])
-def test_training_says_that_a_model_has_tagged_its_text(call, fields):
+def test_predictions_training_says_that_a_model_has_tagged_its_text(call, fields):
     write('in.jsonl', {'tokens': ['Xan'], 'tags': ['O'], **fields}, LINES)
     remarks = []
     assert len(read_corpus('in.jsonl', report=remarks.append)) == 2
@@ -305,7 +305,7 @@ def test_training_says_that_a_model_has_tagged_its_text(call, fields):
                                                              'away'),
     (convert, 'in.jsonl o.json --to label-studio --label-type=', '--label-type must be a name, got nothing'),
     (suggest, '--input in.jsonl --to-name x', '--to-name means nothing with --format tokens; leave it away')])
-def test_options_without_effect(call, command, arguments, message):
+def test_predictions_options_without_effect(call, command, arguments, message):
     write('in.jsonl', DOCCANO)
     line, = call(command, *arguments.split(), status=2)
     assert line == f'ms-crf {command.__name__.rpartition(".")[2]}: {message}'

@@ -39,7 +39,7 @@ def slash():
         names[:] = old
 
 
-def test_further_format_is_trained_on_tagged_and_converted(slash, tmp_path, capfd):
+def test_registry_further_format_is_trained_on_tagged_and_converted(slash, tmp_path, capfd):
     corpus, run = tmp_path / 'a.slash', tmp_path / 'run'
     corpus.write_text(CORPUS)
     assert train.main(['--model', 'hmm', '--train', str(corpus), '--dev', str(corpus), '--save', str(run)]) == 0
@@ -57,7 +57,7 @@ def test_further_format_is_trained_on_tagged_and_converted(slash, tmp_path, capf
     assert (tmp_path / 'bioes.slash').read_text() == CORPUS.replace('B-', 'S-')
 
 
-def test_faults_of_a_further_format_are_named_with_their_lines(slash, tmp_path):
+def test_registry_faults_of_a_further_format_are_named_with_their_lines(slash, tmp_path):
     (tmp_path / 'a.slash').write_text('Ada/B-PER\nsaw\n')
     with pytest.raises(CorpusError, match=r"a\.slash:2: expected word/TAG, got 'saw'$"):
         convert(tmp_path / 'a.slash', tmp_path / 'a.tsv')
@@ -69,11 +69,11 @@ def test_faults_of_a_further_format_are_named_with_their_lines(slash, tmp_path):
     ('a.jsonl', 'json', 'json'), ('a.json.gz', 'json', 'json'), ('a.conllu', 'conllu', 'conllu'),
     ('a.tsv', 'columns', 'columns'), ('a.bmes.gz', 'columns', 'columns'), ('a.ann', 'brat', 'text'),
     ('a.txt', 'columns', 'text'), ('a', 'columns', 'text'), ('a.html', 'columns', 'text')])
-def test_format_by_the_name_of_a_file(name, corpus, stream):
+def test_registry_format_by_the_name_of_a_file(name, corpus, stream):
     assert (of_corpus(name).name, of_stream(name).name) == (corpus, stream)
 
 
-def test_format_by_what_lies_next_to_a_file_and_by_how_it_begins(tmp_path):
+def test_registry_format_by_what_lies_next_to_a_file_and_by_how_it_begins(tmp_path):
     text, notes, other = tmp_path / 'a.txt', tmp_path / 'a.ann', tmp_path / 'b.txt'
     text.write_text(' \n [1]')
     assert of_corpus(text).name == 'columns' and of_file(text).name == 'json'
@@ -83,18 +83,18 @@ def test_format_by_what_lies_next_to_a_file_and_by_how_it_begins(tmp_path):
     assert of_file(other) is None and of_corpus(other).name == 'columns'
 
 
-def test_format_of_a_file_to_be_written(tmp_path):
+def test_registry_format_of_a_file_to_be_written(tmp_path):
     names = {'a.ann': 'brat', 'a/': 'brat', str(tmp_path): 'brat', 'a.conllu': 'conllu', 'a.tsv.gz': 'columns'}
     assert {name: of_target(name).name for name in names} == names
     assert [of_target(name) for name in ('a.jsonl', 'a.txt', 'a', 'a.html')] == [None] * 4
 
 
-def test_format_of_a_stream_that_is_named():
+def test_registry_format_of_a_stream_that_is_named():
     assert [of_stream('a.conllu', 'conll').name, of_stream('a.txt', 'conll').name, of_stream('a.tsv', 'json').name,
             of_stream('a.jsonl', 'text').name] == ['conllu', 'columns', 'json', 'text']
 
 
-def test_rows_of_the_table_are_whole():
+def test_registry_rows_of_the_table_are_whole():
     """Each format has a reader or a writer, and no two formats share an ending."""
     endings = [ending for row in registry.FORMATS.values() for ending in row.endings]
     assert len(set(endings)) == len(endings) and all(re.fullmatch(r'\.[a-z0-9]+', ending) for ending in endings)

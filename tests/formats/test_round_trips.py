@@ -90,7 +90,7 @@ def write(converter, rows):
 
 
 @pytest.mark.parametrize('kind', OF_SPANS)
-def test_spans_go_and_come_back(kind, converter):
+def test_round_trips_spans_go_and_come_back(kind, converter):
     @quick
     @given(rows=st.lists(marked(), min_size=1, max_size=3))
     def check(rows):
@@ -100,7 +100,7 @@ def test_spans_go_and_come_back(kind, converter):
     check()
 
 
-def test_spans_go_through_conllu_with_all_white_space(converter):
+def test_round_trips_spans_go_through_conllu_with_all_white_space(converter):
     """Texts of nothing but a sentence's words, since there must be a word that white space stands beside."""
     @quick
     @given(rows=st.lists(marked(), min_size=1, max_size=3))
@@ -112,7 +112,7 @@ def test_spans_go_through_conllu_with_all_white_space(converter):
 
 
 @pytest.mark.parametrize('kind', ['tokens', 'conll2003', 'columns'])
-def test_spans_in_texts_of_a_line_with_single_blanks_go_through_tags(kind, converter):
+def test_round_trips_spans_in_texts_of_a_line_with_single_blanks_go_through_tags(kind, converter):
     @quick
     @given(row=marked((' ',)))
     def check(row):
@@ -126,7 +126,7 @@ def test_spans_in_texts_of_a_line_with_single_blanks_go_through_tags(kind, conve
 
 @pytest.mark.parametrize('kind', [*OF_TAGS, *OF_SPANS])
 @pytest.mark.parametrize('source', OF_TAGS)
-def test_tags_go_and_come_back(source, kind, converter):
+def test_round_trips_tags_go_and_come_back(source, kind, converter):
     """Between all formats of tags, and through those of spans, whose text is the tokens joined by blanks."""
     @settings(quick, max_examples=15)
     @given(rows=st.lists(tagged(), min_size=1, max_size=3))
@@ -142,7 +142,7 @@ def test_tags_go_and_come_back(source, kind, converter):
     check()
 
 
-def test_schemes_go_and_come_back(converter):
+def test_round_trips_schemes_go_and_come_back(converter):
     path = converter.base / 'in.tsv'
     path.write_text('Ada\tB-PER\nLovelace\tI-PER\nBob\tB-PER\nsaw\tO\nRome\tB-LOC\n\n')
     for scheme, tags in (('IOB1', ['I-PER', 'I-PER', 'B-PER', 'O', 'I-LOC']),
@@ -155,7 +155,7 @@ def test_schemes_go_and_come_back(converter):
         assert back.read_text() == path.read_text()
 
 
-def test_plain_tags_are_spans_of_one_token_each(converter):
+def test_round_trips_plain_tags_are_spans_of_one_token_each(converter):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     path = converter.base / 'in.tsv'
     path.write_text('the\tDET\nsea\tNOUN\n\n')

@@ -34,14 +34,14 @@ def test_sentences_that_give_their_tokens_one_by_one(tagger):
     (None, 'sentences must be lists of tokens, got None'), ([None], 'sentence 0 must be a list of strings, got None'),
     ([{'to', 'in'}], 'sentence 0 must be'), ([{'to': 1}], 'sentence 0 must be'), ([b'to'], 'sentence 0 must be'),
     ([iter(['to', 2])], "got ['to', 2]"), ([np.array([1, 2])], 'sentence 0 must be')])
-def test_what_is_no_sentence(tagger, sentences, message):
+def test_sentences_what_is_no_sentence(tagger, sentences, message):
     with pytest.raises(TypeError) as raised:
         tagger.tag(sentences)
     assert message in str(raised.value) and '\n' not in str(raised.value)
 
 
 @pytest.mark.slow
-def test_a_sentence_too_long_for_a_graph_is_named(run, tmp_path):
+def test_sentences_a_sentence_too_long_for_a_graph_is_named(run, tmp_path):
     mindir.export(run, tmp_path / 'a.mindir', static=[2, 4])
     sentences = [['to'], [], ['in'] * 4] * CHUNK + [[], ['to'] * 5, ['to'] * 9]
     with pytest.raises(SentenceError, match='up to 4 tokens, got one of 5') as raised:
@@ -50,7 +50,7 @@ def test_a_sentence_too_long_for_a_graph_is_named(run, tmp_path):
 
 
 @pytest.mark.parametrize('size', [1, 30, 41, 70000])
-def test_chunks_are_cut_once(size):
+def test_sentences_chunks_are_cut_once(size):
     """What one cut has made, another leaves as it is."""
     items = [['to'] * size] * 5000
     found = list(chunks(items[:5000 if size < 1000 else 3]))

@@ -44,11 +44,11 @@ def tags(text, spans, **options):
     ('a b', [], ['O O'], []),
     ('a', [(0, 1, '')], ['B'], []),
 ])
-def test_rules(text, spans, expected, remarks):
+def test_spans_on_tokens_rules(text, spans, expected, remarks):
     assert tags(text, spans) == (expected, remarks)
 
 
-def test_schemes():
+def test_spans_on_tokens_schemes():
     spans = [(0, 3, 'X'), (4, 5, 'X')]
     assert [tags('a b c d', spans, scheme=scheme)[0] for scheme in ('BIO', 'IOB1', 'BIOES', 'BMES')] == [
         ['B-X I-X B-X O'], ['I-X I-X B-X O'], ['B-X E-X S-X O'], ['B-X E-X S-X O']]
@@ -58,7 +58,7 @@ def test_schemes():
 @quick
 @given(text=st.text('ab \n', max_size=30), places=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30),
                                                                     st.sampled_from('XY')), max_size=6))
-def test_the_rules_read_slowly(text, places):
+def test_spans_on_tokens_the_rules_read_slowly(text, places):
     """Every token of every span, marked by character: longest first, whole tokens, none twice."""
     spans = [(min(a, b), max(a, b), kind) for a, b, kind in places if max(a, b) <= len(text)]
     owner = [None] * len(text)
@@ -90,7 +90,7 @@ def test_the_rules_read_slowly(text, places):
 
 @quick
 @given(text=st.text('abc \n', max_size=30), cuts=st.lists(st.integers(0, 9), max_size=4))
-def test_tags_become_spans_that_become_the_same_tags(text, cuts):
+def test_spans_on_tokens_tags_become_spans_that_become_the_same_tags(text, cuts):
     sentences = cut(Document(text, '', 1), BLANKS)
     given_tags = [['B-X' if index in cuts else 'I-X' if index - 1 in cuts else 'O' for index in range(len(each.tokens))]
                   for each in sentences]
@@ -100,7 +100,7 @@ def test_tags_become_spans_that_become_the_same_tags(text, cuts):
     assert [sentence.tags for sentence in again] == given_tags
 
 
-def test_a_corpus_says_what_it_does_not_keep(tmp_path):
+def test_spans_on_tokens_a_corpus_says_what_it_does_not_keep(tmp_path):
     """In lines like those about tags that break their scheme: the count of each kind, and the first."""
     path = tmp_path / 'train.jsonl'
     rows = [('Lisbon.', [[0, 6, 'LOC']]), ('in Porto, Faro.', [[3, 8, 'LOC'], [10, 14, 'LOC'], [3, 5, 'X']])]

@@ -52,12 +52,12 @@ def check(path, text):
 
 @pytest.mark.parametrize('count,kinds', [(24, 17), (36, 50), (36, 400), (60, 1200), (300, 45), (2000, 1200), (3, 17)])
 @pytest.mark.parametrize('seed', range(5))
-def test_tag_sets_pass(tmp_path, count, kinds, seed):
+def test_tag_columns_tag_sets_pass(tmp_path, count, kinds, seed):
     check(tmp_path / 'a.tsv', tagged(random.Random(seed), count, kinds))
 
 
 @pytest.mark.parametrize('kinds', [2, 5])
-def test_toys_pass(tmp_path, kinds):
+def test_tag_columns_toys_pass(tmp_path, kinds):
     rng = random.Random(kinds)
     check(tmp_path / 'a.tsv', rows([[f'{rng.randrange(6)} {rng.randrange(kinds)}' for _ in range(8)]
                                      for _ in range(9)]))
@@ -69,7 +69,7 @@ def test_toys_pass(tmp_path, kinds):
 @pytest.mark.slow
 @pytest.mark.parametrize('path', [*sorted(CORPORA.glob('*/*.tsv')), *sorted(SAMPLE.glob('*.tsv'))],
                          ids=lambda path: f'{path.parent.name}-{path.stem}')
-def test_real_corpora_pass(path):
+def test_tag_columns_real_corpora_pass(path):
     widths = []
     corpus = read_corpus(path, widths=widths)
     check_tag_column(path, corpus, widths)
@@ -110,7 +110,7 @@ FORMS = {
 
 @pytest.mark.parametrize('count', [8, 60, 1000])
 @pytest.mark.parametrize('form', FORMS)
-def test_prose_and_numbers_are_refused(tmp_path, form, count):
+def test_tag_columns_prose_and_numbers_are_refused(tmp_path, form, count):
     for seed in range(5):
         with pytest.raises(CorpusError, match=r"a\.tsv: expected a tag for each token, got .*, such as '.*; name the "
                                               'columns of token and tag, or allow any tags'):
@@ -122,7 +122,7 @@ def test_prose_and_numbers_are_refused(tmp_path, form, count):
     (train, '--model', 'hmm', '--train', '{dev}', '--dev', '{prose}', '--save', '{run}'),
     (compare, '--models', 'hmm', '--train', '{prose}', '--folds', '3'),
     (compare, '--models', 'hmm', '--train', '{prose}', '--dev', '{dev}', '--test', '{dev}')])
-def test_every_command_that_learns(command, tmp_path, capfd):
+def test_tag_columns_every_command_that_learns(command, tmp_path, capfd):
     text = tmp_path / 'prose.txt'
     text.write_text(FORMS['a sentence a line'](random.Random(1), 30))
     (tmp_path / 'dev.tsv').write_text('a\tDET\nman\tNOUN\n\n' * 9)

@@ -18,7 +18,7 @@ from support.oracle import StatePaths
 from support.trainings import files
 
 
-def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):
+def test_counting_counted_and_tagged_from_files(tmp_path, capsys, corpora):
     """From train.py to infer.py, with MindSpore never started."""
     folder = tmp_path / 'run'
     assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)]) == 0
@@ -34,7 +34,7 @@ def test_counted_and_tagged_from_files(tmp_path, capsys, corpora):
     assert (result.returncode, result.stdout.splitlines(), result.stderr) == (0, table, '')
 
 
-def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
+def test_counting_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
     folder = tmp_path / 'run'
     assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder), '--add', '1']) == 0
     tagger, model = Tagger.load(folder), read_hmm(Run.open(folder))
@@ -57,7 +57,7 @@ def test_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
 @pytest.mark.parametrize('command', [
     ['infer', '--text', 'of Xan'], ['evaluate', '--input', '{corpora}/test.tsv'], ['serve', '--port', '0'],
     ['suggest', '--input', '{corpora}/test.tsv']])
-def test_a_device_that_is_not_used_is_refused(command, hmm, corpora, capsys):
+def test_counting_a_device_that_is_not_used_is_refused(command, hmm, corpora, capsys):
     if command[0] == 'serve':
         pytest.importorskip('uvicorn', reason='uvicorn is missing: pip install -r requirements-serve.txt')
     arguments = [argument.format(corpora=corpora) for argument in command[1:]]
@@ -74,7 +74,7 @@ def test_a_device_that_is_not_used_is_refused(command, hmm, corpora, capsys):
     (['--add', '1'], '--add means nothing with --model bilstm'),
     (['--model', 'hmm', '--device', 'GPU'], '--model hmm computes on the CPU, got --device GPU'),
     (['--model', 'hmm', '--add', '0'], '--add must be at least 1e-09, got 0.0')])
-def test_options_that_mean_nothing(arguments, message, tmp_path, capsys):
+def test_counting_options_that_mean_nothing(arguments, message, tmp_path, capsys):
     assert train.main([*arguments, '--save', str(tmp_path / 'run')]) == 2
     assert capsys.readouterr().err.startswith(f'train.py: {message}')
 
@@ -84,7 +84,7 @@ def test_options_that_mean_nothing(arguments, message, tmp_path, capsys):
     ('vocab.json', b'{}', 'expected the keys tags, words, shapes'),
     ('vocab.json', b'{"tags": ["O"], "words": [], "shapes": []}', 'expected start of shape (1,)'),
     ('vocab.json', b'{"tags": 1, "words": [], "shapes": []}', 'expected "tags" to be a list of strings')])
-def test_damaged_tables(tmp_path, corpora, name, change, message, capsys):
+def test_counting_damaged_tables(tmp_path, corpora, name, change, message, capsys):
     folder = tmp_path / 'run'
     train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)])
     (folder / 'checksums.json').unlink()                         # as earlier versions made it
@@ -99,7 +99,7 @@ def test_damaged_tables(tmp_path, corpora, name, change, message, capsys):
     assert train.main(['--resume', str(folder)]) == 2 and 'learned at once' in capsys.readouterr().err
 
 
-def test_tables_hold_no_objects(tmp_path, corpora):
+def test_counting_tables_hold_no_objects(tmp_path, corpora):
     """What numpy would unpickle is refused."""
     folder = tmp_path / 'run'
     train.main(['--model', 'hmm', *files(corpora), '--save', str(folder)])

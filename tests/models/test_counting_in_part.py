@@ -20,7 +20,7 @@ def sets_of(rows):
     return [np.array([[cell == '?' or state in cell for state in STATES] for cell in row.split()]) for row in rows]
 
 
-def test_what_is_known_whole_is_counted_as_ever():
+def test_counting_in_part_what_is_known_whole_is_counted_as_ever():
     whole = HMM().fit(SENTENCES, TAGS, 0.5)
     found = HMM().fit_sets(SENTENCES, [np.array([[tag == state for state in STATES] for tag in row]) for row in TAGS],
                            STATES, 0.5)
@@ -29,7 +29,7 @@ def test_what_is_known_whole_is_counted_as_ever():
         np.testing.assert_allclose(one, other, atol=1e-12)
 
 
-def test_what_is_not_known_is_counted_as_it_is_expected():
+def test_counting_in_part_what_is_not_known_is_counted_as_it_is_expected():
     sets, add = sets_of(['D ? V', 'D N', '? N NV ?', 'N']), 0.5
     words = WordCounts(SENTENCES)
     models = []
@@ -65,12 +65,12 @@ def test_what_is_not_known_is_counted_as_it_is_expected():
     (sets_of(['D N V', 'D N', 'D N V N', 'X']), r'sets must hold for sentence 3 bools \(1, 3\) with a True'),
     ([np.ones((len(row), 2), bool) for row in TAGS], r'sets must hold for sentence 0 bools \(3, 3\)'),
 ])
-def test_sets_that_are_none_are_refused(sets, message):
+def test_counting_in_part_sets_that_are_none_are_refused(sets, message):
     with pytest.raises(ValueError, match=message):
         HMM().fit_sets(SENTENCES, sets, STATES)
 
 
-def test_a_run_is_counted_from_text_that_is_tagged_in_part(corpora, tmp_path, capsys):
+def test_counting_in_part_a_run_is_counted_from_text_that_is_tagged_in_part(corpora, tmp_path, capsys):
     text = (corpora / 'train.tsv').read_text().split('\n\n')
     partly = [part.replace('B-PER', '?').replace('of\tO', 'of\t?') if index % 2 else part.replace('I-PER', '?-PER')
               for index, part in enumerate(text)]

@@ -62,7 +62,7 @@ def check_beside_peer(path, sentences, modes, tolerance=2e-5):
 
 
 @pytest.mark.slow
-def test_minilm_is_that_of_transformers(minilm):
+def test_encoder_minilm_is_that_of_transformers(minilm):
     """200 sentences in padded batches, one piece to the 510 that fit with the special ones."""
     sentences = real_sentences()
     long = [token for sentence in sentences for token in sentence]
@@ -104,7 +104,7 @@ def words_of(letters, count, seed=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('prefix,modes', [(True, ('graph', 'pynative')), (False, ('pynative',))])
-def test_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
+def test_encoder_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
     path = make_roberta(tmp_path / 'roberta', prefix)
     words = words_of(LETTERS + 'ïﬁ中', 200)
     sentences = [words[:1], words[1:4], words[4:40], words[40:80], ['a'] * 255, ['the', 'cat']]
@@ -115,7 +115,7 @@ def test_a_roberta_is_that_of_transformers(tmp_path, prefix, modes):
 @pytest.mark.parametrize('peer', [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize('options,prefix', [
     ({'hidden_act': 'gelu_new'}, 'bert.'), ({'hidden_act': 'relu', 'layer_norm_eps': 1e-3}, '')])
-def test_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, options, prefix, peer):
+def test_encoder_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, options, prefix, peer):
     """Cased, from vocab.txt; weights under the names that they have when they come from TensorFlow."""
     config = {**CONFIG, **options}
     arrays = tensors(config, prefix)
@@ -139,7 +139,7 @@ def test_berts_of_other_forms_are_those_of_numpy_and_transformers(tmp_path, opti
     close(reader.vectors(encoded), np.concatenate([vectors for vectors, _ in expected]), 2e-6)
 
 
-def test_a_roberta_is_that_of_numpy(tmp_path):
+def test_encoder_a_roberta_is_that_of_numpy(tmp_path):
     """Its positions begin at 2; its pieces are those of the tokenizer, which reads every word after a space."""
     tokenizers, safetensors = pytest.importorskip('tokenizers'), pytest.importorskip('safetensors.numpy')
     path = tmp_path / 'roberta'
@@ -202,7 +202,7 @@ QUERY_KEY_VALUE = {f'{ours}.attention.inputs.weight': [
 
 
 @pytest.mark.slow
-def test_gradients_of_the_encoder_are_those_of_numpy(gradients):
+def test_encoder_gradients_of_the_encoder_are_those_of_numpy(gradients):
     _, (ids, lengths, weights), found = gradients
     arrays = {name: array.astype(float) for name, array in tensors().items()}
     parts = {name: found[ours] for ours, name in SAME_WEIGHTS.items()}
@@ -221,7 +221,7 @@ def test_gradients_of_the_encoder_are_those_of_numpy(gradients):
 
 
 @pytest.mark.slow
-def test_gradients_of_the_encoder_are_pytorchs(gradients):
+def test_encoder_gradients_of_the_encoder_are_pytorchs(gradients):
     torch = pytest.importorskip('torch')
     path, (ids, lengths, weights), found = gradients
     model = peer_of(path).model
@@ -236,14 +236,14 @@ def test_gradients_of_the_encoder_are_pytorchs(gradients):
         close(found[ours], np.concatenate([theirs[name] for name in names]), 3e-5)
 
 
-def test_activations():
+def test_encoder_activations():
     values = np.concatenate([np.linspace(-12, 12, 50001), [-1e4, -1e3, 1e3, 1e4]]).astype(np.float32)
     for function, exact in ((fast_gelu, gelu), (exact_gelu, gelu), (gelu_tanh, gelu_by_tanh)):
         expected = exact(values.astype(float))
         assert np.abs(function(ms.Tensor(values)).asnumpy() - expected).max() <= 5e-6
 
 
-def test_pooling_is_the_mean_of_each_words_pieces(compiled):
+def test_encoder_pooling_is_the_mean_of_each_words_pieces(compiled):
     """Words of ten pieces, of none, a row that is full, one that has none and one that ends in words without any."""
     length, width = 12, 3
     rows = [[10, 0, 2], [1] * 12, [], [0, 0], [3, 1, 0, 0], [0, 12]]
@@ -269,7 +269,7 @@ def test_pooling_is_the_mean_of_each_words_pieces(compiled):
     close(pool(float_tensor(vectors), int_tensor(words), int_tensor(counts)), expected, 1e-6)
 
 
-def test_without_layers_scores_are_those_of_the_mean(compiled):
+def test_encoder_without_layers_scores_are_those_of_the_mean(compiled):
     tagger = SubwordTagger(3, 4, num_layers=0)
     vectors = np.random.default_rng(0).normal(size=(4, 2, 3))
     words, counts = np.array([[0, 0, 2, 3], [0, 1, 1, 1]]).T, np.array([[2, 0, 1], [1, 3, 0]]).T
@@ -286,7 +286,7 @@ def test_without_layers_scores_are_those_of_the_mean(compiled):
     close(run(float_tensor(vectors), int_tensor(words), int_tensor(counts)), means @ matrix.T + bias)
 
 
-def test_windows_are_packed_into_rows():
+def test_encoder_windows_are_packed_into_rows():
     lengths = np.random.default_rng(0).integers(3, 65, 300)
     rows = pack(lengths, 64)
     assert sorted(number for row in rows for number in row) == list(range(300))
@@ -295,7 +295,7 @@ def test_windows_are_packed_into_rows():
 
 
 @pytest.mark.parametrize('room,longest_word', [(6, 3), (7, 4), (20, 10), (8, 30), (1, 1)])
-def test_windows_give_each_word_its_widest_context(room, longest_word):
+def test_encoder_windows_give_each_word_its_widest_context(room, longest_word):
     rng = random.Random(room)
     for _ in range(60):
         sizes = [rng.randint(1, longest_word) for _ in range(rng.randint(1, 30))]
@@ -324,7 +324,7 @@ def test_windows_give_each_word_its_widest_context(room, longest_word):
                         context(other[0], other[1], place, place + 1) for other in ranges)
 
 
-def test_a_sentence_longer_than_the_model_takes(tmp_path):
+def test_encoder_a_sentence_longer_than_the_model_takes(tmp_path):
     """60 pieces where 18 fit: each word's vector is that of its window alone."""
     path = make_folder(tmp_path / 'bert')
     files = EncoderFiles(path)
@@ -352,7 +352,7 @@ def test_a_sentence_longer_than_the_model_takes(tmp_path):
 
 
 @pytest.mark.parametrize('known', [True, False])
-def test_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
+def test_encoder_the_vocabulary_is_not_copied_for_each_text(tmp_path, known):
     """At most once for a tokenizer, and not at all where the usual letters have pieces."""
     files, calls = EncoderFiles(make_folder(tmp_path / 'model')), []
 

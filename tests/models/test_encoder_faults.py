@@ -49,7 +49,7 @@ QUERY = 'encoder.layer.1.attention.self.query.weight'
     ({'is_decoder': True}, None, 'expected "is_decoder" to be False, got True'),
     ({'embedding_size': 6}, None, 'expected "embedding_size" to be the same as "hidden_size", 12, got 6'),
 ])
-def test_an_encoder_that_does_not_fit(corpora, tmp_path, capsys, config, arrays, message):
+def test_encoder_faults_an_encoder_that_does_not_fit(corpora, tmp_path, capsys, config, arrays, message):
     folder = make_folder(tmp_path / 'bert', {**CONFIG, **config}, arrays or tensors())
     check_fault(corpora, tmp_path, capsys, folder, message)
     check_fault(corpora, tmp_path, capsys, folder, message, '--encoder-lr', '0.001')
@@ -86,7 +86,7 @@ WITHOUT_UNKNOWN = WITHOUT_SPECIALS.replace(b', "[UNK]": 1', b'')
     ('tokenizer.json', WITHOUT_UNKNOWN, 'bert/tokenizer.json: expected [UNK], which stands for unknown subwords, '),
     ('tokenizer_config.json', b'{"do_lower_case": "no"}', 'expected "do_lower_case" to be true or false, got \'no\''),
 ])
-def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):
+def test_encoder_faults_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content, message):
     folder = make_folder(tmp_path / 'bert')
     if content is None:
         (folder / name).unlink()
@@ -96,7 +96,7 @@ def test_an_encoder_with_damaged_files(corpora, tmp_path, capsys, name, content,
     check_fault(corpora, tmp_path, capsys, folder, message)
 
 
-def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
+def test_encoder_faults_a_name_that_is_no_folder(corpora, tmp_path, capsys):
     check_fault(corpora, tmp_path, capsys, corpora / 'dev.tsv', 'dev.tsv: expected a folder with config.json, model.')
     check_fault(corpora, tmp_path, capsys, 'bert-base-cased', 'bert-base-cased: no such folder; download config.json, '
                 'model.safetensors and tokenizer.json (or vocab.txt) of a BERT or RoBERTa model from the Hugging Face '
@@ -114,18 +114,18 @@ def test_a_name_that_is_no_folder(corpora, tmp_path, capsys):
     (['--encoder', 'x', '--encoder-lr', '1', '--encoder-cache', 'y'], '--encoder-cache is for a frozen encoder'),
     (['--model', 'hmm', '--encoder', 'x'], '--encoder means nothing with --model hmm'),
 ])
-def test_options_that_mean_nothing(others, message):
+def test_encoder_faults_options_that_mean_nothing(others, message):
     with pytest.raises(OptionError) as raised:
         options_of(others)
     assert raised.value.with_options(console.option_name).startswith(message)
 
 
-def test_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):
+def test_encoder_faults_a_cache_that_is_no_folder(corpora, encoder, tmp_path, capsys):
     check_fault(corpora, tmp_path, capsys, encoder, 'dev.tsv: expected a folder to keep vectors in: ',
                 '--encoder-cache', str(corpora / 'dev.tsv'))
 
 
-def test_libraries_that_are_not_there(corpora, encoder, tmp_path, capsys, monkeypatch):
+def test_encoder_faults_libraries_that_are_not_there(corpora, encoder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, 'tokenizers', None)
     check_fault(corpora, tmp_path, capsys, encoder, "a pretrained encoder needs tokenizers, which is not "
                 "installed: pip install 'ms_crf[encoder]', or pip install -r requirements-encoder.txt")

@@ -44,7 +44,7 @@ def begun(*named):
 
 
 @pytest.mark.parametrize('name', ['frozen', 'tuned'])
-def test_before_its_first_step_it_tags_as_its_base_does(bases, corpora, tmp_path, name):
+def test_encoder_init_before_its_first_step_it_tags_as_its_base_does(bases, corpora, tmp_path, name):
     run = begun(*files(corpora), *STEPS, '--init', bases / name, '--save', tmp_path / 'run')
     assert run.options.encoder_lr == (0.01 if name == 'tuned' else 0) and run.options.encoder_lstm == 6
     expected = [tagged.tags for tagged in Tagger.load(bases / name).tag(SENTENCES)]
@@ -54,7 +54,7 @@ def test_before_its_first_step_it_tags_as_its_base_does(bases, corpora, tmp_path
     assert len(before) > 10 and all(array.tobytes() == now[key].tobytes() for key, array in before.items())
 
 
-def test_tags_are_taken_by_name_the_lstm_stays_and_the_base_may_go(bases, places, tmp_path, capfd):
+def test_encoder_init_tags_are_taken_by_name_the_lstm_stays_and_the_base_may_go(bases, places, tmp_path, capfd):
     base = tmp_path / 'base'
     shutil.copytree(bases / 'frozen', base)
     before = records.read_tensors(base / 'weights.ckpt')
@@ -76,7 +76,7 @@ def test_tags_are_taken_by_name_the_lstm_stays_and_the_base_may_go(bases, places
     assert [len(tagged.tags) for tagged in Tagger.load(tmp_path / 'run').tag(SENTENCES)] == [4, 1, 3]
 
 
-def test_the_encoder_is_that_of_the_base_under_whatever_name(bases, encoder, places, tmp_path, capfd):
+def test_encoder_init_the_encoder_is_that_of_the_base_under_whatever_name(bases, encoder, places, tmp_path, capfd):
     named = [*places, *STEPS, '--init', str(bases / 'frozen'), '--save', str(tmp_path / 'run')]
     assert options_of([*named, '--encoder', str(encoder)]).encoder == str(encoder)
     other = make_folder(tmp_path / 'other', arrays=tensors(seed=3))
@@ -96,7 +96,7 @@ def test_the_encoder_is_that_of_the_base_under_whatever_name(bases, encoder, pla
         assert capfd.readouterr() == ('', f'train.py: {message}\n') and not (tmp_path / 'run').exists()
 
 
-def test_an_encoder_that_is_damaged_is_no_beginning(bases, places, tmp_path, capfd):
+def test_encoder_init_an_encoder_that_is_damaged_is_no_beginning(bases, places, tmp_path, capfd):
     base = tmp_path / 'base'
     shutil.copytree(bases / 'frozen', base)
     weights = base / 'encoder' / 'model.safetensors'

@@ -45,7 +45,7 @@ def frozen(corpora, encoder, tmp_path_factory):
     return folder, output
 
 
-def test_what_a_run_prints_and_leaves(frozen, encoder):
+def test_encoder_runs_what_a_run_prints_and_leaves(frozen, encoder):
     folder, output = frozen
     lines = output.splitlines()
     assert any(line.endswith(' subwords a word; 2 layers, 12 wide, frozen') for line in lines)
@@ -88,7 +88,7 @@ def tags_of_long(frozen):
     return tags
 
 
-def test_tags_are_those_of_numpy_and_enumeration(frozen, tags_of_long, tmp_path):
+def test_encoder_runs_tags_are_those_of_numpy_and_enumeration(frozen, tags_of_long, tmp_path):
     """A word without pieces among them; from the run, and from a graph with confidences."""
     folder, _ = frozen
     weights = records.read_tensors(folder / 'weights.ckpt')
@@ -112,7 +112,7 @@ def test_tags_are_those_of_numpy_and_enumeration(frozen, tags_of_long, tmp_path)
         assert other.confidence == pytest.approx(best, rel=1e-4)
 
 
-def test_a_graph_of_one_shape_and_of_emissions_gives_the_tags_of_the_run(frozen, tags_of_long, tmp_path, capsys):
+def test_encoder_runs_give_their_tags_in_graphs_of_one_shape_and_of_emissions(frozen, tags_of_long, tmp_path, capsys):
     graph = tmp_path / 'a.mindir'
     assert export.main(['--run', str(frozen[0]), '--output', str(graph), '--device', 'CPU', '--emissions', '--static',
                         '5', '30']) == 0
@@ -124,14 +124,14 @@ def test_a_graph_of_one_shape_and_of_emissions_gives_the_tags_of_the_run(frozen,
     assert 'sentences of up to 30 tokens or subwords, got one of 31' in capsys.readouterr().err
 
 
-def test_infer_scores_as_training_did(frozen, corpora, capsys):
+def test_encoder_runs_infer_scores_as_training_did(frozen, corpora, capsys):
     folder, _ = frozen
     assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score',
                                '--device', 'CPU']) == 0
     assert capsys.readouterr().out.splitlines() == Run.open(folder).scores['test']['table']
 
 
-def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_path, capsys):
+def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_path, capsys):
     folder, _ = frozen
     kept = {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()}
     assert len(kept) == 3 and all(file.suffix == '.npy' for file in kept)
@@ -171,7 +171,7 @@ def test_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_p
     assert 'expected vectors as training keeps them' in message and message.endswith('; delete the file\n')
 
 
-def test_a_signal_while_text_is_encoded_leaves_nothing(corpora, encoder, tmp_path):
+def test_encoder_runs_a_signal_while_text_is_encoded_leaves_nothing(corpora, encoder, tmp_path):
     """It comes when the file of the first vectors has been begun, and its graph is still to be compiled."""
     command = arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache', str(tmp_path / 'kept'))
     with subprocess.Popen([sys.executable, '-u', 'train.py', *command], cwd=ROOT, stdout=subprocess.PIPE,
@@ -198,7 +198,7 @@ class CopyAt(train.Watcher):
             shutil.copytree(self.folder, self.copy)
 
 
-def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
+def test_encoder_runs_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
     course.start(options, train.Watcher())             # and then nothing for once
     run = course.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
@@ -222,7 +222,7 @@ def test_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_pat
     assert [len(tagged.tags) for tagged in tagger.tag(SENTENCES)] == [len(sentence) for sentence in SENTENCES]
 
 
-def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, tmp_path, capsys):
+def test_encoder_runs_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, tmp_path, capsys):
     folder, _ = frozen
     shutil.copytree(folder, tmp_path / 'run')
     shutil.copy(corpora / 'train.tsv', tmp_path / 'train.tsv')
@@ -237,19 +237,19 @@ def test_resuming_with_other_text_or_another_kind_of_training(frozen, corpora, t
         assert message in error and len(error.splitlines()) == 1
 
 
-def test_weights_of_16_bits(tmp_path):
+def test_encoder_runs_weights_of_16_bits(tmp_path):
     arrays = {name: array.astype(np.float16) for name, array in tensors(prefix='bert.').items()}
     weights = EncoderFiles(make_folder(tmp_path / 'bert', arrays=arrays)).weights()
     assert weights['pieces'].dtype == np.float32
     assert (weights['layers.1.outer.weight'] == arrays['bert.encoder.layer.1.output.dense.weight']).all()
 
 
-def test_half_a_surrogate_pair_is_tagged(frozen, corpora):
+def test_encoder_runs_half_a_surrogate_pair_is_tagged(frozen, corpora):
     encoded = Subwords([['to', '\ud800'], ['in']], EncoderFiles(frozen[0] / 'encoder').tokenizer, 20)
     assert encoded.lengths.tolist() == [2, 1] and encoded.words.tolist() == [0, 1, 0]
 
 
-def test_a_network_that_is_too_large_for_a_graph(frozen, tmp_path, monkeypatch):
+def test_encoder_runs_a_network_that_is_too_large_for_a_graph(frozen, tmp_path, monkeypatch):
     monkeypatch.setattr(mindir, 'LARGEST', 1000)
     with pytest.raises(CorpusError, match='expected a network of at most 1,000 bytes of weights, which Mind'):
         mindir.export(frozen[0], tmp_path / 'a.mindir')

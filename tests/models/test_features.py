@@ -21,7 +21,7 @@ def kind(count, features):
     (1, [3, 4], [[3], [4]]),
     (1, [(3,), (4,)], [[3], [4]]),
     (1, [True, False], [[1], [0]])])
-def test_whole_numbers_are_features(count, features, rows):
+def test_features_whole_numbers_are_features(count, features, rows):
     encoded = kind(count, features).encode([TOKENS], None)
     assert encoded.features[0].dtype == np.int32 and encoded.features[0].tolist() == rows
     assert encoded.lengths.tolist() == [2]
@@ -41,7 +41,7 @@ def test_whole_numbers_are_features(count, features, rows):
     (1, None, 'a list with an entry for each token, got None'),
     (1, 'ab', "a list with an entry for each token, got 'ab'"),
     (1, iter([3, 4]), 'a list with an entry for each token, got <list_iterator')])
-def test_others_are_refused_in_one_line_that_names_the_kind_the_token_and_what_came(count, features, expected):
+def test_features_others_are_refused_in_one_line_that_names_the_kind_the_token_and_what_came(count, features, expected):
     with pytest.raises(OptionError) as raised:
         kind(count, features).encode([TOKENS], None)
     message = str(raised.value)

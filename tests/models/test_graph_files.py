@@ -93,7 +93,7 @@ GREAT = 10 ** 9
     ('format', GREAT, '"format" to be 1'), ('sha256', None, 'got another or a damaged one'),
     ('sha256', [], 'got another or a damaged one'), ('next', 5, 'an edited or damaged one'),
     ('next', {'record_sha256': ''}, 'an edited or damaged one')])
-def test_records_that_can_not_be(pair, key, value, message):
+def test_graph_files_records_that_can_not_be(pair, key, value, message):
     found = refused(pair(**{key: value}))
     assert message in found
 
@@ -101,13 +101,13 @@ def test_records_that_can_not_be(pair, key, value, message):
 @pytest.mark.parametrize('changes', [
     {'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}, {'words': 'in to at on by Xan Yel abracadabra'.split()},
     {'scheme': 'plain'}, {'static': KeyError}, {'found_scheme': 'IOB1'}, {'another': 1}, {'record_sha256': None}])
-def test_an_edited_record_is_found(pair, changes):
+def test_graph_files_an_edited_record_is_found(pair, changes):
     assert refused(pair(checked=True, **changes)) == (
         'a.json: expected the record as ms_crf.export wrote it, got an edited or damaged one; copy it again, or export '
         'again')
 
 
-def test_records_of_earlier_versions_and_in_another_layout_are_read(pair):
+def test_graph_files_records_of_earlier_versions_and_in_another_layout_are_read(pair):
     expected = Tagger.load(pair(checked=True)).tag([['to', 'Xan']])[0]
     assert Tagger.load(pair()).tag([['to', 'Xan']])[0] == expected
     path = pair(checked=True)
@@ -123,13 +123,13 @@ def test_records_of_earlier_versions_and_in_another_layout_are_read(pair):
     ('\udcff', 'expected JSON'),
     ('{"a": ' * 900 + '1' + '}' * 900, 'expected JSON as ms_crf.export writes it: it is nested too deeply'),
     ('\ufeff{}', 'expected JSON')])
-def test_records_that_are_no_json(pair, text, message):
+def test_graph_files_records_that_are_no_json(pair, text, message):
     path = pair()
     record_of(path).write_text(text, errors='surrogateescape')
     assert refused(path).startswith(f'a.json: {message}')
 
 
-def test_what_is_not_there_or_no_file(pair, tmp_path):
+def test_graph_files_what_is_not_there_or_no_file(pair, tmp_path):
     path = pair()
     record_of(path).unlink()
     assert refused(path) == ('a.json: no such file; expected the record beside a.mindir; copy both files, or export '
@@ -153,7 +153,7 @@ class Stopped(BaseException):
 
 
 @pytest.mark.parametrize('moment', range(6))
-def test_a_crash_between_both_files_leaves_a_pair(contents, tmp_path, monkeypatch, moment):
+def test_graph_files_a_crash_between_both_files_leaves_a_pair(contents, tmp_path, monkeypatch, moment):
     """Stopped before and after each renaming; tags in another order show which record is found."""
     path, draft = tmp_path / 'a.mindir', tmp_path / 'draft'
     new = {**contents[1], 'tags': ['O', 'B-Y', 'I-Y', 'B-X', 'I-X']}
@@ -186,14 +186,14 @@ def test_a_crash_between_both_files_leaves_a_pair(contents, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_graph_may_have_the_name_of_its_draft(run, tmp_path):
+def test_graph_files_a_graph_may_have_the_name_of_its_draft(run, tmp_path):
     """That of the file that MindSpore writes first ends in graph.mindir."""
     mindir.export(run, tmp_path / 'graph.mindir')
     assert Tagger.load(tmp_path / 'graph.mindir').tag([['a']])[0].tokens == ['a']
     assert sorted(file.name for file in tmp_path.iterdir()) == ['graph.json', 'graph.mindir']
 
 
-def test_nothing_else_is_overwritten(run, tmp_path, capsys):
+def test_graph_files_nothing_else_is_overwritten(run, tmp_path, capsys):
     before = {file.name: file.read_bytes() for file in run.iterdir()}
     for name in ('config', 'vocab', 'scores'):
         assert export.main(['--run', str(run), '--output', str(run / f'{name}.mindir')]) == 2
@@ -212,7 +212,7 @@ def test_nothing_else_is_overwritten(run, tmp_path, capsys):
 @pytest.mark.parametrize('kind,message', [
     ('fifo', 'expected the name of a file to write, got something else'), ('folder', 'got a folder'),
     ('device', 'expected the name of a file to write, got something else')])
-def test_names_that_are_no_files(tmp_path, ending, kind, message):
+def test_graph_files_names_that_are_no_files(tmp_path, ending, kind, message):
     path = tmp_path / f'a.{ending}'
     {'fifo': os.mkfifo, 'folder': os.mkdir, 'device': lambda path: os.symlink('/dev/null', path)}[kind](path)
     with pytest.raises(CorpusError, match=message):
@@ -221,7 +221,7 @@ def test_names_that_are_no_files(tmp_path, ending, kind, message):
 
 
 @pytest.mark.slow
-def test_links_and_modes_are_kept(run, pair, tmp_path):
+def test_graph_files_links_and_modes_are_kept(run, pair, tmp_path):
     path = pair(checked=True)
     for file in (path, record_of(path)):
         file.chmod(0o600)
@@ -232,14 +232,14 @@ def test_links_and_modes_are_kept(run, pair, tmp_path):
 
 
 @pytest.mark.parametrize('static', [(GREAT, GREAT), (10 ** 15, 1)])
-def test_a_batch_without_a_place_in_memory(run, static, tmp_path):
+def test_graph_files_a_batch_without_a_place_in_memory(run, static, tmp_path):
     with pytest.raises(OptionError, match=f'{static[0]} x {static[1]} tokens needs at least .* GB of memory'):
         mindir.export(run, tmp_path / 'a.mindir', static=list(static))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-def test_a_full_disk(run, pair, tmp_path, capfd):
+def test_graph_files_a_full_disk(run, pair, tmp_path, capfd):
     """Files of at most 20,000 bytes, which the graph is not: what was there before stays."""
     path = pair(checked=True)
     before = path.read_bytes(), record_of(path).read_bytes()
@@ -256,7 +256,7 @@ def test_a_full_disk(run, pair, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_interrupted_while_the_graph_is_compiled(run, tmp_path):
+def test_graph_files_interrupted_while_the_graph_is_compiled(run, tmp_path):
     """The signal comes while MindSpore parses the first function, in an empty folder where it would leave traces."""
     hook = ('import os, signal, sys\n'
             'def profile(frame, event, argument):\n'

@@ -55,7 +55,7 @@ def refused(path):
     return message
 
 
-def test_a_graph_of_this_project_passes(graph):
+def test_graph_operators_a_graph_of_this_project_passes(graph):
     check_operators(graph)
     assert Tagger.load(graph).tag([['of', 'Xan']])[0].tags
 
@@ -69,7 +69,7 @@ class Own(nn.Cell):
         return self.own(tensor) + 1
 
 
-def test_a_library_of_machine_code(graph, tmp_path):
+def test_graph_operators_a_library_of_machine_code(graph, tmp_path):
     """It would run when the graph is called; a refused graph has not run it."""
     compiler = shutil.which('c++')
     if compiler is None:
@@ -111,11 +111,11 @@ def elsewhere(model):
     (elsewhere, 'expected a graph with its weights in the same file'),
     (lambda model: model.graph.__setattr__('bprop_filepath', 'x'), 'expected a graph alone'),
     (lambda model: model.preprocessor.SetInParent(), 'expected a graph alone')])
-def test_edited_graphs(edited, change, message):
+def test_graph_operators_edited_graphs(edited, change, message):
     assert message in refused(edited(change))
 
 
-def test_no_graph_and_too_large_a_file(tmp_path, monkeypatch):
+def test_graph_operators_no_graph_and_too_large_a_file(tmp_path, monkeypatch):
     path = tmp_path / 'a.mindir'
     path.write_bytes(b'\xff' * 100)
     with pytest.raises(CorpusError, match='expected a MindIR graph, got a damaged or encrypted file'):

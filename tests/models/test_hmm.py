@@ -29,7 +29,7 @@ def draw(seed, states=3, symbols=4, zeros=False):
     return (start[0], transition, emission), generator.random(states) + 0.1, sequences
 
 
-def test_a_chain_and_three_boxes():
+def test_hmm_a_chain_and_three_boxes():
     chain = HMM([.2, .8], [[.3, .7], [.6, .4]], np.eye(2))
     assert np.exp(chain.log_prob([1, 0, 1, 1])) == pytest.approx(0.1344)
     boxes = HMM(*BOXES)
@@ -46,7 +46,7 @@ def test_a_chain_and_three_boxes():
 
 @pytest.mark.parametrize('zeros', [False, True])
 @pytest.mark.parametrize('log', [False, True])
-def test_beside_every_path(zeros, log):
+def test_hmm_beside_every_path(zeros, log):
     arrays, end, sequences = draw(1, zeros=zeros)
     with np.errstate(divide='ignore'):
         model = HMM(*map(np.log, arrays), np.log(end), log=True) if log else HMM(*arrays, end)
@@ -67,7 +67,7 @@ def test_beside_every_path(zeros, log):
         assert np.exp(score) == pytest.approx(every.weights.max())
 
 
-def test_one_step_of_learning_beside_every_path():
+def test_hmm_one_step_of_learning_beside_every_path():
     arrays, _, sequences = draw(2)
     model = HMM(*arrays)
     history = model.baum_welch(sequences, steps=1).history
@@ -87,7 +87,7 @@ def test_one_step_of_learning_beside_every_path():
 
 @pytest.mark.parametrize('zeros', [False, True])
 @pytest.mark.parametrize('sharp', [False, True])
-def test_long_sequences_go_in_pieces(zeros, sharp):
+def test_hmm_long_sequences_go_in_pieces(zeros, sharp):
     """Beside the recursion step by step, in plain products that are brought back to sum 1."""
     (start, transition, emission), end, _ = draw(3, 4, 5, zeros)
     if sharp:                                    # too far apart for products over a piece
@@ -115,7 +115,7 @@ def test_long_sequences_go_in_pieces(zeros, sharp):
 
 
 @pytest.mark.slow
-def test_beside_hmmlearn():
+def test_hmm_beside_hmmlearn():
     hmmlearn = pytest.importorskip('hmmlearn.hmm')
     generator = np.random.default_rng(4)
     (start, transition, emission), _, _ = draw(4, 5, 7)
@@ -144,7 +144,7 @@ def test_beside_hmmlearn():
 
 
 @pytest.mark.slow
-def test_learning_never_falls_and_says_how_it_ended():
+def test_hmm_learning_never_falls_and_says_how_it_ended():
     arrays, _, _ = draw(5)
     source = HMM(*arrays)
     sequences = [source.sample(60, seed)[1] for seed in range(20)]
@@ -161,7 +161,7 @@ def test_learning_never_falls_and_says_how_it_ended():
 
 
 @pytest.mark.slow
-def test_samples_are_of_the_model():
+def test_hmm_samples_are_of_the_model():
     arrays, _, _ = draw(6)
     few, again = (HMM(*arrays).sample(1000, seed=1) for _ in range(2))
     assert (few[0] == again[0]).all() and (few[1] == again[1]).all()
@@ -173,7 +173,7 @@ def test_samples_are_of_the_model():
         assert seen / seen.sum() == pytest.approx(arrays[2][state], abs=0.01)
 
 
-def test_words_are_counted():
+def test_hmm_words_are_counted():
     sentences, tags = [['the', 'old', 'man', 'the', 'boat'], ['the', 'boat'], []], [list('DNVDN'), list('DN'), []]
     model = HMM().fit(sentences, tags, add=1e-6)
     assert model.states == ['D', 'N', 'V']
@@ -191,14 +191,14 @@ def test_words_are_counted():
     assert HMM().fit(sentences, tags, states=['V', 'N', 'D']).viterbi(['the', 'boat'])[0] == ['D', 'N']
 
 
-def test_shapes():
+def test_hmm_shapes():
     assert [shape_of(word) for word in ('1990', 'A4', '...', 'NATO', 'Lisbon', 'walked', 'iPod', 'x', '中')] == [
         'digits', 'letters and digits', 'neither', 'capitals', 'capital on', 'small ed', 'other', 'one letter',
         'one letter']
 
 
 @pytest.mark.slow
-def test_segmentation_is_jiebas():
+def test_hmm_segmentation_is_jiebas():
     finalseg = pytest.importorskip('jieba.finalseg')
     if not SEGMENTS.exists():
         pytest.skip('the corpus is not here')
@@ -238,7 +238,7 @@ def from_jieba(finalseg):
     (([.5, .5], [[1, 0], [.5, .4]], np.eye(2)), 'transition must add up to 1 in each row, got 0.9'),
     (([1.5, -.5], np.eye(2), np.eye(2)), 'start must hold probabilities, got -0.5'),
     (([np.nan, 1], np.eye(2), np.eye(2)), 'start must hold probabilities, got nan')])
-def test_arrays_that_are_no_model(arrays, message):
+def test_hmm_arrays_that_are_no_model(arrays, message):
     with pytest.raises(ValueError, match=message):
         HMM(*arrays)
 
@@ -260,6 +260,6 @@ def test_arrays_that_are_no_model(arrays, message):
     (lambda: HMM().baum_welch([0, -1], 2), 'sequence 0 must hold symbols from 0, got -1 at position 1'),
     (lambda: HMM(*BOXES).baum_welch([[0]], 5), 'states must be 3 as in the arrays'),
     (lambda: HMM([1., 0], np.eye(2), np.eye(2)).baum_welch([0, 1]), 'sequence 0 is impossible in the model')])
-def test_what_a_model_refuses(call, message):
+def test_hmm_what_a_model_refuses(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -40,7 +40,7 @@ def words():
 @pytest.mark.parametrize('method', ['log_likelihood', 'forward', 'backward', 'posteriors', 'viterbi', 'log_prob',
                                     'baum_welch'])
 @pytest.mark.parametrize('number', range(len(NO_SEQUENCES)))
-def test_what_is_no_sequence(method, number):
+def test_hmm_arguments_what_is_no_sequence(method, number):
     value = NO_SEQUENCES[number]
     if method == 'log_prob' and isinstance(value, list) and value == [2]:
         return                                   # a state, though no symbol
@@ -55,13 +55,13 @@ def test_what_is_no_sequence(method, number):
 @pytest.mark.parametrize('value', [
     None, 5, 'ab', {}, [1], [['the'], 5], [['the'], 'boat'], [['the', 5]], ['the', 5], [None], [['the', None]],
     np.array(['the', 1], object), [[['the']]], np.array([1, 2])])
-def test_what_are_no_words(value):
+def test_hmm_arguments_what_are_no_words(value):
     for method in ('log_likelihood', 'posteriors', 'viterbi'):
         refused(lambda method=method: getattr(words(), method)(value))
     refused(lambda: words().log_prob(value))
 
 
-def test_sequences_of_other_kinds_are_the_same():
+def test_hmm_arguments_sequences_of_other_kinds_are_the_same():
     model, rows = HMM(*ARRAYS), [[0, 1, 1], [1], []]
     expected = model.log_likelihood(rows).tolist()
     for given in (tuple(rows), iter(rows), (iter(row) for row in rows), [np.array(row, np.uint8) for row in rows],
@@ -73,7 +73,7 @@ def test_sequences_of_other_kinds_are_the_same():
     assert words().viterbi([]) == [] and model.viterbi([])[1] == 0.0
 
 
-def test_sequences_of_one_symbol():
+def test_hmm_arguments_sequences_of_one_symbol():
     model = HMM(*ARRAYS)
     joint = np.array(ARRAYS[0]) * np.array(ARRAYS[2])[:, 1]
     for given in ([1], [[1]], [[1], [1]], [[1], []]):
@@ -84,7 +84,7 @@ def test_sequences_of_one_symbol():
     assert history[0] == pytest.approx(np.log(joint.sum()) + np.log(np.dot(ARRAYS[0], np.array(ARRAYS[2])[:, 0])))
 
 
-def test_pairs_only_where_they_are_asked_for():
+def test_hmm_arguments_pairs_only_where_they_are_asked_for():
     """At 400 states and 2,000 positions they would take 2.6 GB."""
     generator = np.random.default_rng(0)
     model = HMM(*(generator.dirichlet(np.ones(width), count) if count > 1 else generator.dirichlet(np.ones(width))
@@ -103,7 +103,7 @@ def test_pairs_only_where_they_are_asked_for():
     assert found[2] == pytest.approx(alone, abs=1e-12)
 
 
-def test_what_can_not_be_has_no_posteriors():
+def test_hmm_arguments_what_can_not_be_has_no_posteriors():
     model = HMM(*BLOCKED)
     assert model.log_likelihood([[0, 0], [0, 1]]).tolist() == [0.0, -np.inf]
     assert model.viterbi([0, 1])[1] == -np.inf and model.log_prob([0, 1]) == -np.inf
@@ -119,7 +119,7 @@ def test_what_can_not_be_has_no_posteriors():
     assert states.tolist() == observations.tolist() == [0, 0, 0]
 
 
-def test_states_that_the_model_does_not_have():
+def test_hmm_arguments_states_that_the_model_does_not_have():
     assert refused(lambda: words().log_prob(['D', 'X'])) == (
         "sequence 0 must hold states of the model, got 'X' at position 1")
     assert refused(lambda: HMM(*ARRAYS).log_prob([[0], [1, 3]])) == (
@@ -135,7 +135,7 @@ def test_states_that_the_model_does_not_have():
     ([1.], [[1.]], [[1.]], 'a'), ([1.], [[1.]], [[1.]], [NAN]), ([1.], [[1.]], [[1.]], [-1.]), ([], [], []),
     ([1.], [[1.]], [[10 ** 400]]), ([1.], [[1.]], [[1.]], None, 'yes'), ([NAN], [[0.]], [[0.]], None, True),
     ([np.inf], [[0.]], [[0.]], None, True), ([1.], [[1.]], [[1.]], [np.inf])])
-def test_arrays_of_other_kinds(arrays):
+def test_hmm_arguments_arrays_of_other_kinds(arrays):
     refused(lambda: HMM(*arrays))
 
 
@@ -144,13 +144,13 @@ def test_arrays_of_other_kinds(arrays):
     {'states': 10 ** 30}, {'states': [2]}, {'symbols': 0}, {'symbols': 1}, {'symbols': 2.5}, {'symbols': 10 ** 12},
     {'steps': -1}, {'steps': 1.0}, {'steps': None}, {'tolerance': NAN}, {'tolerance': 'x'}, {'tolerance': None},
     {'starts': 0}, {'starts': -1}, {'starts': 1.5}, {'seed': -1}, {'seed': 'x'}, {'seed': 1.5}])
-def test_how_not_to_learn(options):
+def test_hmm_arguments_how_not_to_learn(options):
     model = HMM()
     text = refused(lambda: model.baum_welch([0, 1, 1], **{'states': 2, 'steps': 1, 'starts': 1, **options}))
     assert next(iter(options)) in text and model.log_start is None
 
 
-def test_symbols_with_gaps():
+def test_hmm_arguments_symbols_with_gaps():
     text = refused(lambda: HMM().baum_welch([[0, 1], [10 ** 9, 3]], 300))
     assert text.startswith('a model of 300 states and 1,000,000,001 symbols needs at least 9,600 GB of memory, and ')
     assert text.endswith('; number the symbols from 0 without gaps, or take fewer states')
@@ -170,14 +170,14 @@ def test_symbols_with_gaps():
     ([['a']], [['X']], {'add': 10 ** 400}), ([['a']], [['X']], {'states': 5}), ([['a']], [['X']], {'states': 'X'}),
     ([['a']], [['X']], {'states': ['X', 'X']}), ([['a']], [['X']], {'states': [['X']]}),
     ([['a']], [['X']], {'states': []}), ({'a': 1}, {'X': 1}, {})])
-def test_what_can_not_be_counted(given, tags, options):
+def test_hmm_arguments_what_can_not_be_counted(given, tags, options):
     model = words()
     before = model.log_emission
     refused(lambda: model.fit(given, tags, **options))
     assert model.states == ['D', 'N'] and model.log_emission is before
 
 
-def test_what_can_be_counted_comes_from_anywhere():
+def test_hmm_arguments_what_can_be_counted_comes_from_anywhere():
     sentences, tags = [['the', 'boat'], ['a', 'boat']], [['D', 'N'], ['D', 'N']]
     model = HMM().fit((iter(row) for row in sentences), (iter(row) for row in tags), np.float32(0.1))
     assert model.viterbi(['the', 'boat'])[0] == ['D', 'N']
@@ -188,11 +188,11 @@ def test_what_can_be_counted_comes_from_anywhere():
 
 @pytest.mark.parametrize('length,seed', [(-1, 0), (1.0, 0), ('3', 0), (None, 0), (True, 0), (GREAT, 0), (10 ** 30, 0),
                                          (3, -1), (3, 'x'), (3, 0.5)])
-def test_how_not_to_sample(length, seed):
+def test_hmm_arguments_how_not_to_sample(length, seed):
     refused(lambda: HMM(*ARRAYS).sample(length, seed))
 
 
-def test_samples_of_odd_models():
+def test_hmm_arguments_samples_of_odd_models():
     assert [len(part) for part in HMM(*ARRAYS).sample(0)] == [0, 0]
     assert len(HMM(*ARRAYS).sample(np.int64(3), None)[0]) == 3
     dead = HMM([0.0, -np.inf], [[-np.inf] * 2, [0.0, 0.0]], np.log([[.5, .5], [.5, .5]]), log=True)

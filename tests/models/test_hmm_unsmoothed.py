@@ -51,7 +51,7 @@ def random_corpus(seed):
 
 
 @pytest.mark.parametrize('sentences,tags', [(SENTENCES, TAGS), *map(random_corpus, range(8))])
-def test_probabilities_are_relative_frequencies(sentences, tags):
+def test_hmm_unsmoothed_probabilities_are_relative_frequencies(sentences, tags):
     """Likelihoods, best paths and posteriors of all sentences of up to 4 words, without a warning."""
     exact, words = Frequencies(sentences, tags), sorted({word for row in sentences for word in row})[:3]
     with warnings.catch_warnings():
@@ -78,7 +78,7 @@ def test_probabilities_are_relative_frequencies(sentences, tags):
                 assert pairs[position, first, second] == pytest.approx(float(expected), abs=1e-12)
 
 
-def test_a_little_smoothing_comes_near():
+def test_hmm_unsmoothed_a_little_smoothing_comes_near():
     """Of what is possible."""
     model, near = HMM().fit(SENTENCES, TAGS, add=0), HMM().fit(SENTENCES, TAGS, add=1e-9)
     assert np.exp(model.log_transition) == pytest.approx(np.exp(near.log_transition), abs=1e-6)

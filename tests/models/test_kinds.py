@@ -42,28 +42,28 @@ def names(path):
     return [(line, text) for line, text in constants(path) if text in KINDS]
 
 
-def test_these_are_the_kinds_of_the_package():
+def test_kinds_these_are_the_kinds_of_the_package():
     assert all(model_types.TYPES[name].load().name == name for name in KINDS)
     table = (PACKAGE / 'runs' / 'model_types.py').read_text(encoding='utf-8')
     assert table.count("'ms_crf.models.") == len(KINDS)
 
 
-def test_no_module_outside_names_a_kind():
+def test_kinds_no_module_outside_names_a_kind():
     named = {path: names(path) for path in OUTSIDE if path not in ALLOWED}
     assert {path: found for path, found in named.items() if found} == {}, 'ask the kind for what it offers'
 
 
 @pytest.mark.parametrize('path', sorted(ALLOWED))
-def test_what_is_allowed_is_needed(path):
+def test_kinds_what_is_allowed_is_needed(path):
     assert names(path)
 
 
-def test_what_kinds_share_names_none():
+def test_kinds_what_kinds_share_names_none():
     shared = [path.relative_to(PACKAGE).as_posix() for path in sorted((PACKAGE / 'models').glob('*.py'))]
     assert not {path for path in shared if names(path)}
 
 
-def test_no_class_of_a_kind_is_named_outside_of_its_folder():
+def test_kinds_no_class_of_a_kind_is_named_outside_of_its_folder():
     classes = {node.name for path in (PACKAGE / 'models').glob('*/*.py')
                for node in ast.parse(path.read_text(encoding='utf-8')).body if isinstance(node, ast.ClassDef)
                if not node.name.startswith('_')}

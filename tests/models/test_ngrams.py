@@ -69,7 +69,7 @@ def dense(vectors):
     return often, X, Y - Y.mean(0)
 
 
-def test_learned_is_the_ridge_regression(monkeypatch):
+def test_ngrams_learned_is_the_ridge_regression(monkeypatch):
     """After many steps the solution of the normal equations, and after few already near it."""
     vectors, _, _ = words_of_towns(40)
     vectors = {**vectors, '1984': np.full(7, 50.0), 'zzz': np.full(7, 3.0)}     # no letters; no n-gram three times
@@ -86,7 +86,7 @@ def test_learned_is_the_ridge_regression(monkeypatch):
         assert np.abs(table[order] - expected).max() < most * np.abs(expected).max()
 
 
-def test_words_get_vectors_like_those_with_the_same_parts():
+def test_ngrams_words_get_vectors_like_those_with_the_same_parts():
     vectors, towns, verbs = words_of_towns(100)
     found, table = learn(vectors)
     vocabulary = Vocabulary([], [], ['O'], 16, ngrams=found)
@@ -98,18 +98,18 @@ def test_words_get_vectors_like_those_with_the_same_parts():
 
 
 @pytest.mark.parametrize('vectors', [{}, {'1': np.ones(2), '2': np.ones(2)}, {'ab': np.ones(2), 'cd': np.ones(2)}])
-def test_nothing_to_learn_from(vectors):
+def test_ngrams_nothing_to_learn_from(vectors):
     found, table = learn(vectors)
     assert found == [] and table.shape == (1, 2 if vectors else 0)
 
 
-def test_where_nothing_is_left_to_learn():
+def test_ngrams_where_nothing_is_left_to_learn():
     """Vectors that are all alike are their mean, and n-grams add nothing to it."""
     found, table = learn({f'{letter}ville': np.ones(3) for letter in 'abcd'})
     assert 'ville' in found and not table.any()
 
 
-def test_words_of_training_begin_with_what_their_ngrams_make():
+def test_ngrams_words_of_training_begin_with_what_their_ngrams_make():
     """Those without a vector and without an n-gram begin as without any n-grams."""
     vectors = {'apple': np.ones(2, np.float32)}
     names = Vocabulary.of([['Apple', 'grapple', '1984']], [], ['O'], vectors, 8, ngrams=['ppl', 'ple>', 'xyz'])
@@ -125,7 +125,7 @@ def test_words_of_training_begin_with_what_their_ngrams_make():
 
 @pytest.mark.parametrize('bigrams', [False, True])
 @pytest.mark.parametrize('compiled', [False, True])
-def test_forms_in_the_graph(compiled, bigrams):
+def test_ngrams_forms_in_the_graph(compiled, bigrams):
     """Only forms that are named change, and of these only those with n-grams, and only the part of the word."""
     network = TaggerNetwork(9, 4, 3, 6, 1, 'none', columns=3 if bigrams else 1, num_ngrams=5)
     table = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
@@ -143,7 +143,7 @@ def test_forms_in_the_graph(compiled, bigrams):
     assert found == pytest.approx(expected, abs=1e-6)
 
 
-def test_forms_that_are_composed():
+def test_ngrams_forms_that_are_composed():
     names = Vocabulary(['known'], list('known'), ['O'], 8, ngrams=['<ab', 'abc'])
     encoded = EncodedWords([['known', 'abc', 'xyz'], ['ABD', 'abc']], names)
     assert encoded.composed.tolist() == [1, 3]                   # of known, abc, xyz, ABD
@@ -159,7 +159,7 @@ def test_forms_that_are_composed():
 @pytest.mark.parametrize('change,message', [
     (None, 'ngrams.ckpt: no such file'),
     (lambda data: data[:-7], 'ngrams.ckpt: expected the file that training wrote, got an edited or damaged one')])
-def test_a_damaged_table(tmp_path, change, message):
+def test_ngrams_a_damaged_table(tmp_path, change, message):
     file = make_run(tmp_path / 'run', ngrams=True, embeddings='v.txt') / 'ngrams.ckpt'
     if change is None:
         file.unlink()
@@ -169,7 +169,7 @@ def test_a_damaged_table(tmp_path, change, message):
         Tagger.load(tmp_path / 'run')
 
 
-def test_a_table_of_another_size(tmp_path):
+def test_ngrams_a_table_of_another_size(tmp_path):
     run = make_run(tmp_path / 'run', ngrams=True, embeddings='v.txt')
     write_tensors(run / 'ngrams.ckpt', {'ngram_table': np.zeros((2, 6), np.float32)})
     with pytest.raises(CorpusError, match=r'expected ngram_table of shape \(11, 6\), got \(2, 6\)'):
@@ -177,7 +177,7 @@ def test_a_table_of_another_size(tmp_path):
 
 
 @pytest.mark.slow
-def test_earlier_runs_have_none(tmp_path):
+def test_ngrams_earlier_runs_have_none(tmp_path):
     run = make_run(tmp_path / 'run')
     config = Run.open(run).config
     del config['options']['ngrams'], config['options']['balance']
@@ -189,6 +189,6 @@ def test_earlier_runs_have_none(tmp_path):
 
 
 @pytest.mark.parametrize('given,why', [([], 'without --embeddings'), (['--encoder', 'x'], 'with --encoder')])
-def test_an_option_of_word_vectors(given, why, capfd):
+def test_ngrams_an_option_of_word_vectors(given, why, capfd):
     assert train.main(['--ngrams', *given]) == 2
     assert f'--ngrams means nothing {why}' in capfd.readouterr().err

@@ -43,7 +43,7 @@ def run(corpora, tmp_path_factory):
     return folder
 
 
-def test_trained_tagged_and_exported(run, corpora, tmp_path):
+def test_own_model_trained_tagged_and_exported(run, corpora, tmp_path):
     assert json.loads((run / 'scores.json').read_text())['test']['f1'] > 0.9
     tagged = call(infer, *PLUGIN, '--run', run, '--input', corpora / 'test.tsv', '--format', 'json', '--nbest', 2)
     first = json.loads(tagged.splitlines()[0])
@@ -58,13 +58,13 @@ def test_trained_tagged_and_exported(run, corpora, tmp_path):
     assert 'load the program that registers it as a plugin' in error and len(error.splitlines()) == 1
 
 
-def test_stopped_and_resumed_it_is_the_same_to_the_bit(run, corpora, tmp_path):
+def test_own_model_stopped_and_resumed_it_is_the_same_to_the_bit(run, corpora, tmp_path):
     call(train, *PLUGIN, *SMALL, *files(corpora), '--epochs', '2', '--save', tmp_path / 'run')
     call(train, *PLUGIN, '--resume', tmp_path / 'run', '--epochs', '4', '--device', 'CPU')
     assert (tmp_path / 'run' / 'weights.ckpt').read_bytes() == (run / 'weights.ckpt').read_bytes()
 
 
-def test_a_program_registers_it_by_itself(run):
+def test_own_model_a_program_registers_it_by_itself(run):
     program = ('import sys; sys.path.insert(0, "examples"); import own_model; from ms_crf import Tagger; '
                f'print(Tagger.load({str(run)!r}).tag([["of", "Xan", "Yor"]])[0].tags)')
     result = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True, timeout=100)
@@ -80,7 +80,7 @@ def test_a_program_registers_it_by_itself(run):
      '--plugin'),
     ([*SMALL[:2], '--plugin', '{broken}'], '--plugin: {broken}:2: ZeroDivisionError: division by zero'),
     ([*SMALL[:2], '--plugin', '{unread}'], "--plugin: {unread}:1: SyntaxError: '(' was never closed")])
-def test_what_can_not_be(tmp_path, arguments, message):
+def test_own_model_what_can_not_be(tmp_path, arguments, message):
     names = {}
     for name, text in (('broken', 'x = 1\nx / 0\n'), ('unread', 'x = (\n')):
         (tmp_path / f'{name}.py').write_text(text)
@@ -89,7 +89,7 @@ def test_what_can_not_be(tmp_path, arguments, message):
     assert error.startswith(f'train.py: {message.format(**names)}') and len(error.splitlines()) == 1
 
 
-def test_names_and_options_that_can_not_be_registered():
+def test_own_model_names_and_options_that_can_not_be_registered():
     with pytest.raises(ValueError, match="Again.name must be a new one, got 'hmm', which is there already"):
         register(type('Again', (Kind,), {'name': 'hmm'}))
     with pytest.raises(ValueError, match="options of the model other must be those of training, got 'wings'"):

@@ -20,7 +20,7 @@ def sentences():
 
 @pytest.mark.parametrize('allowed', [ALLOWED, None])
 @pytest.mark.parametrize('temperature', [0.4, 1.0, 3.0])
-def test_confidences_are_posteriors_of_scores_that_are_divided(sentences, temperature, allowed):
+def test_temperature_confidences_are_posteriors_of_scores_that_are_divided(sentences, temperature, allowed):
     given = Given(1, allowed)
     assert isinstance(given, ChainDecoder)
     tagged = Tagger(TemperedDecoder(given, temperature), 'BIO', 'BIO').tag(sentences)
@@ -32,7 +32,7 @@ def test_confidences_are_posteriors_of_scores_that_are_divided(sentences, temper
         assert found.confidence == pytest.approx(np.exp(row.scores.max() - row.log_normalizer()))
 
 
-def test_the_gold_tags_are_likeliest_at_the_temperature_that_is_found(sentences):
+def test_temperature_the_gold_tags_are_likeliest_at_the_temperature_that_is_found(sentences):
     given, rng = Given(2), np.random.default_rng(3)
     # Gold tags drawn from a model that is less sure than this one.
     gold = []
@@ -51,7 +51,7 @@ def test_the_gold_tags_are_likeliest_at_the_temperature_that_is_found(sentences)
     assert all(fit.after < loss(fit.temperature * factor) for factor in (0.5, 0.9, 0.98, 1.02, 1.1, 2))
 
 
-def test_sentences_whose_tags_can_not_be_are_left_out_and_counted(sentences):
+def test_temperature_sentences_whose_tags_can_not_be_are_left_out_and_counted(sentences):
     given = Given(2)
     tags = [['O'] * len(tokens) for tokens in sentences]
     tags[0], tags[2] = ['I-X'] * 4, ['B-Y', 'O', 'O', 'O', 'O']
@@ -61,7 +61,7 @@ def test_sentences_whose_tags_can_not_be_are_left_out_and_counted(sentences):
     assert fit_temperature(given, sentences[:1], tags[:1]) is None
 
 
-def test_what_is_no_chain_has_no_temperature(sentences):
+def test_temperature_what_is_no_chain_has_no_temperature(sentences):
     given = Given(2)
     given.chain = lambda: None
     assert fit_temperature(given, sentences, [['O'] * len(tokens) for tokens in sentences]) is None
@@ -86,16 +86,16 @@ def check_beside_the_model(run, corpora):
     assert fit.after <= fit.before and fit.sentences == len(sentences)
 
 
-def test_a_hidden_markov_model_at_temperature_1_is_itself(hmm, corpora):
+def test_temperature_a_hidden_markov_model_at_temperature_1_is_itself(hmm, corpora):
     check_beside_the_model(hmm, corpora)
 
 
 @pytest.mark.slow
-def test_a_network_at_temperature_1_is_itself(undisturbed, corpora):
+def test_temperature_a_network_at_temperature_1_is_itself(undisturbed, corpora):
     check_beside_the_model(undisturbed[0], corpora)
 
 
-def test_confidences_of_a_hidden_markov_model_do_not_depend_on_its_batch(hmm):
+def test_temperature_confidences_of_a_hidden_markov_model_do_not_depend_on_its_batch(hmm):
     """What ends with a shorter sentence of a batch has nothing behind it that it could go on with."""
     tagger = Tagger.load(hmm)
     sentences = [['of', 'Xan', 'Yel', 'to', 'Xor', 'Yan'], ['to', 'Xel', 'Yan'], ['Xan'], ['of', 'Xor']]

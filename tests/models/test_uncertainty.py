@@ -11,7 +11,7 @@ from support.scored_chain import TAGS, Given
 
 
 @pytest.mark.parametrize('allowed', ['BIO', None])
-def test_entropies_of_the_posteriors_of_tokens(allowed):
+def test_uncertainty_entropies_of_the_posteriors_of_tokens(allowed):
     model = Given(3) if allowed else Given(3, None)
     rng = np.random.default_rng(5)
     sentences = [[str(token) for token in rng.integers(0, 30, length)] for length in (4, 1, 5, 2, 3)]
@@ -29,7 +29,7 @@ def test_entropies_of_the_posteriors_of_tokens(allowed):
         assert found.tags == [TAGS[tag] for tag in row.best()]
 
 
-def test_measures_of_a_posterior():
+def test_uncertainty_measures_of_a_posterior():
     assert of_confidence(0.25, 2, 'least-confidence') == 0.75
     assert of_confidence(0.25, 2, 'mnlp') == pytest.approx(math.log(2))
     assert of_confidence(0.0, 3, 'mnlp') > 200                   # of a long sentence it may be nothing

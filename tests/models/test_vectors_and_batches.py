@@ -38,7 +38,7 @@ def test_vectors_are_looked_up_exactly_then_in_lower_case_then_with_digits_as_0(
         'the': [1, 2], 'apple': [3, 4], 'Apple': [5, 6]}
 
 
-def test_damaged_words_that_nobody_asked_for_are_passed_over(tmp_path):
+def test_vectors_and_batches_damaged_words_that_nobody_asked_for_are_passed_over(tmp_path):
     text = 'junk nan 1\n' + VECTORS + 'trash 1 x\n'
     found = read_vectors(write(tmp_path, text, 'v.txt'), ['apple'], 9)
     assert list(found.common) == ['the', 'apple', 'Apple', 'never'] and list(found.vectors) == ['apple']
@@ -55,20 +55,20 @@ def test_damaged_words_that_nobody_asked_for_are_passed_over(tmp_path):
     ('a\n', "v.txt:1: expected a word and its vector, got 'a'"),
     ('', 'v.txt: expected word vectors, got an empty file'),
 ])
-def test_faults_of_vectors(tmp_path, text, message):
+def test_vectors_and_batches_faults_of_vectors(tmp_path, text, message):
     with pytest.raises(CorpusError) as raised:
         read_vectors(write(tmp_path, text, 'v.txt'), ['a', 'b'])
     assert str(raised.value).endswith(message)
 
 
-def test_a_damaged_gzip_file(tmp_path):
+def test_vectors_and_batches_a_damaged_gzip_file(tmp_path):
     file = tmp_path / 'v.txt.gz'
     file.write_bytes(gzip.compress(VECTORS.encode() * 1000)[:60])
     with pytest.raises(CorpusError, match='expected a gzip file, got a damaged one'):
         read_vectors(str(file), ['a'])
 
 
-def test_vocabulary():
+def test_vectors_and_batches_vocabulary():
     vectors = {'apple': np.ones(2), 'pear': np.ones(2)}
     vocabulary = Vocabulary.of([['Apple', 'apple', 'xyz']], [['pear', 'plum']], ['O'], vectors, 4)
     assert vocabulary.words == ['apple', 'xyz', 'pear']
@@ -83,7 +83,7 @@ def test_vocabulary():
     assert again.to_json() == vocabulary.to_json() and again.word_id('xyz') == 3
 
 
-def test_words_without_a_vector_begin_small():
+def test_vectors_and_batches_words_without_a_vector_begin_small():
     words = [f'word{number}' for number in range(50)]
     vectors = {word: np.random.default_rng([7, number]).normal(0, 2, 40) for number, word in enumerate(words[:25])}
     vocabulary = Vocabulary.of([words], [], ['O'], vectors, 4)
@@ -92,7 +92,7 @@ def test_words_without_a_vector_begin_small():
         assert np.std(others) == pytest.approx(spread, rel=0.1) and abs(np.mean(others)) < spread / 5
 
 
-def test_bigrams_of_a_vocabulary():
+def test_vectors_and_batches_bigrams_of_a_vocabulary():
     """Known are those that occur at least twice in training; their ids follow those of words, behind one for others."""
     training = [['a', 'b', 'a', 'b'], ['a', 'b'], ['c']]
     vocabulary = Vocabulary.of(training, [['b', 'c', 'b', 'c']], ['O'], {}, 4, bigrams=True)
@@ -114,7 +114,7 @@ def test_bigrams_of_a_vocabulary():
     ({'tags': ['O', 'O']}, '"tags" to be distinct'),
     ({'char_length': 0}, '"char_length" to be at least 1, got 0'),
     ({'more': 1}, 'the keys words, characters, bigrams, ngrams')])
-def test_faults_of_vocabularies(change, message):
+def test_vectors_and_batches_faults_of_vocabularies(change, message):
     with pytest.raises(ValueError, match=message):
         Vocabulary.from_json({'words': [], 'characters': [], 'tags': ['O'], 'char_length': 4, **change})
 
@@ -123,7 +123,7 @@ def padding_cost(lengths, buckets):
     return np.array(buckets)[np.searchsorted(buckets, lengths)].sum() + BUCKET_COST * len(buckets)
 
 
-def test_buckets_cost_least_of_all_choices():
+def test_vectors_and_batches_buckets_cost_least_of_all_choices():
     generator = np.random.default_rng(0)
     for _ in range(20):
         lengths = generator.integers(1, 60, 7).repeat(generator.integers(1, 1500, 7))
@@ -134,7 +134,7 @@ def test_buckets_cost_least_of_all_choices():
         assert padding_cost(lengths, bucket_lengths(lengths)) == best
 
 
-def test_lengths_that_are_compiled_already_cost_nothing():
+def test_vectors_and_batches_lengths_that_are_compiled_already_cost_nothing():
     lengths = np.repeat([10, 20, 30], [3000, 1, 1])
     distinct, counts = np.unique(lengths, return_counts=True)
     assert bucket_lengths(lengths) == [10, 30]
@@ -142,7 +142,7 @@ def test_lengths_that_are_compiled_already_cost_nothing():
     assert buckets([20, 30], counts[1:], BUCKET_COST, [40]) == [40] and bucket_lengths([5]) == [5]
 
 
-def test_shapes_of_tagging_serve_all_lengths_and_stay():
+def test_vectors_and_batches_shapes_of_tagging_serve_all_lengths_and_stay():
     generator, shapes = np.random.default_rng(0), TaggingShapes(8)
     for lengths in (np.array([3]), generator.integers(1, 60, 500), np.array([1000, 5, 70])):
         seen = []
@@ -165,7 +165,7 @@ def random_corpus(generator, count, longest):
 
 
 @pytest.mark.parametrize('shuffled,bigrams', [(False, False), (True, False), (True, True)])
-def test_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
+def test_vectors_and_batches_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
     generator = np.random.default_rng(0)
     tokens, tags = random_corpus(generator, 200, 30)
     vocabulary = Vocabulary.of(tokens[:150], [], ['O', 'B', 'I'], {}, 8, bigrams)
@@ -213,7 +213,7 @@ def test_every_sentence_comes_back_from_its_batch(shuffled, bigrams):
     assert sorted(seen) == list(range(200))
 
 
-def test_noise_follows_from_the_position_alone():
+def test_vectors_and_batches_noise_follows_from_the_position_alone():
     first = dropout(1, 2, 3, (4, 5), [6, 7], [0.5, 0.25], True)
     again = dropout(1, 2, 3, (4, 5), [6, 7], [0.5, 0.25], True)
     assert all((a == b).all() for a, b in zip(first, again))
@@ -224,7 +224,7 @@ def test_noise_follows_from_the_position_alone():
     assert set(np.unique(free).tolist()) == {0.0, np.float32(1 / 0.75)} and free.mean() == pytest.approx(1, abs=0.01)
 
 
-def test_rates():
+def test_vectors_and_batches_rates():
     assert rate_at('constant', 0.1, 7.5, 10) == 0.1
     assert rate_at('inverse', 0.1, 4, 10, decay=0.25) == pytest.approx(0.05)
     assert rate_at('cosine', 0.1, 1, 9, warmup=1) == pytest.approx(0.1)
@@ -237,7 +237,7 @@ def corpus(folder, **parts):
                         f'{part}.tsv') for part, text in parts.items()}
 
 
-def test_a_corpus_in_other_schemes(tmp_path):
+def test_vectors_and_batches_a_corpus_in_other_schemes(tmp_path):
     paths = corpus(tmp_path, train='a/I-X b/I-X c/O d/I-Y', dev='a/I-X b/B-X')
     found = load(paths)
     assert (found.file_scheme, found.scheme, found.repaired) == ('IOB1', 'BIO', [])
@@ -257,14 +257,14 @@ def test_a_corpus_in_other_schemes(tmp_path):
         assert found.scheme == found.written != 'BIOES' and found.parts['train'][0].tags == row.split()
 
 
-def test_ill_formed_tags_are_told(tmp_path):
+def test_vectors_and_batches_ill_formed_tags_are_told(tmp_path):
     paths = corpus(tmp_path, train='a/B-X b/O  c/O d/I-X', dev='a/B-X')
     found = load(paths)
     assert found.repaired == [(paths['train'], 1, 4)]
     assert found.parts['train'][1].tags == ['O', 'B-X']
 
 
-def test_words_and_plain_tags(tmp_path):
+def test_vectors_and_batches_words_and_plain_tags(tmp_path):
     found = load(corpus(tmp_path, train='a/B b/M c/E d/S', dev='a/S'))
     assert (found.scheme, found.tags) == ('BMES', ['B', 'M', 'E', 'S'])
     found = load(corpus(tmp_path, train='a/NOUN b/VERB', dev='a/VERB'))
@@ -281,7 +281,7 @@ def test_words_and_plain_tags(tmp_path):
     ('a/B-X', 'a/B b/I', 'auto', 1, 'B', {'B': 1, 'I': 1}),
     ('a/O', 'a/I-X b/B-X', 'auto', 1, 'I-X', {'X': 2}),
 ])
-def test_tags_that_train_lacks_are_counted(tmp_path, train, dev, scheme, line, tag, counts):
+def test_vectors_and_batches_tags_that_train_lacks_are_counted(tmp_path, train, dev, scheme, line, tag, counts):
     paths = corpus(tmp_path, train=train, dev=dev, test=train)
     found = load(paths, scheme)
     assert found.unknown == ([] if line is None else [(paths['dev'], line, tag, counts)])
@@ -291,7 +291,7 @@ def test_tags_that_train_lacks_are_counted(tmp_path, train, dev, scheme, line, t
     ('a/B-X b/NOUN', 'a/O', 'auto', "train.tsv:2: expected 'O' or one of B, I, E, M, S with a type like 'B-X'"),
     ('a/NOUN', 'a/NOUN', 'BIO', 'train.tsv: expected tags of spans for the scheme BIO, got plain tags'),
 ])
-def test_faults_of_corpora(tmp_path, train, dev, scheme, message):
+def test_vectors_and_batches_faults_of_corpora(tmp_path, train, dev, scheme, message):
     paths = corpus(tmp_path, train=train, dev=dev)
     with pytest.raises(CorpusError) as raised:
         load(paths, scheme)

@@ -43,7 +43,7 @@ def nobody(tmp_path):
     return {'PATH': str(folder), 'XDG_CACHE_HOME': str(tmp_path / 'cache')}
 
 
-def test_compiled_once_into_a_folder_of_the_users_own(quick, tmp_path, nobody):
+def test_library_compiled_once_into_a_folder_of_the_users_own(quick, tmp_path, nobody):
     """By two processes at once; afterwards no compiler is needed."""
     both = [start('-c', FIND, **quick) for _ in range(2)]
     paths = {process.communicate(timeout=SECONDS)[0].splitlines()[0] for process in both}
@@ -55,7 +55,7 @@ def test_compiled_once_into_a_folder_of_the_users_own(quick, tmp_path, nobody):
     assert find(**nobody)[0] == path
 
 
-def test_what_others_may_write_to_is_not_loaded(tmp_path, nobody):
+def test_library_what_others_may_write_to_is_not_loaded(tmp_path, nobody):
     folder = tmp_path / 'cache' / 'ms_crf'
     folder.mkdir(parents=True)
     path = folder / library.name_of(library.level())
@@ -110,7 +110,7 @@ QUICK_DAMAGES = 'a byte of the library', 'no checksum'
 @pytest.mark.parametrize('damage', [
     pytest.param(damage, id=name, marks=() if name in QUICK_DAMAGES else pytest.mark.slow)
     for name, damage in DAMAGES.items()])
-def test_a_damaged_library_is_compiled_again(quick, tmp_path, damage):
+def test_library_a_damaged_library_is_compiled_again(quick, tmp_path, damage):
     path, reason = find(**quick)
     checksum = path.with_name(f'{path.name}.sha256')
     assert find(**quick) == (path, reason) and calls(tmp_path) == 1
@@ -124,7 +124,7 @@ def test_a_damaged_library_is_compiled_again(quick, tmp_path, damage):
     subprocess.run(['sha256sum', '--check', '--quiet', checksum], cwd=path.parent, timeout=SECONDS, check=True)
 
 
-def test_a_damaged_library_without_a_compiler(quick, nobody, tmp_path):
+def test_library_a_damaged_library_without_a_compiler(quick, nobody, tmp_path):
     path, _ = find(**quick)
     flip(path)
     shutil.rmtree(tmp_path / 'bin')
@@ -157,14 +157,14 @@ library.find()
 """
 
 
-def test_what_reaches_the_disk_in_which_order(quick):
+def test_library_what_reaches_the_disk_in_which_order(quick):
     output, errors = start('-c', WATCHED, '0', **quick).communicate(timeout=SECONDS)
     assert errors == '' and output.splitlines() == [
         'sync library', 'rename library', 'sync folder', 'sync checksum', 'rename checksum', 'sync folder']
 
 
 @pytest.mark.parametrize('number', [1, 2])
-def test_a_crash_leads_to_another_compilation(quick, tmp_path, number):
+def test_library_a_crash_leads_to_another_compilation(quick, tmp_path, number):
     """Also where a damaged library and its checksum were to be replaced."""
     for expected in (2, 4):
         crashed = start('-c', WATCHED, str(number), **quick)
@@ -178,7 +178,7 @@ def test_a_crash_leads_to_another_compilation(quick, tmp_path, number):
 
 @pytest.mark.parametrize('mode,safe', [(0o755, True), (0o1777, True), (0o775, False), (0o757, False), (0o777, False)])
 @pytest.mark.parametrize('linked', [False, True], ids=['folder', 'behind a link'])
-def test_folders_above_the_cache_that_others_may_write_to(quick, tmp_path, mode, safe, linked):
+def test_library_folders_above_the_cache_that_others_may_write_to(quick, tmp_path, mode, safe, linked):
     """Another user could put a folder in the place of the cache, unless the sticky bit forbids it."""
     above = tmp_path / 'above'
     (above / 'mine').mkdir(parents=True)
@@ -200,7 +200,7 @@ def test_folders_above_the_cache_that_others_may_write_to(quick, tmp_path, mode,
 
 @pytest.mark.skipif(not hasattr(os, 'getuid') or os.getuid() != 0, reason='only root can give folders to other users')
 @pytest.mark.parametrize('linked', [False, True], ids=['folder', 'link'])
-def test_folders_above_the_cache_that_belong_to_others(quick, tmp_path, linked):
+def test_library_folders_above_the_cache_that_belong_to_others(quick, tmp_path, linked):
     above = tmp_path / 'above'
     if linked:
         (tmp_path / 'mine').mkdir()
@@ -212,7 +212,7 @@ def test_folders_above_the_cache_that_belong_to_others(quick, tmp_path, linked):
         None, f'{above}/ms_crf can be replaced by others, because {above} belongs to another user')
 
 
-def test_links_that_lead_nowhere(quick, tmp_path):
+def test_library_links_that_lead_nowhere(quick, tmp_path):
     (tmp_path / 'one').symlink_to('two')
     (tmp_path / 'two').symlink_to('one')
     path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'one')})
@@ -222,7 +222,7 @@ def test_links_that_lead_nowhere(quick, tmp_path):
     assert (path, reason) == (None, f'{tmp_path}/file/ms_crf can not be made: Not a directory')
 
 
-def test_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):
+def test_library_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):
     """Whatever mode new folders usually have."""
     quick['XDG_CACHE_HOME'] = str(tmp_path / 'one' / '..' / 'one' / 'two')
     output, _ = start('-c', f'import os; os.umask(0o002); {FIND}', **quick).communicate(timeout=SECONDS)
@@ -234,12 +234,12 @@ def test_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):
     ({library.SWITCH: '0'}, 'MS_CRF_NATIVE is 0'),
     ({library.SWITCH: 'yes'}, 'MS_CRF_NATIVE must be 0 or 1, got yes'),
     ({'XDG_CACHE_HOME': 'here'}, 'here/ms_crf is not an absolute path')])
-def test_why_there_is_none(variables, reason):
+def test_library_why_there_is_none(variables, reason):
     assert find(**variables) == (None, reason)
 
 
 @pytest.mark.slow
-def test_without_a_compiler(nobody, corpora, tmp_path):
+def test_library_without_a_compiler(nobody, corpora, tmp_path):
     """train.py says so in one line, and trains; the version tells it as well."""
     nobody['PYTHONPATH'] = str(tmp_path)
     (tmp_path / 'ziglang.py').write_text('raise SystemExit(1)')  # if it is installed, it does not work
@@ -258,7 +258,7 @@ def test_without_a_compiler(nobody, corpora, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
+def test_library_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
     """It compiles for all processors; without optimizing, which takes most of the time."""
     compiler = tmp_path / 'bin' / 'c++'
     compiler.write_text(f'#!/bin/sh\ncase "$*" in *-march*) exit 1 ;; esac\nPATH={os.environ["PATH"]}\n'
@@ -268,7 +268,7 @@ def test_a_compiler_that_does_not_know_the_processor(nobody, tmp_path):
     assert reason == f'compiled here, in {path.parent}' and library.works(path)
 
 
-def test_processors_of_three_kinds(tmp_path):
+def test_library_processors_of_three_kinds(tmp_path):
     flags = 'fpu sse2 avx avx2 bmi1 bmi2 f16c fma abm movbe'
     for text, expected in ((f'{flags} avx512f avx512bw avx512cd avx512dq avx512vl', 'x86-64-v4'),
                            (f'{flags} avx512f', 'x86-64-v3'), (flags.replace(' fma', ''), 'x86-64')):

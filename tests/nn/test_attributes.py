@@ -42,7 +42,7 @@ CELLS = {
 QUICK = Softmax, transformer.Linear, SubwordTagger, TaggerNetwork       # graphs of other cells take longer to compile
 
 
-def test_all_cells_have_fixed_attributes():
+def test_attributes_all_cells_have_fixed_attributes():
     for module in (bilstm, characters, head, softmax, transformer):
         for cell in vars(module).values():
             if isinstance(cell, type) and issubclass(cell, nn.Cell) and cell.__module__ == module.__name__:
@@ -103,7 +103,7 @@ def test_attributes_are_refused_and_copies_compute_the_same(cell):
 
 
 @pytest.mark.slow
-def test_training_a_copy_leaves_the_original():
+def test_attributes_training_a_copy_leaves_the_original():
     """Of a layer that was compiled, gradients included; a copy of a copy that is gone finds none of its graphs."""
     crf = CRF(3, reduction='mean')
     step = ms.jit(ms.value_and_grad(crf, None, crf.trainable_params()))
@@ -122,7 +122,7 @@ def test_training_a_copy_leaves_the_original():
         assert (parameter.asnumpy() == values).all()
 
 
-def test_constraints_are_a_copy():
+def test_attributes_constraints_are_a_copy():
     crf = CRF(3, constraints=BIO)
     for array, expected in zip(crf.constraints, BIO):
         assert (array == expected).all()
@@ -132,7 +132,7 @@ def test_constraints_are_a_copy():
 
 
 @pytest.mark.parametrize('compiled', ['graph', 'native pynative'], indirect=True)
-def test_parameters_may_be_shared_until_there_is_a_graph(compiled):
+def test_attributes_parameters_may_be_shared_until_there_is_a_graph(compiled):
     """Results are those of a layer that was made with the scores; afterwards one is told what to do instead."""
     crf, other = CRF(3), CRF(3)
     crf(EMISSIONS, TAGS)
@@ -144,7 +144,7 @@ def test_parameters_may_be_shared_until_there_is_a_graph(compiled):
         crf.transitions = Parameter(ops.zeros((3, 3)), name='transitions')
 
 
-def test_a_subclass_sets_attributes_until_it_is_made():
+def test_attributes_a_subclass_sets_attributes_until_it_is_made():
     class Mine(BiLSTM_CRF):
         def __init__(self):
             super().__init__(5, 2, 4, 3)
@@ -159,7 +159,7 @@ def test_a_subclass_sets_attributes_until_it_is_made():
     mine.something_else = 3
 
 
-def test_parameters_of_another_size_are_named(compiled):
+def test_attributes_parameters_of_another_size_are_named(compiled):
     """A parameter can change its shape by itself."""
     crf, lstm = CRF(3), bilstm.BiLSTM(3, 4)
     crf.transitions.set_data(ops.zeros((2, 3)), slice_shape=True)
@@ -174,14 +174,14 @@ def test_parameters_of_another_size_are_named(compiled):
 
 
 @pytest.mark.parametrize('head', [CRF, Softmax])
-def test_paths_of_another_shape_are_named(head, compiled):
+def test_attributes_paths_of_another_shape_are_named(head, compiled):
     for paths, message in ((int_tensor(np.zeros((9, 4))), r'paths must be \(batch, length\) = \(4, 4\), got shape'),
                            (EMISSIONS[:, :, 0], 'paths must be a tensor of integers, got Float32')):
         with pytest.raises((ValueError, TypeError), match=message):
             compiled(head(3).path_posteriors)(EMISSIONS, paths)
 
 
-def test_types_of_parameters(compiled):
+def test_attributes_types_of_parameters(compiled):
     """Scores of 16 bits give what these scores give in 32."""
     crf, rounded = CRF(3), CRF(3)
     for parameter, same in zip(crf.get_parameters(), rounded.get_parameters()):

@@ -22,7 +22,7 @@ def weighted_by_numpy(names, lengths, factors, arrays):
 
 
 @pytest.mark.parametrize('training', [pytest.param(False, marks=pytest.mark.quick), True])
-def test_outputs_and_gradients_are_those_of_numpy(compiled, training):
+def test_bilstm_outputs_and_gradients_are_those_of_numpy(compiled, training):
     """At real positions, whatever stands on padding; one compiled function serves all lengths, 0 and 1 among them."""
     ms.set_seed(1)
     lstm = BiLSTM(WIDTH, HIDDEN).set_train(training)
@@ -56,7 +56,7 @@ def test_outputs_and_gradients_are_those_of_numpy(compiled, training):
                 close((gradient.asnumpy() * direction).sum(), expected, 3e-5)
 
 
-def test_the_lstm_in_numpy_is_pytorchs():
+def test_bilstm_the_lstm_in_numpy_is_pytorchs():
     torch = pytest.importorskip('torch')
     ms.set_seed(1)
     lstm = BiLSTM(WIDTH, HIDDEN)

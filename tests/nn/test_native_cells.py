@@ -20,14 +20,14 @@ pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find
 
 
 @pytest.mark.parametrize('check', [check_lstm, check_characters])
-def test_random_batches(check):
+def test_native_cells_random_batches(check):
     operators = Operators(library.find().path)
     for seed in range(80):
         check(operators, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize('check', [check_lstm, check_characters])
-def test_wrong_inputs_are_refused(check):
+def test_native_cells_wrong_inputs_are_refused(check):
     """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""
     operators = WrongInputs(library.find().path, np.random.default_rng(0))
     for seed in range(15):
@@ -52,7 +52,7 @@ def arrays():
 
 
 @pytest.mark.slow
-def test_equal_to_the_graph_of_plain_operators(network):
+def test_native_cells_equal_to_the_graph_of_plain_operators(network):
     """Loss to 1e-6, gradients to 1e-5, the same paths."""
     step = ms.value_and_grad(network, 0, network.trainable_params())
 
@@ -74,7 +74,7 @@ def test_equal_to_the_graph_of_plain_operators(network):
 
 
 @pytest.mark.parametrize('jit', [pytest.param(ms.jit, marks=pytest.mark.slow), lambda function: function])
-def test_gates_of_forms_beforehand(jit):
+def test_native_cells_gates_of_forms_beforehand(jit):
     """Scores are those of plain operators from the vectors where the forms stand; forms behind `count` don't matter."""
     ms.set_seed(1)
     network = TaggerNetwork(9, 5, 4, 6, char='none')
@@ -96,7 +96,7 @@ def test_gates_of_forms_beforehand(jit):
 
 
 @pytest.mark.slow
-def test_an_exported_graph_has_plain_operators(network, tmp_path):
+def test_native_cells_an_exported_graph_has_plain_operators(network, tmp_path):
     """It runs where there is no library, at any length."""
 
     class Emissions(ms.nn.Cell):

@@ -29,7 +29,7 @@ def some_spellings(generator):
     return spellings
 
 
-def test_character_cnn_is_a_convolution_with_maximum(compiled, generator):
+def test_network_character_cnn_is_a_convolution_with_maximum(compiled, generator):
     cnn = CharacterCNN(9, 3, 4)
     spellings = some_spellings(generator)
     table = cnn.table.weight.asnumpy().astype(float)
@@ -51,7 +51,7 @@ def test_character_cnn_is_a_convolution_with_maximum(compiled, generator):
         close(run(int_tensor(np.pad(spellings, ((0, 0), (0, 3))))), expected)    # more padding changes nothing
 
 
-def test_character_lstm_gives_the_last_states_of_both_directions(compiled, generator):
+def test_network_character_lstm_gives_the_last_states_of_both_directions(compiled, generator):
     lstm = CharacterLSTM(9, 3, 4)
     directions = [lstm_weights(cell) for cell in (lstm.lstm.forward_lstm, lstm.lstm.backward_lstm)]
     spellings = some_spellings(generator)
@@ -68,7 +68,7 @@ def test_character_lstm_gives_the_last_states_of_both_directions(compiled, gener
 
 @pytest.mark.parametrize('compiled', MODES, indirect=True)      # it has no operators in C++
 @pytest.mark.parametrize('batch_first', [False, True])
-def test_softmax_head(compiled, generator, batch_first):
+def test_network_softmax_head(compiled, generator, batch_first):
     emissions = generator.normal(size=(5, 3, 4))
     lengths, tags = np.array([5, 0, 3]), generator.integers(0, 4, (5, 3))
     tags[1, 0] = -1                                              # not known
@@ -101,7 +101,7 @@ def small_inputs(generator):
 
 
 @pytest.mark.parametrize('options', [{'char': 'none', 'head': 'softmax'}, {'char': 'lstm', 'num_layers': 2}])
-def test_the_network_reads_words_by_their_place(compiled, generator, options):
+def test_network_the_network_reads_words_by_their_place(compiled, generator, options):
     """What stands on padding, and in which order the distinct words come, does not matter."""
     ms.set_seed(1)
     network = TaggerNetwork(7, 3, 4, 6, num_characters=9, char_dim=2, char_width=4, **options)
@@ -120,7 +120,7 @@ def test_the_network_reads_words_by_their_place(compiled, generator, options):
     close(scores2, scores.asnumpy())
 
 
-def test_in_16_bits_it_gives_nearly_the_same(compiled, generator):
+def test_network_in_16_bits_it_gives_nearly_the_same(compiled, generator):
     """As with --precision mixed: the loss, and the gradients of all weights, none of which vanish."""
     inputs, tags = small_inputs(generator), int_tensor([[0, 1, 2], [3, 0, 1], [2, 0, 0], [1, 0, 0]])
 
@@ -148,7 +148,7 @@ def test_in_16_bits_it_gives_nearly_the_same(compiled, generator):
 @pytest.mark.slow
 @pytest.mark.parametrize('kind,options', [('adam', {}), ('adamw', {'weight_decay': 0.1}),
                                           ('sgd', {'weight_decay': 0.1}), ('adam', {'clip': 0.5})])
-def test_updates_are_those_of_numpy_and_of_pytorch(generator, kind, options):
+def test_network_updates_are_those_of_numpy_and_of_pytorch(generator, kind, options):
     """Of PyTorch where it is installed."""
     ms.set_seed(1)
     network = TaggerNetwork(5, 3, 2, 4, char='none')
@@ -197,7 +197,7 @@ def steps_of_pytorch(kind, weights, decay):
     return SimpleNamespace(step=step)
 
 
-def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
+def test_network_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
     ms.set_seed(1)
     network = TaggerNetwork(5, 3, 2, 4, char='none')
     optimizer = Optimizer(network, 'sgd', momentum=0.0, clip=0.0, crf_rate=3.0, row_rate=0.5)
@@ -213,7 +213,7 @@ def test_rates_of_their_own_and_rows_that_are_not_in_the_batch(generator):
             close(step, np.full(parameter.shape, 0.3 if parameter.name.startswith('head.') else 0.1))
 
 
-def test_the_average_follows(compiled, generator):
+def test_network_the_average_follows(compiled, generator):
     network, other = TaggerNetwork(5, 3, 2, 4, char='none'), TaggerNetwork(5, 3, 2, 4, char='none')
     other.update_parameters_name('average.')
     source = [parameter.asnumpy().copy() for parameter in network.trainable_params()]

@@ -53,11 +53,11 @@ def commands(page):
     return [shlex.split(part) for part in parts if not re.search(r'\.\.\.|…', part)]
 
 
-def test_the_readme_is_short():
+def test_docs_the_readme_is_short():
     assert len((ROOT / 'README.md').read_text(encoding='utf-8').splitlines()) <= 150
 
 
-def test_the_readme_has_its_two_commands_where_the_checks_read_them():
+def test_docs_the_readme_has_its_two_commands_where_the_checks_read_them():
     """`.ci/run` takes the first two lines of the README's bash blocks: set-up, and tests."""
     assert [text for _, text in blocks(ROOT / 'README.md', 'bash')] == [
         'pip install -r requirements.txt && python train.py\n',
@@ -65,7 +65,7 @@ def test_the_readme_has_its_two_commands_where_the_checks_read_them():
 
 
 @by_page
-def test_links_lead_somewhere(page):
+def test_docs_links_lead_somewhere(page):
     for target in re.findall(r'\]\(([^)\s]+)\)', prose(page)):
         if '://' not in target:
             name, _, anchor = target.partition('#')
@@ -75,7 +75,7 @@ def test_links_lead_somewhere(page):
 
 
 @by_page
-def test_files_that_are_named_are_there(page):
+def test_docs_files_that_are_named_are_there(page):
     """In prose a folder of the repository, or one of the package's rings, leads to a file."""
     folders = 'ms_crf|tests|docs|examples|configs|benchmarks|data|crf|nn|text|models|training'
     names = re.findall(rf'(?<![\w./-])(?:{folders})/[\w./]*\w', prose(page))
@@ -99,7 +99,7 @@ for name in sys.argv[1:]:
 @pytest.mark.slow
 @pytest.mark.parametrize('page', [page for page in PAGES if blocks(page, 'python')],
                          ids=lambda page: str(page.relative_to(ROOT)))
-def test_programs_print_what_is_shown_below_them(page, undisturbed, tmp_path):
+def test_docs_programs_print_what_is_shown_below_them(page, undisturbed, tmp_path):
     """Each in a file, because ms.jit reads it; a run on a corpus of the tests stands in for runs/sample."""
     (tmp_path / 'runs').mkdir()
     (tmp_path / 'runs' / 'sample').symlink_to(undisturbed[0], target_is_directory=True)
@@ -146,7 +146,7 @@ for verb, words in json.load(sys.stdin):
 """
 
 
-def test_commands_are_understood():
+def test_docs_commands_are_understood():
     """Each by its own parser, in the folder of the repository; S stands for a seed."""
     named = []
     for page in PAGES:
@@ -164,7 +164,7 @@ def test_commands_are_understood():
     assert (result.returncode, result.stdout, result.stderr) == (0, '', '')
 
 
-def test_options_that_are_named_exist():
+def test_docs_options_that_are_named_exist():
     texts = [path.read_text(encoding='utf-8') for path in (ROOT / 'benchmarks').glob('*.py')]
     known = {'--version', '--help', *re.findall(r"'(--[a-z-]+)'", '\n'.join(texts))}
     for verb in console.VERBS:
@@ -176,7 +176,7 @@ def test_options_that_are_named_exist():
                 assert option in known, f'{page.name}: {option}'
 
 
-def test_every_option_of_a_training_is_explained():
+def test_docs_every_option_of_a_training_is_explained():
     text = (ROOT / 'docs' / 'training.md').read_text(encoding='utf-8')
     for entry in fields(Options):
         assert re.search(rf'^\| `--{dashed(entry.name)}[ `]', text, re.M), entry.name
@@ -189,7 +189,7 @@ def rows_of_results():
 
 
 @pytest.mark.parametrize('file,options', [(file, options) for file, options in rows_of_results()])
-def test_a_file_of_options_means_what_its_row_says(file, options):
+def test_docs_a_file_of_options_means_what_its_row_says(file, options):
     corpus = ['--train', 'train.tsv', '--dev', 'dev.tsv']
     source, *others = shlex.split(options) or ['']
     named = {'V': ['--embeddings', 'glove.txt'], 'M': ['--encoder', 'minilm'], '': []}[source]
@@ -197,5 +197,5 @@ def test_a_file_of_options_means_what_its_row_says(file, options):
         [*corpus, *named, *others])
 
 
-def test_every_file_of_options_has_its_row():
+def test_docs_every_file_of_options_has_its_row():
     assert {file for file, _ in rows_of_results()} == {path.name for path in CONFIGS} and CONFIGS

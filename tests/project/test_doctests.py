@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.parametrize('name', ['CRF', 'BiLSTM_CRF', 'HMM', 'Tagger'])
-def test_the_example_of_a_public_class_gives_what_it_says(name, request):
+def test_doctests_the_example_of_a_public_class_gives_what_it_says(name, request):
     ms.set_seed(1)
     globs = {'run': request.getfixturevalue('undisturbed')[0]} if name == 'Tagger' else {}
     [example] = doctest.DocTestFinder(recurse=False).find(getattr(ms_crf, name), name, globs=globs)

@@ -29,14 +29,14 @@ def run(name, *arguments):
     return result.stdout
 
 
-def test_the_layer_under_a_network_of_ones_own():
+def test_examples_the_layer_under_a_network_of_ones_own():
     lines = run('own_network').splitlines()
     losses = [float(re.fullmatch(r'step \d+: loss ([0-9.]+)', line).group(1)) for line in lines[:-1]]
     assert len(losses) == 3 and losses == sorted(losses, reverse=True)
     assert float(re.fullmatch(r'right tags: ([0-9.]+)%', lines[-1]).group(1)) > 98
 
 
-def test_the_layer_under_mindspores_own_model():
+def test_examples_the_layer_under_mindspores_own_model():
     lines = run('with_model').splitlines()
     losses = [float(line.rpartition(' ')[2]) for line in lines[:-2]]
     assert len(losses) == 10 and losses[-1] < 0.1 * losses[0]
@@ -54,7 +54,7 @@ assert not any(name.split('.')[0] == 'ms_crf' for name in sys.modules)
 
 @pytest.mark.parametrize('options', [{'char': 'cnn', 'ngrams': True},
                                      {'char': 'none', 'bigrams': True, 'ngrams': True}])
-def test_a_graph_without_the_package(options, tmp_path):
+def test_examples_a_graph_without_the_package(options, tmp_path):
     """Batches of two shapes, from a copy of the program in another folder: the tags of `Tagger`."""
     run = make_run(tmp_path / 'run', **options)
     mindir.export(run, tmp_path / 'a.mindir')
@@ -84,7 +84,7 @@ def run_alone(folder, sentences):
 
 
 @pytest.mark.parametrize('head', ['crf', 'softmax'])
-def test_a_graph_that_was_trained_in_another_scheme_than_that_of_its_output(head, tmp_path):
+def test_examples_a_graph_that_was_trained_in_another_scheme_than_that_of_its_output(head, tmp_path):
     """Models learn BIO files as BIOES, and `infer` writes BIO: so does the program, also for tags that break BIOES, as
     those of a softmax do. Confidences are those of `infer`."""
     run = make_run(tmp_path / 'run', 'BIOES', char='none', head=head)
@@ -102,7 +102,7 @@ def test_a_graph_that_was_trained_in_another_scheme_than_that_of_its_output(head
         assert [float(confidence) for *_, confidence in line] == pytest.approx(tagged.confidences, abs=2e-4)
 
 
-def test_a_record_of_an_earlier_version_does_not_name_the_scheme_of_the_output(tmp_path):
+def test_examples_a_record_of_an_earlier_version_does_not_name_the_scheme_of_the_output(tmp_path):
     """The tags are then those of the graph, as `Tagger` gives them."""
     run = make_run(tmp_path / 'run', 'BIOES', char='none')
     mindir.export(run, tmp_path / 'a.mindir')
@@ -114,7 +114,7 @@ def test_a_record_of_an_earlier_version_does_not_name_the_scheme_of_the_output(t
     assert [[tag for _, tag in line] for line in run_alone(tmp_path, sentences)] == expected
 
 
-def test_a_graph_that_the_program_does_not_take(tmp_path):
+def test_examples_a_graph_that_the_program_does_not_take(tmp_path):
     run = make_run(tmp_path / 'run', char='none')
     mindir.export(run, tmp_path / 'a.mindir', static=[2, 4])
     assert json.loads((tmp_path / 'a.json').read_text())['set_inputs'] is False

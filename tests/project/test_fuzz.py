@@ -46,7 +46,7 @@ MESSAGES = {'crash': 'status -11', 'hang': 'Timeout', 'memory': 'GB of memory', 
 
 
 @pytest.mark.slow
-def test_every_failure_is_noticed_and_attributed_to_its_case(tmp_path, monkeypatch):
+def test_fuzz_every_failure_is_noticed_and_attributed_to_its_case(tmp_path, monkeypatch):
     monkeypatch.setitem(fuzz_worker.KINDS, 'failing', fuzz_worker.Kind('test_fuzz.Failing', 0))
     monkeypatch.setattr(fuzz_worker, 'SECONDS', 10)
     monkeypatch.setattr(fuzz_material, 'MEMORY', 1 << 30)
@@ -66,7 +66,7 @@ def test_every_failure_is_noticed_and_attributed_to_its_case(tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_no_input_ends_in_anything_but_a_result_or_one_line(tmp_path):
+def test_fuzz_no_input_ends_in_anything_but_a_result_or_one_line(tmp_path):
     pytest.importorskip('schemathesis', reason='schemathesis is missing: pip install schemathesis')
     result = subprocess.run(
         [sys.executable, 'benchmarks/fuzz.py', '--seed', '1', '--minutes', '6', '--cases', '200', '--commands', '3',

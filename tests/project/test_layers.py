@@ -49,7 +49,7 @@ def for_type_checkers(node):
     return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
 
 
-def test_no_module_imports_an_outer_layer():
+def test_layers_no_module_imports_an_outer_layer():
     """Imports anywhere in the text of the module count, in functions too."""
     outer = [f'{name} (layer {layer(name)}) imports {other} (layer {layer(other)})'
              for name in MODULES for other in sorted({*imported(ast.walk(tree(name)))} & MODULES.keys())
@@ -57,7 +57,7 @@ def test_no_module_imports_an_outer_layer():
     assert not outer, '; '.join(outer)
 
 
-def test_every_folder_says_what_lives_in_it_and_what_it_may_know():
+def test_layers_every_folder_says_what_lives_in_it_and_what_it_may_know():
     assert [layer(folder) for folder in ('ms_crf.base', 'ms_crf.crf', 'ms_crf.cli')] == [0, 2, 12]
     for folder in FOLDERS:
         text = ast.get_docstring(tree(folder))
@@ -66,7 +66,7 @@ def test_every_folder_says_what_lives_in_it_and_what_it_may_know():
 
 
 @pytest.mark.parametrize('name', ['ms_crf', 'ms_crf.api', 'ms_crf.extend'])
-def test_lazy_names_are_declared_for_editors(name):
+def test_layers_lazy_names_are_declared_for_editors(name):
     module = importlib.import_module(name)
     block = next(node for node in tree(name).body if for_type_checkers(node))
     seen = {alias.name: node.module for node in block.body for alias in node.names}
@@ -88,7 +88,7 @@ def at_import(name):
     return {found.partition('.')[0] for found in seen}
 
 
-def test_modules_of_training_import_each_other_in_one_direction():
+def test_layers_modules_of_training_import_each_other_in_one_direction():
     """Imports within functions count too."""
     modules = [name for name in MODULES if name.startswith('ms_crf.training.')]
     graph = {name: {other for other in imported(ast.walk(tree(name))) if other in modules} for name in modules}
@@ -96,12 +96,12 @@ def test_modules_of_training_import_each_other_in_one_direction():
     assert set(graphlib.TopologicalSorter(graph).static_order()) == set(modules)     # raises CycleError
 
 
-def test_text_and_the_hidden_markov_model_need_no_mindspore():
+def test_layers_text_and_the_hidden_markov_model_need_no_mindspore():
     names = [name for name in MODULES if name.startswith(('ms_crf.text', 'ms_crf.models.hmm'))]
     assert names and not [name for name in names if 'mindspore' in at_import(name)]
 
 
-def test_no_kind_of_model_knows_another():
+def test_layers_no_kind_of_model_knows_another():
     kinds = [folder for folder in FOLDERS if folder.startswith('ms_crf.models.')]
     assert len(kinds) == 3
     for name in MODULES:
@@ -114,7 +114,7 @@ def test_no_kind_of_model_knows_another():
 
 @pytest.mark.parametrize('folder', ['base', 'crf', 'nn', 'text', 'formats', 'render', 'runs', 'models', 'training',
                                     'tagging', 'reports', 'experiments', 'bulk', 'server'])
-def test_messages_of_the_library_name_no_options_of_commands(folder):
+def test_layers_messages_of_the_library_name_no_options_of_commands(folder):
     """What raises an error knows its arguments; commands translate. Values of a style sheet and a
     command line's own words, which begin with the dashes, are no messages."""
     for name in MODULES:
@@ -130,7 +130,7 @@ LINES, COMMAND_LINES, FUNCTION_LINES, MOST_MODULES = 330, 120, 60, 249
 SHARED_BY_COMMANDS = {f'ms_crf.cli.{name}' for name in ('console', 'parser', 'terminal')}
 
 
-def test_modules_and_functions_can_be_read_at_once():
+def test_layers_modules_and_functions_can_be_read_at_once():
     lengths = {name: len(path.read_text(encoding='utf-8').splitlines()) for name, path in MODULES.items()}
     long = {name: length for name, length in lengths.items() if length > LINES}
     assert not long, f'modules of more than {LINES} lines: {long}'
@@ -144,5 +144,5 @@ def test_modules_and_functions_can_be_read_at_once():
     assert not long, f'functions of more than {FUNCTION_LINES} lines: {long}'
 
 
-def test_the_number_of_modules_is_bounded():
+def test_layers_the_number_of_modules_is_bounded():
     assert len(MODULES) <= MOST_MODULES

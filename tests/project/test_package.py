@@ -20,12 +20,12 @@ def run(program, **environment):
                           capture_output=True, text=True)
 
 
-def test_constraints_and_the_walk_back_need_no_mindspore():
+def test_package_constraints_and_the_walk_back_need_no_mindspore():
     program = 'import sys, ms_crf; ms_crf.allowed_transitions, ms_crf.post_decode; print("mindspore" in sys.modules)'
     assert run(program).stdout == 'False\n'
 
 
-def test_public_names():
+def test_package_public_names():
     for name in ms_crf.__all__:
         assert getattr(ms_crf, name).__doc__, f'{name} has no docstring'
     with pytest.raises(AttributeError, match="module 'ms_crf' has no attribute 'Crf'"):
@@ -42,13 +42,13 @@ SHOW = 'import os; from ms_crf.base.environment import prepare; {}; print(*map(o
     ('prepare("CPU")', {'GLOG_v': '1', 'MS_DEV_HOST_BLOCKING_RUN': '0'}, '1 0'),
     ('prepare("GPU")', {'MS_DEV_HOST_BLOCKING_RUN': '1'}, '3 1'),
 ])
-def test_environment(call, given, expected):
+def test_package_environment(call, given, expected):
     assert run(SHOW.format(call, 'MS_DEV_HOST_BLOCKING_RUN'), **given).stdout.strip() == expected
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('first', ['ms_crf', 'mindspore'])
-def test_nothing_but_the_result_is_printed(first):
+def test_package_nothing_but_the_result_is_printed(first):
     program = '\n'.join([
         f'import {first}',
         'import mindspore as ms',
@@ -61,7 +61,7 @@ def test_nothing_but_the_result_is_printed(first):
     assert (result.stdout, result.stderr) == ('2\n', '')
 
 
-def test_installed_package_needs_what_the_project_needs():
+def test_package_installed_package_needs_what_the_project_needs():
     tomllib = pytest.importorskip('tomllib')
     project = tomllib.loads((PACKAGE.parent / 'pyproject.toml').read_text())['project']
     required = (PACKAGE.parent / 'requirements.txt').read_text().split()
@@ -69,7 +69,7 @@ def test_installed_package_needs_what_the_project_needs():
     assert set(project['dependencies']) <= set(required)
 
 
-def test_each_python_that_is_claimed_is_checked():
+def test_package_each_python_that_is_claimed_is_checked():
     """By the hosted workflow, whose Python is the one that .ci/run makes its environment with."""
     root = PACKAGE.parent
     project, workflow = ((root / name).read_text() for name in ('pyproject.toml', '.github/workflows/checks.yml'))
@@ -85,5 +85,5 @@ def test_each_python_that_is_claimed_is_checked():
     ('ms_crf.models.features', 'FeatureKind'), ('ms_crf.models.features', 'FeatureNetwork'),
     ('ms_crf.models.inheritance', 'put_weights'), ('ms_crf.models.chains', 'ChainDecoder'),
     ('ms_crf.nn.head', 'Head'), ('ms_crf.crf.tensors', 'clear_padding')])
-def test_extend_earlier_paths_lead_to_the_same(module, name):
+def test_package_extend_earlier_paths_lead_to_the_same(module, name):
     assert getattr(importlib.import_module(module), name) is getattr(importlib.import_module('ms_crf.extend'), name)

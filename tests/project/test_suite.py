@@ -23,7 +23,7 @@ import pytest
 def test_{name}(request{fixture}):
     {statement}
 
-def test_of_the_other_kind():
+def test_suite_of_the_other_kind():
     print('the other test has run')
 """
 
@@ -44,7 +44,7 @@ def pytest_of(tmp_path, statement, *options, name='something', fixture='', ignor
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, preexec_fn=ignore)
 
 
-def test_files_of_tests_import_no_other_file_of_tests():
+def test_suite_files_of_tests_import_no_other_file_of_tests():
     """Code that several test files use lies in tests/support, and its modules import no test file either."""
     folder = ROOT / 'tests'
     files = sorted(folder.rglob('*.py'))
@@ -57,7 +57,7 @@ def test_files_of_tests_import_no_other_file_of_tests():
         assert not used, f'{file.relative_to(folder)} imports {", ".join(used)}'
 
 
-def test_every_deliberate_fault_still_has_its_text_and_its_tests():
+def test_suite_every_deliberate_fault_still_has_its_text_and_its_tests():
     """Of `benchmarks/faults.py`, which shows that the tests find these faults."""
     faults = runpy.run_path(str(ROOT / 'benchmarks' / 'faults.py'))
     assert len(faults['FAULTS']) >= 37 and faults['checked']() == []
@@ -71,7 +71,7 @@ PROCESSES_OF_TESTS = 'print("processes:", getattr(request.config, "workerinput",
     pytest.param([], 2, marks=distributed), pytest.param(['-n', '1'], 1, marks=distributed),
     pytest.param(['-n', '0'], 0, marks=distributed), pytest.param(['-p', 'no:xdist'], 0),
     pytest.param(['--pdb'], 0)])
-def test_how_many_processes_run_the_tests(tmp_path, options, count):
+def test_suite_how_many_processes_run_the_tests(tmp_path, options, count):
     """Two where pytest-xdist is installed, unless the command line says something else."""
     result = pytest_of(tmp_path, PROCESSES_OF_TESTS, *options, seconds=100)
     assert f'processes: {count}\n' in result.stdout and '2 passed' in result.stdout, result.stdout
@@ -81,7 +81,7 @@ def test_how_many_processes_run_the_tests(tmp_path, options, count):
 @pytest.mark.slow
 @pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
 @pytest.mark.parametrize('fixture,phase', [('', 'the test'), (', hangs', 'its set-up')])
-def test_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase):
+def test_suite_a_test_that_hangs_fails_with_its_name(tmp_path, options, fixture, phase):
     """The other test runs all the same."""
     wait = 'with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as process: process.stdout.read()'
     statement = f'{"pass" if fixture else wait}\n\n@pytest.fixture\ndef hangs():\n    {wait}'
@@ -96,14 +96,14 @@ STUCK = 'lock, of = bytes(64), ctypes.PyDLL(None); of.pthread_mutex_lock(lock); 
 
 @pytest.mark.slow
 @distributed
-def test_a_test_that_hangs_in_compiled_code_is_named_by_xdist(tmp_path):
+def test_suite_a_test_that_hangs_in_compiled_code_is_named_by_xdist(tmp_path):
     result = pytest_of(tmp_path, STUCK, '-n', '1', name='of_patience', seconds=0.1)
     assert re.search("worker 'gw0' crashed while running 'test_own.py::test_of_patience'", result.stdout), result.stdout
     assert result.returncode != 0
 
 
 @pytest.mark.slow
-def test_a_test_that_hangs_in_compiled_code_is_named_by_its_traces(tmp_path):
+def test_suite_a_test_that_hangs_in_compiled_code_is_named_by_its_traces(tmp_path):
     result = pytest_of(tmp_path, STUCK, '-p', 'no:xdist', name='of_patience', seconds=0.1)
     assert 'test_own.py", line 6 in test_of_patience\n' in result.stdout, result.stdout
     assert result.returncode == 1
@@ -111,7 +111,7 @@ def test_a_test_that_hangs_in_compiled_code_is_named_by_its_traces(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('options', [pytest.param(['-n', '1'], marks=distributed), ['-p', 'no:xdist']])
-def test_processes_of_tests_hear_signals_that_the_tests_ignore(tmp_path, options):
+def test_suite_processes_of_tests_hear_signals_that_the_tests_ignore(tmp_path, options):
     """As in a background job of a script, or under nohup: the tests go on when the signal comes, their child processes
     end."""
     statement = ('for name in ("INT", "TERM", "HUP"): number = getattr(signal, f"SIG{name}"); '

@@ -52,7 +52,7 @@ def wheel(tmp_path_factory):
     return next(folder.glob('*.whl'))
 
 
-def test_all_folders_are_in_it(wheel):
+def test_wheel_all_folders_are_in_it(wheel):
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / 'ms_crf').rglob('*')
                if path.suffix in ('.py', '.h', '.cpp', '.html', '.css', '.js', '.txt')}
     sources |= {f'ms_crf/sample/{part}.tsv' for part in ('train', 'dev', 'test')}
@@ -89,7 +89,7 @@ def installed(wheel, tmp_path_factory):
     return commands, packages
 
 
-def test_the_package_is_found_from_anywhere(installed, tmp_path):
+def test_wheel_the_package_is_found_from_anywhere(installed, tmp_path):
     commands, packages = installed
     python, away = next(commands.glob('python*')), tmp_path / 'away'
     away.mkdir()
@@ -110,7 +110,7 @@ def empty(tmp_path):
     return folder
 
 
-def test_the_sample_is_part_of_it(installed, empty):
+def test_wheel_the_sample_is_part_of_it(installed, empty):
     """Trained on, tagged, exported and converted from an empty folder, by the default names of files."""
     commands, packages = installed
     command, text = commands / 'ms-crf', ('--text', 'Marta Kowalski works in Lisbon .')
@@ -139,7 +139,7 @@ def test_the_sample_is_part_of_it(installed, empty):
 
 
 @pytest.mark.parametrize('verb', console.VERBS)
-def test_help_names_nothing_that_is_not_installed(installed, empty, verb):
+def test_wheel_help_names_nothing_that_is_not_installed(installed, empty, verb):
     """No program or page of a checkout, and by the name that the user called."""
     commands, _ = installed
     ways = [([commands / 'ms-crf', verb], f'ms-crf {verb}')]
@@ -152,7 +152,7 @@ def test_help_names_nothing_that_is_not_installed(installed, empty, verb):
 
 
 @pytest.mark.parametrize('verb', ['infer', 'export', 'evaluate', 'suggest', 'serve', 'tag-many'])
-def test_messages_name_the_command_that_was_called(installed, empty, verb):
+def test_wheel_messages_name_the_command_that_was_called(installed, empty, verb):
     commands, _ = installed
     arguments = {'infer': ['--text', 'a'], 'evaluate': ['--input', 'x.tsv'], 'suggest': ['--input', 'x.tsv'],
                  'tag-many': ['--input', 'x.jsonl', '--output', 'out']}.get(verb, [])
@@ -163,7 +163,7 @@ def test_messages_name_the_command_that_was_called(installed, empty, verb):
     assert result.stderr == f'ms-crf {verb}: runs: no run there yet; make one with: ms-crf train\n'
 
 
-def test_no_message_names_a_file_that_is_not_installed():
+def test_wheel_no_message_names_a_file_that_is_not_installed():
     """Strings in the package, but for docstrings: no program of a checkout and no page of the documentation."""
     named = []
     for path in (ROOT / 'ms_crf').rglob('*.py'):

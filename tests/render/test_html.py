@@ -50,7 +50,7 @@ def contrast(one, other):
 
 
 @pytest.mark.parametrize('dark', [False, True])
-def test_text_can_be_read_on_every_colour_at_every_strength(dark):
+def test_html_text_can_be_read_on_every_colour_at_every_strength(dark):
     """Contrast falls or rises evenly from the ground to the full colour, which a few levels of each colour show."""
     ground, ink = PAGE[dark]
     assert contrast(ground, ink) >= 4.5
@@ -69,7 +69,7 @@ MANY = ['CARDINAL DATE EVENT FAC GPE LANGUAGE LAW LOC MONEY NORP ORDINAL ORG PER
 
 @pytest.mark.parametrize('dark', [False, True])
 @pytest.mark.parametrize('labels', USUAL + MANY)
-def test_labels_of_usual_corpora_have_colours_at_a_distance(labels, dark):
+def test_html_labels_of_usual_corpora_have_colours_at_a_distance(labels, dark):
     colours = [colour(label, dark) for label in labels.split()]
     distances = [sum((a - b) ** 2 for a, b in zip(one, other)) ** .5 for one, other in combinations(colours, 2)]
     assert min(distances) > (20 if labels in USUAL else 15) * (1 if dark else 1.5)
@@ -77,12 +77,12 @@ def test_labels_of_usual_corpora_have_colours_at_a_distance(labels, dark):
 
 @quick
 @given(label=st.text(max_size=8))
-def test_any_label_has_a_colour_of_the_palette(label):
+def test_html_any_label_has_a_colour_of_the_palette(label):
     assert 0 <= number_of(label) < COLOURS
     assert colour(label) == colour_of(number_of(label), False)
 
 
-def test_a_type_has_one_colour_whatever_other_types_are_there():
+def test_html_a_type_has_one_colour_whatever_other_types_are_there():
     """On pages and in reports, whose style sheets are made of `colour_rules`, and in notebooks."""
     def background(style, index):
         return re.findall(rf'\.t{index}{{--c:([^;]*);', style)          # light, dark
@@ -119,7 +119,7 @@ class Characters(HTMLParser):
 
 @quick
 @given(text=st.text(st.one_of(st.characters(), st.sampled_from('<>&"\'\r\n\x00\ud800;#x/')), max_size=30))
-def test_escaped_text_is_the_same_text_and_no_element(text):
+def test_html_escaped_text_is_the_same_text_and_no_element(text):
     # html.unescape turns the reference to a carriage return into one, as browsers do.
     found = Characters(escaped(text).replace('&#13;', '\r'))
     assert ''.join(found.found) == text
@@ -127,7 +127,7 @@ def test_escaped_text_is_the_same_text_and_no_element(text):
     assert not re.search('[\x00\x07\x85\ud800-\udfff]', escaped(text))
 
 
-def test_what_stands_for_characters_that_html_lacks():
+def test_html_what_stands_for_characters_that_html_lacks():
     assert escaped('a<b>&"c"') == 'a&lt;b&gt;&amp;&quot;c&quot;'
     assert escaped('\x00') == '<span class="code" title="U+0000">U+0000</span>'
     assert escaped('\ud83d') == '<span class="code" title="U+D83D">U+D83D</span>'
@@ -135,7 +135,7 @@ def test_what_stands_for_characters_that_html_lacks():
     assert escaped('😀 ب \u202e e\u0301') == '😀 ب \u202e e\u0301'
 
 
-def test_a_page_allows_its_own_style_and_nothing_else():
+def test_html_a_page_allows_its_own_style_and_nothing_else():
     page = Page(['LOC', 'PER'], confidence=True)
     text = page.begin('a "b" <c>\x00') + page.sentence('in Oslo', [Mark(3, 7, 'LOC', .5)], .5) + page.end()
     policy = html.unescape(re.search('Content-Security-Policy" content="([^"]*)"', text).group(1))
@@ -146,20 +146,20 @@ def test_a_page_allows_its_own_style_and_nothing_else():
     assert '<title>a &quot;b&quot; &lt;c&gt;U+0000</title>' in text
 
 
-def test_a_page_without_confidences_does_not_speak_of_them():
+def test_html_a_page_without_confidences_does_not_speak_of_them():
     for kind in (TAGS, WORDS, 'spans'):
         page = Page(['X', ''], kind)
         text = page.begin('a') + page.sentence('b c', [Mark(0, 1, 'X'), Mark(2, 3, '')]) + page.end()
         assert 'onfidence' not in text
 
 
-def test_other_formats_have_nothing_before_and_after():
+def test_html_other_formats_have_nothing_before_and_after():
     for kind in (TEXT, CONLL, JSON):
         writer = Writer(kind, 'BIO', ['O', 'B-X', 'I-X'])
         assert (writer.begin('a'), writer.end()) == ('', '')
 
 
-def test_a_label_has_one_colour_in_all_fragments():
+def test_html_a_label_has_one_colour_in_all_fragments():
     one, other = (re.findall('background:([^;]*)', fragment(text, [Mark(0, 1, 'PER'), Mark(2, 3, 'LOC')]))
                   for text in ('a b', 'c d e'))
     assert one == other and len(set(one)) == 2
@@ -168,7 +168,7 @@ def test_a_label_has_one_colour_in_all_fragments():
 @quick
 @given(text=st.text(min_size=3, max_size=12), label=st.text(max_size=5), confidence=st.one_of(
     st.none(), st.floats(0, 1)), data=st.data())
-def test_fragments_hold_any_text_and_label(text, label, confidence, data):
+def test_html_fragments_hold_any_text_and_label(text, label, confidence, data):
     begin = data.draw(st.integers(0, len(text) - 1))
     end = data.draw(st.integers(begin + 1, len(text)))
     found = Characters(fragment(text, [Mark(begin, end, label, confidence)]).replace('&#13;', '\r'))
@@ -185,7 +185,7 @@ def shown(result):
     return ''.join(Characters(re.sub('<bdi.*?</bdi>', '', result._repr_html_())).found)
 
 
-def test_sentences_of_a_text_are_shown_as_they_stand_in_it():
+def test_html_sentences_of_a_text_are_shown_as_they_stand_in_it():
     """No space where tokens touch, one where there is anything between them."""
     assert shown(SENTENCE) == '<b> Tom Yel ' and shown(IN_TEXT) == '<b>Tom Yel '
     assert re.search('<span [^>]*>Tom Yel <bdi[^>]*>&lt;i&gt; 0.50</bdi></span>', IN_TEXT._repr_html_())
@@ -195,7 +195,7 @@ def test_sentences_of_a_text_are_shown_as_they_stand_in_it():
 
 
 @pytest.mark.parametrize('count', [0, 1, SHOWN - 1, SHOWN, SHOWN + 1, SHOWN + 4321])
-def test_a_long_list_is_shown_in_part(count):
+def test_html_a_long_list_is_shown_in_part(count):
     result = TaggedList([SENTENCE, IN_TEXT][index % 2] for index in range(count))
     parts = Characters(result._repr_html_())
     assert parts.elements.count('bdi') == min(count, SHOWN)
@@ -204,7 +204,7 @@ def test_a_long_list_is_shown_in_part(count):
     assert more == ([] if count <= SHOWN else [f'{count - SHOWN:,} more not shown'])
 
 
-def test_a_list_of_results_is_a_list():
+def test_html_a_list_of_results_is_a_list():
     plain = [SENTENCE, SENTENCE]
     result = TaggedList(plain)
     assert isinstance(result, list) and result == plain and plain == result and repr(result) == repr(plain)

@@ -35,7 +35,7 @@ def evaluation(*rows, scheme='BIO'):
 
 # What is taken for what
 
-def test_each_gold_span_stands_beside_the_one_it_shares_most_with():
+def test_analysis_each_gold_span_stands_beside_the_one_it_shares_most_with():
     gold = [('X', 0, 2), ('Y', 4, 4), ('X', 6, 7)]
     predicted = [('X', 0, 0), ('Y', 1, 2), ('Z', 4, 5), ('X', 9, 9)]
     assert paired(gold, predicted) == [
@@ -43,7 +43,7 @@ def test_each_gold_span_stands_beside_the_one_it_shares_most_with():
         (None, ('X', 0, 0)), (None, ('X', 9, 9))]
 
 
-def test_of_spans_that_share_as_much_the_closest_is_taken():
+def test_analysis_of_spans_that_share_as_much_the_closest_is_taken():
     assert paired([('X', 2, 3)], [('X', 0, 2), ('Y', 3, 3)]) == [(('X', 2, 3), ('Y', 3, 3)), (None, ('X', 0, 2))]
     assert paired([('X', 1, 2)], [('Y', 1, 1), ('X', 2, 2)]) == [(('X', 1, 2), ('X', 2, 2)), (None, ('Y', 1, 1))]
     assert paired([], []) == []
@@ -52,11 +52,11 @@ def test_of_spans_that_share_as_much_the_closest_is_taken():
 @pytest.mark.parametrize('predicted,expected', [
     ((2, 4), 'the same'), ((1, 4), 'longer'), ((2, 6), 'longer'), ((0, 9), 'longer'), ((3, 4), 'shorter'),
     ((2, 2), 'shorter'), ((3, 3), 'shorter'), ((1, 3), 'crossing'), ((4, 5), 'crossing')])
-def test_how_borders_lie(predicted, expected):
+def test_analysis_how_borders_lie(predicted, expected):
     assert border(('X', 2, 4), ('Y', *predicted)) == expected
 
 
-def test_types_and_borders_are_counted():
+def test_analysis_types_and_borders_are_counted():
     found = confusion(evaluation(('a b c d', 'B-X I-X O B-Y', 'B-X O O B-X'), ('a b', 'O B-Y', 'B-X B-Y'),
                                  ('a', 'B-X', 'O')))
     assert found.labels == ['X', 'Y'] and found.others == 0
@@ -65,7 +65,7 @@ def test_types_and_borders_are_counted():
     assert most_confused(found.counts, 2) == [(None, 'X', 1), ('X', None, 1)]
 
 
-def test_plain_tags_are_counted_and_the_rare_ones_together():
+def test_analysis_plain_tags_are_counted_and_the_rare_ones_together():
     rows = [('a b c', 'N V N', 'N N V'), ('a', 'V', 'V')]
     found = confusion(evaluation(*rows, scheme='plain'))
     assert found.counts == {('N', 'N'): 1, ('V', 'N'): 1, ('N', 'V'): 1, ('V', 'V'): 1} and not found.borders
@@ -78,7 +78,7 @@ def test_plain_tags_are_counted_and_the_rare_ones_together():
 
 # Confidences
 
-def test_expected_calibration_error_of_a_worked_example():
+def test_analysis_expected_calibration_error_of_a_worked_example():
     """Two bins: 0.55 and 0.65 of which one is right, 0.95 three times of which all are: (2 * 0.1 + 3 * 0.05) / 5."""
     found = reliability(Outcomes(np.array([0.55, 0.65, 0.95, 0.95, 0.95]), np.array([1, 0, 1, 1, 1], bool)), bins=2)
     assert found.ece == pytest.approx(abs((0.55 + 0.65 + 3 * 0.95) / 5 - 4 / 5))
@@ -88,7 +88,7 @@ def test_expected_calibration_error_of_a_worked_example():
     assert [(one.number, one.right) for one in found.bins if one.number] == [(1, 1.0), (1, 0.0), (3, 1.0)]
 
 
-def test_calibration_beside_numpy():
+def test_analysis_calibration_beside_numpy():
     rng = np.random.default_rng(4)
     confidences = np.concatenate((rng.random(500), [0.0, 0.1, 0.5, 1.0]))
     right = rng.random(504) < confidences ** 2
@@ -105,7 +105,7 @@ def test_calibration_beside_numpy():
     assert reliability(Outcomes(np.array([]), np.array([], bool))) is None
 
 
-def test_what_is_right_of_tokens_and_of_entities():
+def test_analysis_what_is_right_of_tokens_and_of_entities():
     given = evaluation(('a b c d', 'B-X I-X O B-Y', 'B-X O O B-Y', [0.9, 0.4, 0.8, 0.7]), ('a', 'O', 'B-X', [0.6]))
     tokens, entities = of_tokens(given), of_entities(given)
     assert tokens.confidences.tolist() == [0.9, 0.4, 0.8, 0.7, 0.6]
@@ -123,7 +123,7 @@ SENTENCES = (('Ann Lee met Bo', 'B-P I-P O B-P', 'B-P I-P O O'), ('Bo in Rome', 
              ('a b c d e Rome', 'O O O O O B-L', 'O O O O B-L B-L'))
 
 
-def test_scores_by_length():
+def test_analysis_scores_by_length():
     given = evaluation(*SENTENCES)
     assert scores(analysis.by_sentence_length(given)) == {'1 to 5': (2, 3, 4), '6 to 10': (1, 2, 1)}
     assert scores(analysis.by_entity_length(given)) == {'1': (2, 4, 4), '2': (1, 1, 1)}
@@ -132,7 +132,7 @@ def test_scores_by_length():
     assert analysis.by_entity_length(given)[2].interval is None
 
 
-def test_scores_by_what_training_has_shown():
+def test_analysis_scores_by_what_training_has_shown():
     training = [Sentence(['Bo', 'and', 'Rome'], ['B-P', 'O', 'B-P'], line=1), Sentence(['Rome'], ['B-L'], line=5),
                 Sentence(['Ann'], ['B-P'], line=7)]
     assert scores(analysis.by_training(evaluation(*SENTENCES), training)) == {
@@ -143,7 +143,7 @@ def test_scores_by_what_training_has_shown():
         'all tokens known': (2, 3, 4), 'a token is unknown': (1, 2, 1)}
 
 
-def test_parts_of_plain_tags_are_tokens():
+def test_analysis_parts_of_plain_tags_are_tokens():
     given = evaluation(('a b', 'N V', 'N N'), scheme='plain')
     training = [Sentence(['a', 'b'], ['N', 'N'], line=1)]
     assert scores(analysis.by_training(given, training)) == {
@@ -152,7 +152,7 @@ def test_parts_of_plain_tags_are_tokens():
 
 # Errors
 
-def test_the_surest_error_comes_first():
+def test_analysis_the_surest_error_comes_first():
     given = evaluation(('a b', 'B-X O', 'O O', [0.6, 0.99]), ('a', 'O', 'O', [0.3]),
                        ('a b', 'O B-Y', 'B-X B-Y', [0.8, 0.7]), ('a b c', 'B-X I-X O', 'O O B-Y', [0.9, 0.5, 0.2]))
     found, number = mistakes(given, 2)
@@ -164,7 +164,7 @@ def test_the_surest_error_comes_first():
     assert [tuple(piece) for piece in predicted] == [('a', 'X', True, 0.8), ('b', 'Y', False, 0.7)]
 
 
-def test_errors_without_confidences_keep_their_order_and_characters_stand_close():
+def test_analysis_errors_without_confidences_keep_their_order_and_characters_stand_close():
     given = evaluation(('a b c', 'O O O', 'B-X I-X O'), ('a', 'O', 'O'), ('a b', 'B-X O', 'O O'))
     found, number = mistakes(given, 5, '')
     assert number == 2 and [(one.place, one.confidence) for one in found] == [(0, None), (2, None)]
@@ -172,7 +172,7 @@ def test_errors_without_confidences_keep_their_order_and_characters_stand_close(
         'ab', 'c']
 
 
-def test_of_plain_tags_only_the_wrong_ones_are_marked():
+def test_analysis_of_plain_tags_only_the_wrong_ones_are_marked():
     given = evaluation(('a b c', 'N V N', 'N N N', [0.9, 0.6, 0.9]), scheme='plain')
     [one], _ = mistakes(given, 5)
     assert one.confidence == 0.6
@@ -183,7 +183,7 @@ def test_of_plain_tags_only_the_wrong_ones_are_marked():
 
 # Text of which a part is tagged
 
-def test_what_nobody_has_judged_is_in_no_figure():
+def test_analysis_what_nobody_has_judged_is_in_no_figure():
     """The name at 3 may go on into what is not judged, so that nothing is said of either; the last one is missed."""
     found = evaluation(('a b c d e f g', 'B-X I-X O B-X ? O B-Y', 'B-X I-X O B-X B-Y O O', [0.9] * 4 + [0.5, 0.8, 0.7]),
                        ('h i', '? B-X', 'B-Y B-X', [0.6, 0.4]))

@@ -45,7 +45,7 @@ def check_json(record, capsys, *arguments):
     assert 100 * record['by_token']['accuracy'] == pytest.approx(accuracy, abs=0.006)
 
 
-def test_scores_of_a_hidden_markov_model(hmm, corpora, tmp_path, run, capsys):
+def test_evaluate_scores_of_a_hidden_markov_model(hmm, corpora, tmp_path, run, capsys):
     output = tmp_path / 'figures.json'
     status, text, errors = run('--run', hmm, '--input', corpora / 'test.tsv', '--json', output)
     assert (status, errors) == (0, '')
@@ -59,7 +59,7 @@ def test_scores_of_a_hidden_markov_model(hmm, corpora, tmp_path, run, capsys):
         100 * per['f1_interval'][1], per['support'], per['predicted']], abs=0.006)
 
 
-def test_the_seed_and_the_number_of_draws_count(hmm, corpora, tmp_path, run):
+def test_evaluate_the_seed_and_the_number_of_draws_count(hmm, corpora, tmp_path, run):
     texts = []
     for more in ([], [], ['--seed', '2'], ['--resamples', '150']):
         status, text, _ = run('--run', hmm, '--input', corpora / 'dev.tsv', *more, '--json', tmp_path / 'x.json')
@@ -70,7 +70,7 @@ def test_the_seed_and_the_number_of_draws_count(hmm, corpora, tmp_path, run):
 
 
 @pytest.mark.slow
-def test_scores_of_a_network_and_of_its_graph(undisturbed, corpora, tmp_path, run, capsys):
+def test_evaluate_scores_of_a_network_and_of_its_graph(undisturbed, corpora, tmp_path, run, capsys):
     graph = tmp_path / 'graph.mindir'
     subprocess.run([sys.executable, '-m', 'ms_crf.export', '--run', str(undisturbed[0]), '--output', str(graph)],
                    cwd=ROOT, check=True, capture_output=True, timeout=120)
@@ -84,7 +84,7 @@ def test_scores_of_a_network_and_of_its_graph(undisturbed, corpora, tmp_path, ru
     check_json(records[0], capsys, '--run', undisturbed[0], '--input', corpora / 'test.tsv')
 
 
-def test_scores_of_plain_tags(tmp_path, run, capsys):
+def test_evaluate_scores_of_plain_tags(tmp_path, run, capsys):
     text = 'a\tDET\nman\tNOUN\nruns\tVERB\n\nthe\tDET\nruns\tNOUN\n\n'
     (tmp_path / 'train.tsv').write_text(text)
     (tmp_path / 'test.tsv').write_text(text.replace('runs\tNOUN', 'runs\tADV'))
@@ -96,7 +96,7 @@ def test_scores_of_plain_tags(tmp_path, run, capsys):
                tmp_path / 'test.tsv')
 
 
-def test_tokens_of_spans_count_by_their_type():
+def test_evaluate_tokens_of_spans_count_by_their_type():
     gold = [['B-X', 'I-X', 'O', 'B-Y'], ['O', 'B-Y']]
     predicted = [['B-X', 'O', 'B-X', 'B-Y'], ['O', 'B-X']]
     found = Evaluation([['a'] * 4, ['a'] * 2], gold, predicted, 'BIO', [])
@@ -113,14 +113,14 @@ def test_tokens_of_spans_count_by_their_type():
     (['--columns', '1'], "--columns must be two numbers like 0,-1, got '1'"),
     (['--seed', '-1'], '--seed must be at least 0, got -1'),
     (['--json', 'absent/x.json'], 'absent/x.json: ')])
-def test_arguments_that_can_not_be(arguments, message, corpora, run, tmp_path, monkeypatch):
+def test_evaluate_arguments_that_can_not_be(arguments, message, corpora, run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     status, text, errors = run('--input', corpora / 'dev.tsv', *arguments)
     assert (status, text) == (2, '') and errors.startswith(f'ms-crf evaluate: {message}'), errors
     assert len(errors.splitlines()) == 1 and not list(tmp_path.iterdir())
 
 
-def test_files_that_can_not_be(hmm, corpora, run, tmp_path):
+def test_evaluate_files_that_can_not_be(hmm, corpora, run, tmp_path):
     status, text, errors = run('--run', hmm, '--input', tmp_path / 'absent.tsv')
     assert (status, text) == (2, '') and errors.startswith(f'ms-crf evaluate: {tmp_path}/absent.tsv: ')
     plain = tmp_path / 'plain.tsv'
@@ -135,7 +135,7 @@ def test_files_that_can_not_be(hmm, corpora, run, tmp_path):
     assert status == 2 and '--columns means nothing with JSON lines' in errors
 
 
-def test_the_accuracy_of_conlleval_where_tags_are_converted(tmp_path, run, capsys):
+def test_evaluate_the_accuracy_of_conlleval_where_tags_are_converted(tmp_path, run, capsys):
     """A run trained on IOB1, which gives BIO; the oracle counts equal tags in the columns that `infer` writes."""
     train_text = 'to\tO\nXan\tI-PER\nYan\tI-PER\n\nXan\tI-PER\nof\tO\nXan\tI-PER\nXan\tB-PER\n\n' * 5
     for part in ('train', 'dev', 'test'):

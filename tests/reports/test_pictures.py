@@ -46,12 +46,12 @@ def chain(allowed, means=SCORES, size=3):
     return Chain(values[2:], values[0], values[1], allowed, means)
 
 
-def test_contrast_of_known_colours():
+def test_pictures_contrast_of_known_colours():
     assert contrast('#000000', '#ffffff') == pytest.approx(21) and contrast('#777777', '#ffffff') == pytest.approx(
         4.48, abs=0.01)
 
 
-def test_what_is_forbidden_is_hatched():
+def test_pictures_what_is_forbidden_is_hatched():
     """After O and at the start no span may go on: 2 of 15."""
     svg = pictures.transitions(chain(allowed_transitions('BIO', TAGS)), TAGS, 'here')
     hatched = re.findall(r'style="fill: url\(#here-h', svg)
@@ -65,7 +65,7 @@ def test_what_is_forbidden_is_hatched():
 
 @pytest.mark.parametrize('dark', [False, True])
 @pytest.mark.parametrize('means', [SCORES, LOGARITHMS])
-def test_figures_stand_out_from_their_cells(means, dark):
+def test_pictures_figures_stand_out_from_their_cells(means, dark):
     tags = [f'T{number}' for number in range(12)]
     given = chain(None, means, 12)
     drawn = pictures.transitions(given, tags, 'here')
@@ -83,7 +83,7 @@ def test_figures_stand_out_from_their_cells(means, dark):
 
 
 @pytest.mark.parametrize('dark', [False, True])
-def test_colours_of_lines_stand_out(dark):
+def test_pictures_colours_of_lines_stand_out(dark):
     page = resolved('var(--page)', dark)
     assert all(contrast(resolved(f'var(--{name})', dark), page) >= 4.5 for name in (*pictures.CURVES, 'ink', 'soft'))
     assert contrast(resolved('var(--hatch)', dark), page) >= 3
@@ -91,7 +91,7 @@ def test_colours_of_lines_stand_out(dark):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('label', ['stroke: #000005', 'fill="#000005"', ' id="x" href="#y" url(#z)', '$x^2$ <b>&'])
-def test_colours_are_all_of_the_page_and_names_stay(label):
+def test_pictures_colours_are_all_of_the_page_and_names_stay(label):
     """No colour stands in a picture itself, so all follow the theme; text that looks like a colour is left alone."""
     tags = ['O', f'B-{label}', f'I-{label}']
     outcomes = Outcomes(RNG.random(200), RNG.random(200) < 0.5)
@@ -107,7 +107,7 @@ def test_colours_are_all_of_the_page_and_names_stay(label):
         resolved(svg)                                             # the page has all variables
 
 
-def test_colours_of_the_page_stand_out_in_light_and_in_dark():
+def test_pictures_colours_of_the_page_stand_out_in_light_and_in_dark():
     text = (ROOT / 'ms_crf' / 'render' / 'palette.css').read_text(encoding='utf-8')
     themes = [dict(re.findall(r'--([a-z0-9-]+): (#[0-9a-f]{6});', block)) for block in re.findall(
         r':root \{([^}]*)\}', text)]
@@ -139,6 +139,6 @@ def test_pictures_are_the_same_each_time_and_share_no_names():
     assert 'X 50.00, 40.00 to 60.00; Y 10.00.' in first[3]
 
 
-def test_names_are_drawn_as_they_are():
+def test_pictures_names_are_drawn_as_they_are():
     svg = pictures.intervals([('$x^2$ <b>&', 0.5, None), ('人名', 0.5, None)], 'here')
     assert '>$x^2$ &lt;b&gt;&amp;</text>' in svg and '>人名</text>' in svg and '<b>' not in svg

@@ -158,7 +158,7 @@ def refused(capsys, tmp_path, monkeypatch):
 
 # The kinds of run
 
-def test_a_hidden_markov_model(write, hmm, corpora, tmp_path):
+def test_report_a_hidden_markov_model(write, hmm, corpora, tmp_path):
     page = write(hmm)
     tagger = Tagger.load(hmm)
     assert page.all('h1')[0]['text'] == f'Report of {hmm}'
@@ -179,7 +179,7 @@ def test_a_hidden_markov_model(write, hmm, corpora, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_whose_chain_has_other_tags_than_come_out(write, corpora, tmp_path):
+def test_report_a_run_whose_chain_has_other_tags_than_come_out(write, corpora, tmp_path):
     """As the defaults make it of files in BIO: the chain is in BIOES."""
     small = [*SMALL[:-4], *SMALL[-2:]]                           # without a scheme
     assert train.main([*files(corpora), *small, '--epochs', '1', '--save', str(tmp_path / 'run')]) == 0
@@ -208,7 +208,7 @@ def softmax(undisturbed, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_networks_with_a_crf_and_without(write, undisturbed, softmax):
+def test_report_networks_with_a_crf_and_without(write, undisturbed, softmax):
     page = write(undisturbed[0])
     tagger = Tagger.load(undisturbed[0])
     allowed = allowed_transitions('BIO', tagger.tags)
@@ -233,7 +233,7 @@ def test_networks_with_a_crf_and_without(write, undisturbed, softmax):
     assert page.table('Options that differ')[1:] == [['--head', 'crf', 'softmax']]
 
 
-def test_runs_side_by_side(write, hmm, corpora, tmp_path):
+def test_report_runs_side_by_side(write, hmm, corpora, tmp_path):
     """The same model twice, and one that knows half of the words."""
     again, worse, half = tmp_path / 'again', tmp_path / 'worse', tmp_path / 'half.tsv'
     shutil.copytree(hmm, again)
@@ -253,7 +253,7 @@ def test_runs_side_by_side(write, hmm, corpora, tmp_path):
 
 
 @pytest.mark.slow
-def test_plain_tags(write, tmp_path):
+def test_report_plain_tags(write, tmp_path):
     (tmp_path / 'train.tsv').write_text('a\tDET\nman\tNOUN\nruns\tVERB\n\nthe\tDET\nrun\tNOUN\n\n' * 5)
     (tmp_path / 'test.tsv').write_text('a\tDET\nruns\tNOUN\n\nruns\tADV\n\n')
     corpus = tmp_path / 'train.tsv'
@@ -284,7 +284,7 @@ def strange(tmp_path):
 
 
 @pytest.mark.slow
-def test_everything_from_outside_is_text(write, strange):
+def test_report_everything_from_outside_is_text(write, strange):
     run, wrong = strange
     page = write(run, '--input', wrong)
     assert page.all('h1')[0]['text'] == f'Report of {run}'
@@ -299,14 +299,14 @@ def test_everything_from_outside_is_text(write, strange):
 
 
 @pytest.mark.slow
-def test_the_same_figures_make_the_same_page(write, hmm):
+def test_report_the_same_figures_make_the_same_page(write, hmm):
     def without_speed(page):
         return re.sub(r'While this page was made, [\d,]+ sentences \([\d,]+ tokens\)', '', page.text)
     assert without_speed(write(hmm)) == without_speed(write(hmm))
 
 
 @pytest.mark.slow
-def test_errors_stand_gold_above_predicted(write, hmm, tmp_path):
+def test_report_errors_stand_gold_above_predicted(write, hmm, tmp_path):
     path = tmp_path / 'wrong.tsv'
     path.write_text('of\tO\nXan\tB-PER\nYel\tI-PER\n\nof\tB-ORG\nXan\tB-PER\nYan\tO\n\n')
     page = write(hmm, '--input', path)
@@ -320,7 +320,7 @@ def test_errors_stand_gold_above_predicted(write, hmm, tmp_path):
 
 
 @pytest.mark.slow
-def test_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_path):
+def test_report_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_path):
     for part in ('train', 'dev'):
         (tmp_path / f'{part}.tsv').write_bytes((corpora / f'{part}.tsv').read_bytes())
     arguments = files(corpora, train=tmp_path / 'train.tsv', dev=tmp_path / 'dev.tsv')
@@ -336,7 +336,7 @@ def test_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_path):
 
 # What is refused
 
-def test_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
+def test_report_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
     (tmp_path / 'test.tsv').write_bytes((corpora / 'test.tsv').read_bytes())
     arguments = files(corpora, test=tmp_path / 'test.tsv')
     assert train.main(['--model', 'hmm', *arguments, '--save', str(tmp_path / 'other')]) == 0
@@ -348,7 +348,7 @@ def test_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('part', ['test', 'dev', 'train'])
-def test_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_path, capsys, part):
+def test_report_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_path, capsys, part):
     """Nothing of the file is shown, and a FIFO is not waited for; with its checksum it could be the training's."""
     secret, output = tmp_path / 'secret', tmp_path / 'report.html'
     secret.write_text('root:x:0:0:SECRET user:/root:/bin/sh\nSECRET')
@@ -379,18 +379,18 @@ def test_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_path, ca
     (['RUN', '--resamples', '1'], '--resamples must be at least 100, got 1'),
     (['RUN', '--output', 'absent/report.html'], 'absent/report.html: '),
     ([f'run{number}' for number in range(13)], 'RUN must be at most 12 directories, got 13')])
-def test_arguments_that_can_not_be(refused, hmm, arguments, message):
+def test_report_arguments_that_can_not_be(refused, hmm, arguments, message):
     given = [argument.replace('RUN', str(hmm)) for argument in arguments]
     assert refused(*given).startswith(message.replace('RUN names RUN', f'RUN names {hmm}'))
 
 
-def test_columns_of_json_lines(refused, strange):
+def test_report_columns_of_json_lines(refused, strange):
     run, _ = strange
     assert refused(run, '--columns', '0,1').startswith('--columns means nothing with JSON lines, which ')
 
 
 @pytest.mark.slow
-def test_a_file_without_entities(write, hmm, tmp_path):
+def test_report_a_file_without_entities(write, hmm, tmp_path):
     """Nothing is gold, and nothing is predicted: there are no rates, and nothing is divided by 0."""
     path = tmp_path / 'nothing.tsv'
     path.write_text('of\tO\nto\tO\n\nof\tO\n\n')
@@ -406,19 +406,19 @@ def test_a_file_without_entities(write, hmm, tmp_path):
     assert evaluate.main(['--run', str(hmm), '--input', str(path)]) == 0
 
 
-def test_runs_with_tags_of_two_kinds(refused, hmm, corpora, tmp_path):
+def test_report_runs_with_tags_of_two_kinds(refused, hmm, corpora, tmp_path):
     (tmp_path / 'plain.tsv').write_text('a\tDET\nman\tNOUN\n\n')
     arguments = [text for part in ('train', 'dev', 'test') for text in (f'--{part}', str(tmp_path / 'plain.tsv'))]
     assert train.main(['--model', 'hmm', *arguments, '--save', str(tmp_path / 'plain')]) == 0
     assert 'must have tags of the same kind as' in refused(hmm, tmp_path / 'plain')
 
 
-def test_a_run_that_is_damaged(refused, hmm):
+def test_report_a_run_that_is_damaged(refused, hmm):
     (hmm / 'metrics.jsonl').write_text('{"epoch": 1}\n')
     assert refused(hmm).startswith(f'{hmm}/metrics.jsonl')
 
 
-def test_epochs_that_are_no_figures(refused, hmm):
+def test_report_epochs_that_are_no_figures(refused, hmm):
     from ms_crf.runs.records import saving
     with saving(hmm) as new:
         new.text(records.METRICS, '{"epoch": 1, "loss": 2.5, "f1": 0.5, "accuracy": 0.7}\n{"epoch": 2, "loss": "x"}\n')
@@ -426,7 +426,7 @@ def test_epochs_that_are_no_figures(refused, hmm):
                             "'x'")
 
 
-def test_a_library_that_is_missing(refused, hmm, monkeypatch):
+def test_report_a_library_that_is_missing(refused, hmm, monkeypatch):
     monkeypatch.setitem(sys.modules, 'jinja2', None)
     assert refused(hmm) == ("a report needs jinja2, which is not installed: pip install 'ms_crf[report]', or pip "
                             'install -r requirements-report.txt')
@@ -435,7 +435,7 @@ def test_a_library_that_is_missing(refused, hmm, monkeypatch):
 
 
 @pytest.mark.slow
-def test_nothing_else_is_printed_where_there_is_no_home(hmm, tmp_path):
+def test_report_nothing_else_is_printed_where_there_is_no_home(hmm, tmp_path):
     """As a process: the library of pictures would say where it keeps its fonts, and what it thinks of its settings."""
     (tmp_path / 'matplotlibrc').write_text('lines.linewidth: 40\nno.such.setting: 1\n')
     (tmp_path / 'file').write_text('')

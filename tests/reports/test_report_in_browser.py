@@ -27,7 +27,7 @@ def write(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_with_a_crf(browser, write, undisturbed):
+def test_report_in_browser_a_run_with_a_crf(browser, write, undisturbed):
     page = write(undisturbed[0])
     check_page(browser, page)
     with opened(browser, page, width=390) as shown:
@@ -41,7 +41,7 @@ def test_a_run_with_a_crf(browser, write, undisturbed):
 
 
 @pytest.mark.slow
-def test_two_runs_with_text_that_is_markup(browser, write, tmp_path):
+def test_report_in_browser_two_runs_with_text_that_is_markup(browser, write, tmp_path):
     rows = [{'tokens': ['to', MARKUP, 'Xan', '\u202eabc', '\u05e9\u05dc\u05d5\u05dd'],
              'tags': ['O', 'B-<b>', 'I-<b>', 'O', 'O']},
             {'tokens': ['of', '😀' * 40, 'x' * 300], 'tags': ['O', 'B-LONG_NAME_OF_A_TYPE_' + 'y' * 40, 'O']}] * 3
@@ -70,7 +70,7 @@ def pixels(locator):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('scheme', ['light', 'dark'])
-def test_plots_are_painted_in_the_colours_of_the_page(browser, write, undisturbed, scheme):
+def test_report_in_browser_plots_are_painted_in_the_colours_of_the_page(browser, write, undisturbed, scheme):
     page = write(undisturbed[0])
     with opened(browser, page, scheme=scheme) as shown:
         ground = [int(part) for part in re.findall(r'\d+', shown.evaluate(
@@ -105,7 +105,7 @@ def mistaken(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_type_has_one_colour_in_a_report_and_on_a_tagged_page(browser, write, mistaken, tmp_path):
+def test_report_in_browser_a_type_has_one_colour_in_a_report_and_on_a_tagged_page(browser, write, mistaken, tmp_path):
     page, tagged = write(mistaken), tmp_path / 'tagged.html'
     assert infer.main(['--run', str(mistaken), '--text', 'to Xan1', '--format', 'html', '--output', str(tagged)]) == 0
     check_page(browser, page)
@@ -123,7 +123,7 @@ def test_a_type_has_one_colour_in_a_report_and_on_a_tagged_page(browser, write, 
 
 
 @pytest.mark.slow
-def test_wide_tables_scroll_by_keyboard_with_a_scrollbar_and_a_shadow(browser, write, mistaken):
+def test_report_in_browser_wide_tables_scroll_by_keyboard_with_a_scrollbar_and_a_shadow(browser, write, mistaken):
     page = write(mistaken)
     # Playwright hides all scrollbars unless told otherwise.
     with (browser.browser_type.launch(executable_path=chromium(), ignore_default_args=['--hide-scrollbars']) as visible,

@@ -28,7 +28,7 @@ def trained(tmp_path_factory):
     return folder / 'run', corpus
 
 
-def test_words_with_halves_are_learned_and_tagged(trained):
+def test_half_pairs_words_with_halves_are_learned_and_tagged(trained):
     """The record of the words is UTF-8 and JSON; that the words are known is seen by their tags."""
     folder, _ = trained
     assert {HALF, OTHER} < set(json.loads((folder / 'vocab.json').read_bytes().decode())['words'])
@@ -37,7 +37,7 @@ def test_words_with_halves_are_learned_and_tagged(trained):
         tags for _, tags in SENTENCES]
 
 
-def test_commands_take_such_a_run_and_such_text(trained, tmp_path, capsys):
+def test_half_pairs_commands_take_such_a_run_and_such_text(trained, tmp_path, capsys):
     folder, corpus = trained
     output = tmp_path / 'tagged.jsonl'
     assert infer.main(['--run', str(folder), '--input', corpus, '--output', str(output), '--format', 'json']) == 0
@@ -47,7 +47,7 @@ def test_commands_take_such_a_run_and_such_text(trained, tmp_path, capsys):
     assert capsys.readouterr().err == ''
 
 
-def test_a_vocabulary_of_words_and_characters_comes_back(tmp_path):
+def test_half_pairs_a_vocabulary_of_words_and_characters_comes_back(tmp_path):
     made = Vocabulary.of([tokens for tokens, _ in SENTENCES], [], ['O', 'B-PER', 'I-PER'], {}, 20)
     config = {'format': 1, 'model': 'bilstm', 'options': {}, 'word_dim': 6, 'scheme': 'BIO', 'found_scheme': 'BIO'}
     (tmp_path / 'run').mkdir()
@@ -58,7 +58,7 @@ def test_a_vocabulary_of_words_and_characters_comes_back(tmp_path):
 
 @pytest.mark.parametrize('record', [
     {'tokens': ['a', 'b'], 'tags': ['O', 'B-P\ud800']}, {'text': 'a b', 'label': [[0, 1, 'P\ud800']]}])
-def test_a_tag_with_a_half_is_refused_with_its_line(trained, tmp_path, capsys, record):
+def test_half_pairs_a_tag_with_a_half_is_refused_with_its_line(trained, tmp_path, capsys, record):
     """It stands in tables and column files."""
     folder, _ = trained
     corpus = write(tmp_path / 'odd.jsonl', {'tokens': ['a'], 'tags': ['B-P']}, record)

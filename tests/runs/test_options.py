@@ -58,7 +58,7 @@ IDLE = [
 
 
 @pytest.mark.parametrize('text,why,remedy', IDLE)
-def test_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_path):
+def test_options_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_path):
     given = text.split()
     name = next(word for word in reversed(given) if word.startswith('--'))
     assert refused(given) == f'{name.replace("--no-", "--")} means nothing {why}; leave it away'
@@ -76,7 +76,7 @@ def test_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_path):
     assert f'means nothing {why}' in refused(['--config', str(file)])
 
 
-def test_every_number_has_bounds():
+def test_options_every_number_has_bounds():
     for entry in fields(Options):
         if entry.type not in (int, float):
             continue
@@ -111,7 +111,7 @@ def test_every_number_has_bounds():
     (['--resume', 'a', '--resume=b'], '--resume is given twice, expected it once'),
     (['--train', 'mine.tsv'], '--train needs a --dev beside it'),
 ])
-def test_a_faulty_command_line(arguments, message):
+def test_options_a_faulty_command_line(arguments, message):
     assert refused(arguments).startswith(message)
 
 
@@ -138,7 +138,7 @@ def test_a_faulty_command_line(arguments, message):
     ('[' * 100000, 'expected a JSON object of options: it is nested too deeply'),
     ('{"hidden": 8,}', 'expected a JSON object of options: Expecting property name'),
 ])
-def test_a_faulty_file_of_options(tmp_path, text, message):
+def test_options_a_faulty_file_of_options(tmp_path, text, message):
     file = tmp_path / 'options.json'
     file.write_text(text)
     assert message in refused(['--config', str(file)])
@@ -146,7 +146,7 @@ def test_a_faulty_file_of_options(tmp_path, text, message):
     assert message in refused(['--config', str(file)])
 
 
-def test_files_of_options_that_can_not_be_read(tmp_path):
+def test_options_files_of_options_that_can_not_be_read(tmp_path):
     latin = tmp_path / 'latin.json'
     latin.write_bytes(b'{"train": "caf\xe9"}')
     assert refused(['--config', str(latin)]) == f'{latin}: expected UTF-8, got byte 0xe9'
@@ -162,7 +162,7 @@ def test_options_from_a_file_and_the_command_line(tmp_path):
     assert options.epochs == Options().epochs
 
 
-def test_the_sample_is_not_mixed_with_other_corpora(tmp_path):
+def test_options_the_sample_is_not_mixed_with_other_corpora(tmp_path):
     assert options_of(['--train', 'x.tsv', '--dev', 'y.tsv']).test == ''
     assert options_of([]).test == str(ROOT / 'data' / 'test.tsv')
     # What is given counts as given, also where it equals the default.
@@ -182,7 +182,7 @@ def test_the_sample_is_not_mixed_with_other_corpora(tmp_path):
     (compare, '--train'), (compare, '--dev'), (compare, '--test'), (compare, '--json'), (compare, '--keep'),
     (evaluate, '--run'), (evaluate, '--mindir'), (evaluate, '--input'), (evaluate, '--json'),
     (report, '--input'), (report, '--output'), (serve, '--run'), (serve, '--mindir'), (serve, '--token-file')])
-def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
+def test_options_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, expected in (('a\0b', 'a path without NUL characters, got'), ('a\ud800', 'a path in UTF-8, got'),
                            ('n' * 300, 'a path that the file system takes, got one that is too long'),
@@ -200,7 +200,7 @@ def test_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_help_shows_groups_and_defaults(capsys):
+def test_options_help_shows_groups_and_defaults(capsys):
     assert train.main(['--help']) == 0
     text = ' '.join(capsys.readouterr().out.split())
     for name, value in Options().to_json().items():
@@ -216,7 +216,7 @@ def test_help_shows_groups_and_defaults(capsys):
 
 
 @pytest.mark.parametrize('name', ['train', 'infer'])
-def test_commands_as_modules(name):
+def test_options_commands_as_modules(name):
     result = subprocess.run([sys.executable, '-m', 'ms_crf', name, '--hepl'], cwd=ROOT, capture_output=True,
                             text=True, timeout=60, env={**os.environ, 'COLUMNS': '100'})
     assert (result.returncode, result.stdout) == (2, '')
@@ -226,7 +226,7 @@ def test_commands_as_modules(name):
 # Help and hints of all commands
 
 @pytest.mark.parametrize('verb', console.VERBS)
-def test_each_default_is_shown_once(verb):
+def test_options_each_default_is_shown_once(verb):
     """By the parsers' own formatters; compare shows options of trainings, whose defaults it does not use."""
     made = importlib.import_module(f'ms_crf.cli.{verb.replace("-", "_")}').parser()
     for action in made._actions:
@@ -246,7 +246,7 @@ def test_each_default_is_shown_once(verb):
     (train, ['--epoch', '1'], '--epochs'), (train, ['a.txt'], '--train a.txt'),
     (infer, ['a.txt'], '--input a.txt'), (infer, ['absent.txt'], '--input absent.txt or --text absent.txt'),
     (evaluate, ['a.txt'], '--input a.txt'), (compare, ['a.txt'], '--train a.txt')])
-def test_a_hint_for_what_is_no_option(command, arguments, hint, tmp_path, capsys, monkeypatch):
+def test_options_a_hint_for_what_is_no_option(command, arguments, hint, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'a.txt').write_text('')
     assert command.main(arguments) == 2

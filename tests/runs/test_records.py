@@ -50,7 +50,7 @@ def test_records_that_can_not_be(hmm, capsys, name, text, message):
     ({'char_length': 10 ** 9}, 'expected "char_length" to be at most 1000, got 1000000000'),
     ({'char_length': True}, 'expected "char_length" to be a whole number, got True'),
 ])
-def test_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
+def test_records_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
     shutil.copytree(undisturbed[0], tmp_path / 'run')
     (tmp_path / 'run' / 'checksums.json').unlink()
     path = Path(tmp_path / 'run' / 'vocab.json')
@@ -60,7 +60,7 @@ def test_vocabularies_that_can_not_be(undisturbed, tmp_path, change, message):
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
-def test_runs_of_earlier_versions_took_every_plain_tag_for_one(hmm):
+def test_records_runs_of_earlier_versions_took_every_plain_tag_for_one(hmm):
     config = json.loads((hmm / 'config.json').read_text())
     assert Run.open(hmm).unknown_tag == '?'
     del config['options']['unknown_tag']

@@ -54,7 +54,7 @@ def noted(run, tmp_path):
     ['evaluate', '--input', 'tagged.tsv'],
     ['export', '--output', 'model.mindir'],
 ])
-def test_a_command_reads_each_record_once(run, noted, tmp_path, command):
+def test_run_a_command_reads_each_record_once(run, noted, tmp_path, command):
     environment, counts = noted
     (tmp_path / 'tagged.tsv').write_text('to\tO\nXan\tB-X\n\n')
     command = [sys.executable, '-m', 'ms_crf', *command, '--run', str(run), '--device', 'CPU']
@@ -65,7 +65,7 @@ def test_a_command_reads_each_record_once(run, noted, tmp_path, command):
 
 
 @pytest.mark.slow
-def test_a_server_reads_each_record_once_in_the_process_that_tags(run, noted):
+def test_run_a_server_reads_each_record_once_in_the_process_that_tags(run, noted):
     servers = pytest.importorskip('support.servers')
     environment, counts = noted
     server = servers.Server('--run', run, '--splitter', 'blanks', '--device', 'CPU', env=environment)
@@ -77,7 +77,7 @@ def test_a_server_reads_each_record_once_in_the_process_that_tags(run, noted):
     assert status == 200 and counts() == [dict.fromkeys(RECORDS, 1)]
 
 
-def test_an_opened_run_states_what_its_records_hold(hmm):
+def test_run_an_opened_run_states_what_its_records_hold(hmm):
     opened = Run.open(hmm)
     assert (opened.kind_name, opened.uses_mindspore, opened.scheme) == ('hmm', False, opened.config['scheme'])
     assert opened.options.model == 'hmm' and opened.options_with(add=0.5).add == 0.5
@@ -88,32 +88,32 @@ def test_an_opened_run_states_what_its_records_hold(hmm):
     assert opened.version == f'{hmm.name}@{opened.digest[:12]}'
 
 
-def test_a_run_without_checksums_has_the_digest_of_its_contents(hmm):
+def test_run_a_run_without_checksums_has_the_digest_of_its_contents(hmm):
     with_record = Run.open(hmm).digest
     (hmm / 'checksums.json').unlink()
     assert Run.open(hmm).digest == with_record
 
 
-def test_the_newest_run_of_a_folder(hmm, tmp_path):
+def test_run_the_newest_run_of_a_folder(hmm, tmp_path):
     assert Run.newest(hmm.parent).path == hmm
     (tmp_path / 'empty').mkdir()
     with pytest.raises(NoRun):
         Run.newest(tmp_path / 'empty')
 
 
-def test_a_run_of_the_tagging_layer_gives_its_tagger(hmm):
+def test_run_a_run_of_the_tagging_layer_gives_its_tagger(hmm):
     tagger = tagging.Run.open(hmm).tagger()
     assert tagger.tag([['of']])[0].tags == ['O'] and tagger.scheme == Run.open(hmm).scheme
 
 
-def test_an_opened_model_is_returned_by_the_door_as_it_is(hmm):
+def test_run_an_opened_model_is_returned_by_the_door_as_it_is(hmm):
     opened = open_model(hmm)
     assert open_model(opened) is opened
     with pytest.raises(CorpusError, match='no such file'):
         open_model(hmm.parent / 'none')
 
 
-def test_a_file_that_is_replaced_after_the_run_was_opened_is_read(hmm):
+def test_run_a_file_that_is_replaced_after_the_run_was_opened_is_read(hmm):
     from ms_crf.runs.records import saving
     opened = Run.open(hmm)
     for epoch in range(3):

@@ -36,7 +36,7 @@ def contents(folder):
     ('metrics.jsonl', lambda run: Run.open(run).metrics),
     ('checksums.json', Run.open),
 ])
-def test_a_bit_that_flips_is_noticed(undisturbed, tmp_path, name, read):
+def test_run_folder_a_bit_that_flips_is_noticed(undisturbed, tmp_path, name, read):
     shutil.copytree(undisturbed[0], tmp_path / 'run')
     whole, rng = (tmp_path / 'run' / name).read_bytes(), random.Random(name)
     read(tmp_path / 'run')
@@ -57,7 +57,7 @@ def json_of(data):
         return None
 
 
-def test_every_command_refuses_damaged_weights(undisturbed, tmp_path, capsys):
+def test_run_folder_every_command_refuses_damaged_weights(undisturbed, tmp_path, capsys):
     shutil.copytree(undisturbed[0], tmp_path / 'run')
     damaged = bytearray((tmp_path / 'run' / 'weights.ckpt').read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -69,7 +69,7 @@ def test_every_command_refuses_damaged_weights(undisturbed, tmp_path, capsys):
         assert f'{run}/weights.ckpt: expected the file that training wrote, got an edited' in capsys.readouterr().err
 
 
-def test_tables_and_configurations_that_were_edited_are_noticed(hmm):
+def test_run_folder_tables_and_configurations_that_were_edited_are_noticed(hmm):
     config, whole = json.loads((hmm / 'config.json').read_text()), contents(hmm)
     for change in ({'scheme': 'BIOES'}, {'found_scheme': 'IOB1'}, {'options': {**config['options'], 'add': 0.5}}):
         (hmm / 'config.json').write_text(json.dumps({**config, **change}))
@@ -86,14 +86,14 @@ def test_tables_and_configurations_that_were_edited_are_noticed(hmm):
         Tagger.load(hmm)
 
 
-def test_files_may_be_named_anew_in_a_configuration(hmm):
+def test_run_folder_files_may_be_named_anew_in_a_configuration(hmm):
     config = json.loads((hmm / 'config.json').read_text())
     config['options'].update(train='/elsewhere/train.tsv', save='other')
     (hmm / 'config.json').write_text(json.dumps(config))
     assert Tagger.load(hmm).tag([['of']])[0].tags == ['O']
 
 
-def test_a_file_that_its_checksums_do_not_know_is_refused(hmm):
+def test_run_folder_a_file_that_its_checksums_do_not_know_is_refused(hmm):
     listed = checksums.read(hmm)
     del listed['tables.npz']
     checksums.write(hmm, listed)
@@ -101,7 +101,7 @@ def test_a_file_that_its_checksums_do_not_know_is_refused(hmm):
         Tagger.load(hmm)
 
 
-def test_a_run_without_checksums_is_read_and_gets_them_when_it_is_written_to(hmm):
+def test_run_folder_a_run_without_checksums_is_read_and_gets_them_when_it_is_written_to(hmm):
     (hmm / 'checksums.json').unlink()
     Tagger.load(hmm)
     records.write_json(hmm / 'scores.json', {})
@@ -109,7 +109,7 @@ def test_a_run_without_checksums_is_read_and_gets_them_when_it_is_written_to(hmm
     Tagger.load(hmm)
 
 
-def test_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
+def test_run_folder_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
     """A training goes on between the moment the checksums are read and the moment the file is."""
     real = checksums.digest_of
 
@@ -219,7 +219,7 @@ at_every_step(overwrite, look)
 
 @pytest.mark.parametrize('program,steps', [
     (SAVING, 10), pytest.param(TAKING, 20, marks=pytest.mark.slow)])
-def test_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
+def test_run_folder_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
     """While files are saved, and while a run replaces another."""
     result = subprocess.run([sys.executable, '-c', program, str(hmm), str(tmp_path / 'top')], cwd=ROOT,
                             capture_output=True, text=True, timeout=100)
@@ -229,7 +229,7 @@ def test_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):
 
 # Locks, and runs that replace others
 
-def test_one_training_at_a_time(hmm, corpora, capsys):
+def test_run_folder_one_training_at_a_time(hmm, corpora, capsys):
     """Who reads goes on; the lock ends with whoever holds it."""
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(hmm), '--overwrite']
     before = contents(hmm)
@@ -248,7 +248,7 @@ def test_one_training_at_a_time(hmm, corpora, capsys):
     assert train.main(arguments) == 0
 
 
-def test_a_lock_is_free_after_a_training_that_failed(hmm, corpora, tmp_path, capsys):
+def test_run_folder_a_lock_is_free_after_a_training_that_failed(hmm, corpora, tmp_path, capsys):
     (tmp_path / 'bad.tsv').write_text('a\n')
     for _ in range(2):
         assert train.main(['--model', 'hmm', *files(corpora, train=tmp_path / 'bad.tsv'), '--save', str(hmm),
@@ -257,7 +257,7 @@ def test_a_lock_is_free_after_a_training_that_failed(hmm, corpora, tmp_path, cap
     Tagger.load(hmm)
 
 
-def test_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch):
+def test_run_folder_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, 'No locks available')
     monkeypatch.setattr(directory.fcntl, 'flock', refuse)
@@ -269,7 +269,7 @@ def test_file_systems_that_have_no_locks_or_can_not_be_written(hmm, monkeypatch)
 
 
 @pytest.mark.parametrize('renames_open', [True, False])
-def test_a_run_replaces_another_by_its_first_epoch(hmm, monkeypatch, renames_open):
+def test_run_folder_a_run_replaces_another_by_its_first_epoch(hmm, monkeypatch, renames_open):
     monkeypatch.setattr(directory, '_RENAMES_OPEN', renames_open)
     before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
         'config.json', 'vocab.json'))
@@ -290,7 +290,7 @@ def test_a_run_replaces_another_by_its_first_epoch(hmm, monkeypatch, renames_ope
     RunDirectory.new(hmm, overwrite=True).release()
 
 
-def test_a_run_stays_where_it_was_if_the_new_one_can_not_replace_it(hmm, monkeypatch):
+def test_run_folder_a_run_stays_where_it_was_if_the_new_one_can_not_replace_it(hmm, monkeypatch):
     before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
         'config.json', 'vocab.json'))
     new = RunDirectory.new(hmm, overwrite=True)
@@ -307,7 +307,7 @@ def test_a_run_stays_where_it_was_if_the_new_one_can_not_replace_it(hmm, monkeyp
     assert contents(hmm) == before and new.folder == folder
 
 
-def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
+def test_run_folder_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
     link = tmp_path / 'newest'
     link.symlink_to(hmm)
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(link), '--overwrite', '--add', '3']
@@ -316,12 +316,12 @@ def test_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ['newest', 'run']
 
 
-def test_the_newest_run_is_none_that_has_no_place_yet(hmm, tmp_path):
+def test_run_folder_the_newest_run_is_none_that_has_no_place_yet(hmm, tmp_path):
     shutil.copytree(hmm, tmp_path / '.other.new')
     assert records.newest(tmp_path) == hmm
 
 
-def test_a_run_can_not_name_a_program_to_import(hmm, tmp_path, monkeypatch):
+def test_run_folder_a_run_can_not_name_a_program_to_import(hmm, tmp_path, monkeypatch):
     """Only --plugin of the user runs code; the kind of model in config.json is one of a list."""
     (tmp_path / 'evil.py').write_text(f'open({str(tmp_path / "ran")!r}, "w")\n')
     monkeypatch.syspath_prepend(tmp_path)

@@ -50,7 +50,7 @@ def check(record, tokens, tagged):
         assert record['text'][begin:begin + len(entity['text'])] == entity['text']
 
 
-def test_sentences_are_tagged_as_by_a_tagger(server, tagger):
+def test_answers_sentences_are_tagged_as_by_a_tagger(server, tagger):
     status, answer = server.tag({'sentences': SENTENCES})
     assert status == 200 and list(answer) == ['sentences']
     for record, tokens, tagged in zip(answer['sentences'], SENTENCES, tagger.tag(SENTENCES), strict=True):
@@ -61,7 +61,7 @@ def test_sentences_are_tagged_as_by_a_tagger(server, tagger):
     assert server.tag({'sentences': []}) == (200, {'sentences': []})
 
 
-def test_raw_text_is_cut_and_tagged_as_by_a_tagger(server, tagger):
+def test_answers_raw_text_is_cut_and_tagged_as_by_a_tagger(server, tagger):
     pytest.importorskip('spacy')
     found = tagger.tag_text(TEXT)
     status, answer = server.tag({'text': TEXT})
@@ -75,19 +75,19 @@ def test_raw_text_is_cut_and_tagged_as_by_a_tagger(server, tagger):
         200, {'texts': [answer, {'sentences': []}, {'sentences': []}, answer]})
 
 
-def test_a_request_may_name_a_splitter_and_do_without_confidences(server, tagger):
+def test_answers_a_request_may_name_a_splitter_and_do_without_confidences(server, tagger):
     status, answer = server.tag({'text': 'to Xan.', 'splitter': 'blanks', 'confidence': False})
     [tagged] = tagger.tag([['to', 'Xan.']], False)
     assert status == 200 and answer['sentences'][0]['tags'] == tagged.tags
     assert not {'confidences', 'confidence', 'alternatives'} & set(answer['sentences'][0])
 
 
-def test_halves_of_surrogate_pairs_come_back_as_they_were(server):
+def test_answers_halves_of_surrogate_pairs_come_back_as_they_were(server):
     status, answer = server.tag('{"tokens": ["\\ud800", "Xan"]}')
     assert status == 200 and answer['sentences'][0]['tokens'] == ['\ud800', 'Xan']
 
 
-def test_a_piece_of_a_page_on_demand(server):
+def test_answers_a_piece_of_a_page_on_demand(server):
     status, headers, data = server.ask('POST', '/v1/tag', '{"tokens": ["<b>", "Xan"]}', Accept='text/html',
                                        Content_Type='application/json')
     assert (status, headers['Content-Type']) == (200, 'text/html; charset=utf-8')
@@ -121,7 +121,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize('body,status,message', REFUSED, ids=range(len(REFUSED)))
-def test_what_can_not_be_is_refused_in_one_line(server, body, status, message):
+def test_answers_what_can_not_be_is_refused_in_one_line(server, body, status, message):
     found, answer = server.tag(body)
     assert found == status and list(answer) == ['error']
     assert answer['error'] == message if message else answer['error'].startswith('expected ') or 'means' in answer[
@@ -134,13 +134,13 @@ def test_what_can_not_be_is_refused_in_one_line(server, body, status, message):
     ('GET', '/v1/tag/', {}, 404), ('GET', '/../../etc/passwd', {}, 404), ('GET', '/%00', {}, 404),
     ('POST', '/v1/tag', {'Content_Type': 'text/plain'}, 415), ('POST', '/v1/tag', {}, 415),
     ('POST', '/v1/tag', {'Content_Type': 'application/json', 'Content_Encoding': 'gzip'}, 415)])
-def test_other_paths_methods_and_types(server, method, path, headers, status):
+def test_answers_other_paths_methods_and_types(server, method, path, headers, status):
     found, answered, data = server.ask(method, path, '{}' if method == 'POST' else None, **headers)
     assert found == status and list(json.loads(data)) == ['error']
     assert status != 405 or answered['Allow']
 
 
-def test_all_answers_keep_browsers_from_doing_more_with_them(server):
+def test_answers_all_answers_keep_browsers_from_doing_more_with_them(server):
     for path in ('/', '/v1/model', '/healthz', '/readyz', '/metrics', '/openapi.json', '/none'):
         _, headers, _ = server.ask('GET', path)
         assert "default-src 'none'" in headers['Content-Security-Policy'] and headers['X-Content-Type-Options']
@@ -148,7 +148,7 @@ def test_all_answers_keep_browsers_from_doing_more_with_them(server):
         assert 'Access-Control-Allow-Origin' not in headers and 'Server' not in headers
 
 
-def test_what_is_said_of_model_and_server(server, run, tagger):
+def test_answers_what_is_said_of_model_and_server(server, run, tagger):
     model = json.loads(server.ask('GET', '/v1/model')[2])
     assert (model['name'], model['kind'], model['tags']) == ('run', 'hmm', list(tagger.tags))
     assert model['limits']['max_sentences'] == 50 and not model['nbest'] and model['confidence']
@@ -200,7 +200,7 @@ def told(server):
 
 
 @pytest.mark.parametrize('name', HOSTILE)
-def test_a_hostile_client_is_told_so_and_cut_off(server, told, name):
+def test_answers_a_hostile_client_is_told_so_and_cut_off(server, told, name):
     answer, (_, status) = told[name], HOSTILE[name]
     assert answer.split(b' ', 2)[1:2] == ([status] if status else [b'408'])
     assert b'Traceback' not in answer and answer.count(b'HTTP/1.1 ') == 1
@@ -208,7 +208,7 @@ def test_a_hostile_client_is_told_so_and_cut_off(server, told, name):
 
 
 @pytest.mark.slow
-def test_a_client_that_reads_no_answer_is_cut_off(run):
+def test_answers_a_client_that_reads_no_answer_is_cut_off(run):
     """Its answers fill the buffers between them; the connection is reset, and the memory is free again."""
     body = json.dumps({'sentences': [['a' * 1000]] * 900}).encode()
     request = TAG + b'Content-Length: %d\r\n\r\n' % len(body) + body
@@ -219,7 +219,7 @@ def test_a_client_that_reads_no_answer_is_cut_off(run):
         assert server.tag({'tokens': ['Xan']})[0] == 200
 
 
-def test_clients_that_leave_before_their_answer_harm_nobody(server):
+def test_answers_clients_that_leave_before_their_answer_harm_nobody(server):
     request = TAG + b'Content-Length: 19\r\n\r\n{"tokens": ["Xan"]}'
     for end in range(1, len(request), 7):
         with server.socket() as connection:
@@ -227,7 +227,7 @@ def test_clients_that_leave_before_their_answer_harm_nobody(server):
     assert server.tag({'tokens': ['Xan']})[0] == 200
 
 
-def test_requests_in_one_packet_are_answered_in_their_order(server):
+def test_answers_requests_in_one_packet_are_answered_in_their_order(server):
     one = TAG + b'Content-Length: 18\r\n\r\n{"tokens": ["%d%d"]}'
     data = b''.join(one % (number, number) for number in range(9))
     answer = server.send(data + b'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
@@ -239,7 +239,7 @@ def test_requests_in_one_packet_are_answered_in_their_order(server):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('where', ['file', 'environment'])
-def test_a_token_is_asked_for(run, tmp_path, where):
+def test_answers_a_token_is_asked_for(run, tmp_path, where):
     (tmp_path / 'token').write_text('s3cret\n')
     options = ('--token-file', tmp_path / 'token') if where == 'file' else ()
     environment = {} if where == 'file' else {'MS_CRF_TOKEN': 's3cret'}
@@ -257,7 +257,7 @@ def test_a_token_is_asked_for(run, tmp_path, where):
 
 
 @pytest.mark.slow
-def test_scripts_of_an_origin_may_ask_if_it_is_named(run):
+def test_answers_scripts_of_an_origin_may_ask_if_it_is_named(run):
     with serving('--run', run, '--splitter', 'blanks', '--allow-origin', 'https://example.org') as server:
         for origin, allowed in (('https://example.org', 'https://example.org'), ('https://example.com', None)):
             preflight = server.ask('OPTIONS', '/v1/tag', Origin=origin, Access_Control_Request_Method='POST',
@@ -280,7 +280,7 @@ def test_scripts_of_an_origin_may_ask_if_it_is_named(run):
     (['--mindir', 'x.mindir'], '--run and --mindir name two models, expected one of them'),
     (['--token-file', 'none/token'], 'none/token: no such file'),
     (['--token-file', '/dev/null'], '/dev/null: expected a token of one line of visible ASCII, got nothing')])
-def test_options_that_can_not_be(run, options, message):
+def test_answers_options_that_can_not_be(run, options, message):
     process = start('--run', run, *([] if '--port' in options else ['--port', '0']), *options)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (2, '')
@@ -288,7 +288,7 @@ def test_options_that_can_not_be(run, options, message):
 
 
 @pytest.mark.slow
-def test_without_its_libraries_the_command_says_what_to_install(run, tmp_path):
+def test_answers_without_its_libraries_the_command_says_what_to_install(run, tmp_path):
     (tmp_path / 'uvicorn.py').write_text("raise ModuleNotFoundError('none', name='uvicorn')")
     process = start('--run', run, '--port', '0', env={'PYTHONPATH': str(tmp_path)})
     assert process.communicate(timeout=60) == (

@@ -43,7 +43,7 @@ def run(test):
     asyncio.run(asyncio.wait_for(test(), 30))
 
 
-def test_what_arrives_while_a_batch_is_tagged_is_tagged_together():
+def test_batching_what_arrives_while_a_batch_is_tagged_is_tagged_together():
     async def test():
         tagging = Tagging()
         asked = [tagging.ask([[f'a{number}'], ['b']]) for number in range(20)]
@@ -54,7 +54,7 @@ def test_what_arrives_while_a_batch_is_tagged_is_tagged_together():
     run(test)
 
 
-def test_a_second_batch_is_given_ahead_only_if_it_is_worth_it():
+def test_batching_a_second_batch_is_given_ahead_only_if_it_is_worth_it():
     async def test():
         tagging = Tagging()
         tagging.ask([['a']])
@@ -69,7 +69,7 @@ def test_a_second_batch_is_given_ahead_only_if_it_is_worth_it():
     run(test)
 
 
-def test_batches_are_bounded_and_a_long_sentence_goes_alone():
+def test_batching_batches_are_bounded_and_a_long_sentence_goes_alone():
     async def test():
         tagging = Tagging()
         distinct = [[f'{number} {index}' for index in range(7)] for number in range(5000)]
@@ -84,7 +84,7 @@ def test_batches_are_bounded_and_a_long_sentence_goes_alone():
     run(test)
 
 
-def test_a_short_request_does_not_wait_behind_long_ones():
+def test_batching_a_short_request_does_not_wait_behind_long_ones():
     async def test():
         tagging = Tagging()
         long = [tagging.ask([['word'] * 20] * 4000) for _ in range(30)]
@@ -103,7 +103,7 @@ def test_a_short_request_does_not_wait_behind_long_ones():
     run(test)
 
 
-def test_long_requests_take_turns_and_short_ones_do_not_keep_them_waiting():
+def test_batching_long_requests_take_turns_and_short_ones_do_not_keep_them_waiting():
     async def test():
         tagging = Tagging()
         long = [tagging.ask([[name]] * 5000) for name in 'ab']
@@ -120,7 +120,7 @@ def test_long_requests_take_turns_and_short_ones_do_not_keep_them_waiting():
     run(test)
 
 
-def test_requests_for_other_things_are_not_mixed():
+def test_batching_requests_for_other_things_are_not_mixed():
     async def test():
         tagging = Tagging()
         for number in range(30):
@@ -131,7 +131,7 @@ def test_requests_for_other_things_are_not_mixed():
     run(test)
 
 
-def test_a_full_queue_refuses_and_has_room_again():
+def test_batching_a_full_queue_refuses_and_has_room_again():
     async def test():
         tagging = Tagging(most=100)
         first, second = tagging.ask([['a'] * 60]), tagging.ask([['a'] * 60])
@@ -148,7 +148,7 @@ def test_a_full_queue_refuses_and_has_room_again():
     run(test)
 
 
-def test_what_nobody_waits_for_is_not_tagged():
+def test_batching_what_nobody_waits_for_is_not_tagged():
     async def test():
         tagging = Tagging()
         tagging.ask([['a']])
@@ -161,7 +161,7 @@ def test_what_nobody_waits_for_is_not_tagged():
     run(test)
 
 
-def test_the_end_of_the_tagger_is_told_to_all():
+def test_batching_the_end_of_the_tagger_is_told_to_all():
     async def test():
         tagging = Tagging()
         asked = [tagging.ask([['a']]), tagging.ask([['b']])]

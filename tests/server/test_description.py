@@ -35,7 +35,7 @@ def operations(schema):
     return [operation.ok() for operation in schema.get_all_operations()]
 
 
-def test_every_path_is_described(schema):
+def test_description_every_path_is_described(schema):
     """But that of the description itself, which schemathesis leaves out."""
     assert {(operation.method, operation.path) for operation in operations(schema)} == {
         ('post', '/v1/tag'), ('get', '/v1/model'), ('get', '/healthz'), ('get', '/readyz'), ('get', '/metrics'),
@@ -60,13 +60,13 @@ def statuses_of(operation, mode):
 
 
 @pytest.mark.slow
-def test_what_is_allowed_is_answered_as_described(schema):
+def test_description_what_is_allowed_is_answered_as_described(schema):
     for operation in operations(schema):
         assert statuses_of(operation, GenerationMode.POSITIVE) == {200}, operation.path
 
 
 @pytest.mark.slow
-def test_what_is_not_allowed_is_refused_as_described(schema, server):
+def test_description_what_is_not_allowed_is_refused_as_described(schema, server):
     [operation] = [operation for operation in operations(schema) if operation.method == 'post']
     assert 200 not in statuses_of(operation, GenerationMode.NEGATIVE)
     assert json.loads(server.ask('GET', '/readyz')[2]) == {'status': 'ready'}

@@ -112,7 +112,7 @@ def cuts(data, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize('behind', BEHIND)
 @pytest.mark.parametrize('kind', [{}, {'padded': True}, {'path': True}], ids=['value', 'blanks', 'path'])
-def test_the_limit_is_exact_in_any_packets(behind, kind):
+def test_heads_the_limit_is_exact_in_any_packets(behind, kind):
     before, count = BEHIND[behind]
     lines = 2 if behind == 'line ends' else 0    # in front of a head they are a part of it
     for extra, status in ((0, 200), (1, 431), (2, 431), (10_000, 431)):
@@ -121,7 +121,7 @@ def test_the_limit_is_exact_in_any_packets(behind, kind):
             assert answers == [200] * count + [status], [len(piece) for piece in pieces][:50]
 
 
-def test_a_head_that_never_ends_is_refused_at_the_limit():
+def test_heads_a_head_that_never_ends_is_refused_at_the_limit():
     assert statuses([b'GET / HTTP/1.1\r\nA: ' + b'a' * (HEAD - 20)]) == []
     assert statuses([b'GET / HTTP/1.1\r\nA: ' + b'a' * HEAD]) == [431]
     assert statuses([b'\r\n'] * HEAD) == [431]
@@ -130,13 +130,13 @@ def test_a_head_that_never_ends_is_refused_at_the_limit():
 @pytest.mark.parametrize('fault,status', [
     (b'GARBAGE\r\n\r\n', 400), (b'GET localhost:80 HTTP/1.1\r\n\r\n', 400), (b'GET http:///x HTTP/1.1\r\n\r\n', 400),
     (START + b'Transfer-Encoding: chunked\r\n\r\nx', 400)], ids=['no HTTP', 'no target', 'no host', 'no chunk'])
-def test_requests_before_one_that_is_refused_are_answered(fault, status):
+def test_heads_requests_before_one_that_is_refused_are_answered(fault, status):
     for count in (0, 1, 3):
         assert statuses([WHOLE * count + fault + b'more']) == [200] * count + [status]
         assert statuses([*[WHOLE] * count, fault, b'more']) == [200] * count + [status]
 
 
-def test_empty_lines_in_bodies_harm_nobody():
+def test_heads_empty_lines_in_bodies_harm_nobody():
     for text in (b'\n\r\n' * 20_000, b'\r\n' * 20_000, b'\r\n\r\n0\r\n\r\n' + b'a' * HEAD):
         whole = START + b'Content-Length: %d\r\n\r\n' % len(text) + text
         chunked = START + b'Transfer-Encoding: chunked\r\n\r\n%x\r\n' % len(text) + text + b'\r\n0\r\n\r\n'
@@ -156,7 +156,7 @@ def server(corpora, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize('behind', ['nothing', 'a body', 'chunks'])
 @pytest.mark.parametrize('size', [len(WHOLE) + HEAD + 1, 1, 4096])
-def test_a_server_holds_the_limit(server, behind, size):
+def test_heads_a_server_holds_the_limit(server, behind, size):
     for extra, status in ((0, b'200'), (1, b'431')):
         data = BEHIND[behind][0] + head(HEAD + extra)
         with server.socket() as connection:

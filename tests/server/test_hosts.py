@@ -42,7 +42,7 @@ def status_of(server, target, *hosts, version=b'1.1', method=b'GET', more=b''):
 
 
 @pytest.mark.parametrize('host', LOOPBACK)
-def test_requests_for_the_loopback_are_answered(server, host):
+def test_hosts_requests_for_the_loopback_are_answered(server, host):
     assert is_loopback(host.encode())
     assert status_of(server, '/v1/model', host)[0] == 200
     if not host.endswith(':'):                   # which the parser does not know in a target
@@ -50,7 +50,7 @@ def test_requests_for_the_loopback_are_answered(server, host):
 
 
 @pytest.mark.parametrize('host', OTHERS)
-def test_requests_for_other_hosts_are_refused(server, host):
+def test_hosts_requests_for_other_hosts_are_refused(server, host):
     assert not is_loopback(host.encode())
     status, body = status_of(server, '/v1/model', host)
     assert status == 421 and 'expected one Host header with localhost' in json.loads(body)['error']
@@ -58,12 +58,12 @@ def test_requests_for_other_hosts_are_refused(server, host):
 
 
 @pytest.mark.parametrize('path', PATHS)
-def test_other_hosts_are_refused_on_every_path(server, path):
+def test_hosts_other_hosts_are_refused_on_every_path(server, path):
     assert status_of(server, path, 'example.org')[0] == 421
     assert status_of(server, path, 'example.org', method=b'POST')[0] == 421
 
 
-def test_a_target_with_a_host_counts_as_well_as_the_header(server):
+def test_hosts_a_target_with_a_host_counts_as_well_as_the_header(server):
     for target in ('http://example.org/v1/model', 'HTTP://EXAMPLE.ORG:8000/v1/model', 'http://example.org/?http://localhost/',
                    'http://localhost@example.org/v1/model', 'https://127.0.0.1.example.org/'):
         assert status_of(server, target, 'localhost')[0] == 421, target
@@ -74,7 +74,7 @@ def test_a_target_with_a_host_counts_as_well_as_the_header(server):
         assert status_of(server, target, 'localhost')[0] == 400, target
 
 
-def test_there_has_to_be_one_host(server):
+def test_hosts_there_has_to_be_one_host(server):
     assert status_of(server, '/healthz')[0] == 421
     assert status_of(server, '/healthz', version=b'1.0')[0] == 421
     assert status_of(server, '/healthz', 'localhost', version=b'1.0')[0] == 200
@@ -82,7 +82,7 @@ def test_there_has_to_be_one_host(server):
         assert status_of(server, '/healthz', *hosts)[0] == 421
 
 
-def test_an_allowed_origin_is_no_allowed_host(server):
+def test_hosts_an_allowed_origin_is_no_allowed_host(server):
     """Scripts of the allowed origin ask the loopback; another origin that names itself as the host gets no answer."""
     origin = b'Origin: https://example.org\r\n'
     asked = server.ask('OPTIONS', '/v1/tag', Origin='https://example.org', Access_Control_Request_Method='POST')
@@ -93,7 +93,7 @@ def test_an_allowed_origin_is_no_allowed_host(server):
     assert status == 421
 
 
-def test_the_refusal_is_described_and_counted(server):
+def test_hosts_the_refusal_is_described_and_counted(server):
     described = json.loads(server.ask('GET', '/openapi.json')[2])['paths']
     assert all('421' in operation['responses'] for methods in described.values() for operation in methods.values())
     before = server.metrics().get('ms_crf_requests_total{path="/readyz",status="421"}', 0)
@@ -103,7 +103,7 @@ def test_the_refusal_is_described_and_counted(server):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('options,environment', [(['--no-token'], {}), ([], {'MS_CRF_TOKEN': 'secret'})])
-def test_with_a_token_or_by_request_all_hosts_are_answered(run, options, environment):
+def test_hosts_with_a_token_or_by_request_all_hosts_are_answered(run, options, environment):
     """Behind a proxy the host is that of the proxy; a page that was pointed here does not know the token."""
     with serving('--run', run, '--splitter', 'blanks', *options, env=environment) as server:
         warned = [line for line in server.said if re.search('warning: whoever reaches .* without a token', line)]
@@ -118,7 +118,7 @@ def test_with_a_token_or_by_request_all_hosts_are_answered(run, options, environ
 @pytest.mark.slow
 @pytest.mark.parametrize('options,environment,name', [
     (['--token-file', 'FILE'], {}, '--token-file'), ([], {'MS_CRF_TOKEN': 'secret'}, 'MS_CRF_TOKEN')])
-def test_a_token_and_none_contradict_each_other(run, tmp_path, options, environment, name):
+def test_hosts_a_token_and_none_contradict_each_other(run, tmp_path, options, environment, name):
     (tmp_path / 'token').write_text('secret')
     options = [tmp_path / 'token' if option == 'FILE' else option for option in options]
     process = start('--run', run, '--port', '0', '--no-token', *options, env=environment)

@@ -40,7 +40,7 @@ def check(server, asked, said):
         check_answer(answer, expected)
 
 
-def test_an_exported_graph_is_served_and_swapped_for_another(tmp_path):
+def test_kinds_served_an_exported_graph_is_served_and_swapped_for_another(tmp_path):
     """First with confidences, then one of a single shape without; what a graph does not give is refused."""
     run, graph, other = make_run(tmp_path / 'run'), tmp_path / 'a.mindir', tmp_path / 'later' / 'a.mindir'
     other.parent.mkdir()
@@ -64,7 +64,7 @@ def test_an_exported_graph_is_served_and_swapped_for_another(tmp_path):
             assert status == 422 and words in answer['error']
 
 
-def test_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_path):
+def test_kinds_served_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_path):
     """The tagger is one in a process of its own, so that the kind is not registered in that of the tests."""
     run = tmp_path / 'run'
     subprocess.run([sys.executable, 'train.py', *PLUGIN, '--model', 'mine', *files(corpora), '--word-dim', '6',
@@ -84,7 +84,7 @@ def test_a_kind_of_ones_own_is_served_with_its_plugin(corpora, tmp_path):
     assert errors.startswith(f'ms-crf serve: {run}/config.json: ') and 'load the program that registers it' in errors
 
 
-def test_a_run_over_a_pretrained_encoder_is_served(corpora, encoder, tmp_path):
+def test_kinds_served_a_run_over_a_pretrained_encoder_is_served(corpora, encoder, tmp_path):
     """A word without subwords and a sentence of several windows among the sentences."""
     pytest.importorskip('tokenizers')
     run = tmp_path / 'run'

@@ -55,7 +55,7 @@ def arrived(server):
     return metrics['ms_crf_tokens_total'] + metrics['ms_crf_queue_tokens']
 
 
-def test_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
+def test_life_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
     one, two, said = runs
     with serving('--run', run, *QUICK) as server:
         former = Watched(*server.children())
@@ -86,7 +86,7 @@ def test_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
 
 
 @pytest.mark.slow
-def test_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs, run):
+def test_life_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs, run):
     with serving('--run', run, *QUICK) as server:
         (run / 'vocab.json').write_text('{')
         server.process.send_signal(signal.SIGHUP)
@@ -102,7 +102,7 @@ def test_a_damaged_run_is_refused_and_the_model_that_was_there_goes_on(runs, run
 
 
 @pytest.mark.slow
-def test_a_run_that_is_damaged_from_the_start_is_named(run):
+def test_life_a_run_that_is_damaged_from_the_start_is_named(run):
     (run / 'config.json').write_text('[]')
     process = start('--run', run, '--port', '0', *QUICK)
     output, errors = process.communicate(timeout=SECONDS)
@@ -111,7 +111,7 @@ def test_a_run_that_is_damaged_from_the_start_is_named(run):
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken(run):
+def test_life_a_port_that_is_taken(run):
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]
         process = start('--run', run, '--port', port, *QUICK)
@@ -121,7 +121,7 @@ def test_a_port_that_is_taken(run):
 
 
 @pytest.mark.slow
-def test_the_process_that_tags_is_started_again(runs, run):
+def test_life_the_process_that_tags_is_started_again(runs, run):
     with serving('--run', run, *QUICK) as server:
         [number] = server.children()
         os.kill(number, signal.SIGKILL)
@@ -132,7 +132,7 @@ def test_the_process_that_tags_is_started_again(runs, run):
 
 
 @pytest.mark.slow
-def test_requests_beyond_the_queue_are_told_to_come_again(runs, run):
+def test_life_requests_beyond_the_queue_are_told_to_come_again(runs, run):
     with serving('--run', run, *QUICK, '--max-tokens', '100', '--queue', '100') as server:
         [number] = server.children()
         os.kill(number, signal.SIGSTOP)          # so that it takes its time
@@ -155,7 +155,7 @@ def test_requests_beyond_the_queue_are_told_to_come_again(runs, run):
 
 
 @pytest.mark.slow
-def test_connections_beyond_their_number_are_told_to_come_again(run):
+def test_life_connections_beyond_their_number_are_told_to_come_again(run):
     with serving('--run', run, *QUICK, '--connections', '2') as server, server.socket(), server.socket():
         assert server.ask('GET', '/healthz')[0] == 200           # so they have been accepted
         status, headers, _ = server.ask('POST', '/v1/tag', '{"tokens": []}', Content_Type='application/json')
@@ -164,7 +164,7 @@ def test_connections_beyond_their_number_are_told_to_come_again(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
-def test_what_was_asked_before_the_end_is_answered(runs, run, number):
+def test_life_what_was_asked_before_the_end_is_answered(runs, run, number):
     """Clients whose requests have arrived get their answers, others find nobody; the status is 0."""
     server = Server('--run', run, *QUICK)
     try:
@@ -189,7 +189,7 @@ def test_what_was_asked_before_the_end_is_answered(runs, run, number):
 
 
 @pytest.mark.slow
-def test_half_a_request_does_not_keep_the_server_from_its_end(run):
+def test_life_half_a_request_does_not_keep_the_server_from_its_end(run):
     server = Server('--run', run, *QUICK, '--drain', '1')
     try:
         with server.socket() as silent, server.socket() as half:
@@ -203,7 +203,7 @@ def test_half_a_request_does_not_keep_the_server_from_its_end(run):
 
 
 @pytest.mark.slow
-def test_killed_it_leaves_no_process_behind_and_others_go_on(run):
+def test_life_killed_it_leaves_no_process_behind_and_others_go_on(run):
     with serving('--run', run, *QUICK) as other:
         server = Server('--run', run, *QUICK)
         tagger, connection = Watched(*server.children()), server.connect()
@@ -218,7 +218,7 @@ def test_killed_it_leaves_no_process_behind_and_others_go_on(run):
 
 
 @pytest.mark.slow
-def test_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_meant(run, tmp_path):
+def test_life_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_meant(run, tmp_path):
     (tmp_path / 'token').write_text('secret')
     process = start('--run', run, *QUICK, '--host', '0.0.0.0', '--port', '0')
     assert process.communicate(timeout=SECONDS) == (
@@ -235,7 +235,7 @@ def test_open_to_others_it_asks_for_a_token_or_for_the_word_that_none_is_meant(r
 # The run is loaded again
 
 @pytest.mark.slow
-def test_behind_nohup_a_signal_loads_the_run_again(runs, run):
+def test_life_behind_nohup_a_signal_loads_the_run_again(runs, run):
     with serving('--run', run, *QUICK, before=['nohup']) as server:
         replace(run, runs[1])
         server.process.send_signal(signal.SIGHUP)
@@ -244,7 +244,7 @@ def test_behind_nohup_a_signal_loads_the_run_again(runs, run):
 
 
 @pytest.mark.slow
-def test_whoever_has_the_token_loads_the_run_again(runs, run):
+def test_life_whoever_has_the_token_loads_the_run_again(runs, run):
     """The answer comes when the new model tags; if the run is damaged, the answer says so."""
     key = {'Authorization': 'Bearer secret'}
     with serving('--run', run, *QUICK, env={'MS_CRF_TOKEN': 'secret'}) as server:
@@ -266,7 +266,7 @@ def test_whoever_has_the_token_loads_the_run_again(runs, run):
 
 
 @pytest.mark.slow
-def test_without_a_token_nobody_loads_the_run_again(run):
+def test_life_without_a_token_nobody_loads_the_run_again(run):
     with serving('--run', run, *QUICK) as server:
         status, _, body = server.ask('POST', '/v1/reload')
         assert status == 403 and 'expected a server with a token' in json.loads(body)['error']
@@ -276,7 +276,7 @@ def test_without_a_token_nobody_loads_the_run_again(run):
 # A process that tags and stands still
 
 @pytest.mark.slow
-def test_a_process_that_hangs_is_replaced(runs, run):
+def test_life_a_process_that_hangs_is_replaced(runs, run):
     with serving('--run', run, *QUICK, '--stall', '1') as server:
         [number] = server.children()
         stopped = Watched(number)
@@ -290,7 +290,7 @@ def test_a_process_that_hangs_is_replaced(runs, run):
 
 
 @pytest.mark.slow
-def test_a_request_waits_no_longer_than_its_limit(runs, run):
+def test_life_a_request_waits_no_longer_than_its_limit(runs, run):
     """And it is taken out of the queue, so that it is not tagged later."""
     with serving('--run', run, *QUICK, '--timeout', '1') as server:
         [number] = server.children()
@@ -311,7 +311,7 @@ def test_a_request_waits_no_longer_than_its_limit(runs, run):
 
 
 @pytest.mark.slow
-def test_sentences_of_a_client_that_has_left_are_not_tagged(run):
+def test_life_sentences_of_a_client_that_has_left_are_not_tagged(run):
     with serving('--run', run, *QUICK) as server:
         [number] = server.children()
         os.kill(number, signal.SIGSTOP)
@@ -331,7 +331,7 @@ def test_sentences_of_a_client_that_has_left_are_not_tagged(run):
 
 
 @pytest.mark.slow
-def test_a_stopped_process_does_not_keep_the_server_from_its_end(run):
+def test_life_a_stopped_process_does_not_keep_the_server_from_its_end(run):
     server = Server('--run', run, *QUICK, '--drain', '1')
     try:
         [number] = server.children()

@@ -23,7 +23,7 @@ def requests_of(seed):
         yield {'sentences': sentences, **options}
 
 
-def test_answers_are_those_of_a_tagger_whoever_asks_beside(network_server):
+def test_network_served_answers_are_those_of_a_tagger_whoever_asks_beside(network_server):
     run, server = network_server
     tagger, answers = Tagger.load(run), {}
 
@@ -45,7 +45,7 @@ def test_answers_are_those_of_a_tagger_whoever_asks_beside(network_server):
     assert metrics['ms_crf_batch_sentences_count'] < metrics['ms_crf_request_seconds_count'] == 200
 
 
-def test_more_taggings_than_there_are(network_server):
+def test_network_served_more_taggings_than_there_are(network_server):
     run, server = network_server
     [tagged] = Tagger.load(run).tag([['to']], nbest=10)
     status, answer = server.tag({'tokens': ['to'], 'nbest': 10})

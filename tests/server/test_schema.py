@@ -40,7 +40,7 @@ def test_schema_keeps_values_as_they_came():
     assert asked(b'{"texts": []}', TYPES) == ('texts', [], None, 0, None)
 
 
-def test_description_allows_what_the_model_computes():
+def test_schema_description_allows_what_the_model_computes():
     about = About('hmm', 'BIO', ['O'], False, 'spacy-en', False, False)
     schemas = document(Limits(max_length=7), False, False, about)['components']['schemas']
     request = schemas['TextsRequest']['properties']

@@ -25,7 +25,7 @@ def tag(page, text=TEXT):
 
 @pytest.mark.parametrize('width', WIDTHS)
 @pytest.mark.parametrize('scheme', SCHEMES)
-def test_the_page_is_sound_before_and_after(browser, network_server, width, scheme):
+def test_server_page_the_page_is_sound_before_and_after(browser, network_server, width, scheme):
     with opened(browser, network_server[1].address, width, scheme) as page:
         check_view(page)
         page.get_by_label('Taggings of each sentence').select_option('3')
@@ -34,7 +34,7 @@ def test_the_page_is_sound_before_and_after(browser, network_server, width, sche
         check_view(page)
 
 
-def test_marks_are_the_spans_of_a_tagger(browser, network_server):
+def test_server_page_marks_are_the_spans_of_a_tagger(browser, network_server):
     expected = []
     for one in Tagger.load(network_server[0]).tag_text(TEXT, splitter='blanks'):
         expected += [(TEXT[entity.start:entity.end], entity.type) for entity in one.entities]
@@ -50,7 +50,7 @@ def test_marks_are_the_spans_of_a_tagger(browser, network_server):
         assert shown == TEXT.split('\n')
 
 
-def test_by_keyboard_alone(browser, network_server):
+def test_server_page_by_keyboard_alone(browser, network_server):
     with opened(browser, network_server[1].address) as page:
         page.keyboard.press('Tab')
         page.keyboard.type('to Xan Yel')
@@ -67,7 +67,7 @@ def test_by_keyboard_alone(browser, network_server):
         page.get_by_text('2 sentences', exact=True).wait_for()
 
 
-def test_without_its_script_it_says_so(browser, network_server):
+def test_server_page_without_its_script_it_says_so(browser, network_server):
     with browser.new_context(java_script_enabled=False) as context:
         page = context.new_page()
         page.goto(network_server[1].address)
@@ -75,7 +75,7 @@ def test_without_its_script_it_says_so(browser, network_server):
         assert page.get_by_role('button', name='Tag').is_disabled()
 
 
-def test_faults_are_said_on_the_page(browser, corpora, tmp_path):
+def test_server_page_faults_are_said_on_the_page(browser, corpora, tmp_path):
     """A token is asked for once it is missed; what is too long is said by the server."""
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
     (tmp_path / 'token').write_text('secret')
@@ -94,7 +94,7 @@ def test_faults_are_said_on_the_page(browser, corpora, tmp_path):
         page.get_by_text('expected sentences of at most 5 tokens, got 6 in sentence 0').wait_for()
 
 
-def test_a_page_of_an_earlier_model_says_so(browser, corpora, tmp_path):
+def test_server_page_a_page_of_an_earlier_model_says_so(browser, corpora, tmp_path):
     """Its colours are those of other types."""
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(tmp_path / 'run')]) == 0
     with serving('--run', tmp_path / 'run', '--splitter', 'blanks') as server, opened(browser, server.address) as page:

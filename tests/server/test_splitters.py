@@ -53,7 +53,7 @@ def answered(connection):
 
 
 @pytest.mark.slow
-def test_while_long_text_is_split_others_are_answered_and_its_limit_holds(run):
+def test_splitters_while_long_text_is_split_others_are_answered_and_its_limit_holds(run):
     """A process that is stopped stands for a library that does not come back."""
     with serving('--run', run, *PLAIN, '--timeout', '4') as server:
         number = splitter_of(server, LONG)
@@ -71,7 +71,7 @@ def test_while_long_text_is_split_others_are_answered_and_its_limit_holds(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('text', ['to Xan', LONG], ids=['short', 'long'])
-def test_the_process_of_a_client_that_has_left_is_killed(run, text):
+def test_splitters_the_process_of_a_client_that_has_left_is_killed(run, text):
     with serving('--run', run, *PLAIN) as server:
         number = splitter_of(server, text)
         stopped = Watched(number)
@@ -82,7 +82,7 @@ def test_the_process_of_a_client_that_has_left_is_killed(run, text):
 
 
 @pytest.mark.slow
-def test_text_of_a_client_that_has_left_is_not_split(run):
+def test_splitters_text_of_a_client_that_has_left_is_not_split(run):
     """Text that waits leaves room for other text as soon as its client has left."""
     with serving('--run', run, *PLAIN) as server:
         number = splitter_of(server, LONG)
@@ -101,7 +101,7 @@ def test_text_of_a_client_that_has_left_is_not_split(run):
 
 
 @pytest.mark.slow
-def test_a_process_that_was_killed_is_replaced(run):
+def test_splitters_a_process_that_was_killed_is_replaced(run):
     with serving('--run', run, *PLAIN) as server:
         number = splitter_of(server, LONG)
         gone = Watched(number)
@@ -122,7 +122,7 @@ def test_a_process_that_was_killed_is_replaced(run):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGKILL])
-def test_the_processes_end_with_the_server(run, number):
+def test_splitters_the_processes_end_with_the_server(run, number):
     """Also in the midst of a text that a library takes long for."""
     pytest.importorskip('spacy')
     server = Server('--run', run, '--splitter', 'spacy-en', '--drain', '1', '--timeout', '3')
@@ -143,7 +143,7 @@ def test_the_processes_end_with_the_server(run, number):
 
 
 @pytest.mark.slow
-def test_many_clients_get_their_own_answers(run):
+def test_splitters_many_clients_get_their_own_answers(run):
     """Also those who share a process with clients that leave."""
     texts = [f'to Xan{number}\nin Yel' + ' ' * (0 if number % 3 else SHORT) for number in range(30)]
     with serving('--run', run, *PLAIN) as server:
@@ -167,7 +167,7 @@ def test_many_clients_get_their_own_answers(run):
 
 
 @pytest.mark.slow
-def test_limits_hold_for_raw_text(run):
+def test_splitters_limits_hold_for_raw_text(run):
     with serving('--run', run, '--splitter', 'blanks', '--max-sentences', '3') as server:
         for record in ({'text': 'a\n' * 4}, {'texts': ['a'] * 4}, {'text': 'a\n' * SHORT}):
             status, answer = server.tag(record)
@@ -175,7 +175,7 @@ def test_limits_hold_for_raw_text(run):
         assert len(server.tag({'texts': ['a', '', 'b\nc']})[1]['texts']) == 3
 
 
-def test_a_request_without_raw_text_needs_no_splitter():
+def test_splitters_a_request_without_raw_text_needs_no_splitter():
     limits = Limits(max_tokens=1)
     assert [item.tokens for item in wanted(Asked('tokens', ['a'], None, 0, None), None, limits).items] == [['a']]
     with pytest.raises(Refused):

@@ -65,11 +65,11 @@ def expected(folder, texts):
 
 
 @pytest.mark.parametrize('name', ['run', 'any.mindir', 'static.mindir'])
-def test_four_threads_share_a_tagger(folder, texts, expected, name):
+def test_sharing_four_threads_share_a_tagger(folder, texts, expected, name):
     assert at_once([Tagger.load(folder / name)] * 4, texts) == expected
 
 
-def test_threads_with_a_tagger_each(folder, texts, expected, capfd):
+def test_sharing_threads_with_a_tagger_each(folder, texts, expected, capfd):
     """Each thread has loaded its own; one tagger was loaded here."""
     with ThreadPoolExecutor(3) as pool:
         taggers = list(pool.map(Tagger.load, [folder / 'any.mindir', folder / 'run', folder / 'static.mindir']))
@@ -79,7 +79,7 @@ def test_threads_with_a_tagger_each(folder, texts, expected, capfd):
     assert capfd.readouterr().err == 'still open\n'
 
 
-def test_a_stream_that_rests_keeps_nobody_waiting(folder, texts, expected):
+def test_sharing_a_stream_that_rests_keeps_nobody_waiting(folder, texts, expected):
     tagger = Tagger.load(folder / 'run')
     resting = tagger.stream(texts[0][0], confidence=False)
     next(resting)
@@ -88,7 +88,7 @@ def test_a_stream_that_rests_keeps_nobody_waiting(folder, texts, expected):
 
 
 @pytest.mark.parametrize('name', ['run', 'any.mindir'])
-def test_copies(folder, texts, expected, name, monkeypatch):
+def test_sharing_copies(folder, texts, expected, name, monkeypatch):
     monkeypatch.chdir(folder)
     tagger = Tagger.load(name)
     assert tags_of(copy.deepcopy(tagger), texts[0][0]) == expected[0][0]
@@ -133,7 +133,7 @@ if __name__ == '__main__':
 '''
 
 
-def test_other_processes(folder, tmp_path):
+def test_sharing_other_processes(folder, tmp_path):
     """After graphs have run, a fork can tag with a hidden Markov model only; a new process tags with every model."""
     (tmp_path / 'train.tsv').write_text('to O\nXan B-X\n')
     assert train.main(['--model', 'hmm', '--train', str(tmp_path / 'train.tsv'), '--dev', str(tmp_path / 'train.tsv'),

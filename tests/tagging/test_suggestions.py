@@ -28,7 +28,7 @@ def chosen(candidates, count, known=(), size=2, threshold=0.5, spare=10_000):
 
 @pytest.mark.parametrize('threshold', [0.0, 0.3, 0.5, 0.9, 1.0])
 @pytest.mark.parametrize('size', [1, 2, 3])
-def test_the_best_are_chosen_of_which_no_two_are_alike(size, threshold):
+def test_suggestions_the_best_are_chosen_of_which_no_two_are_alike(size, threshold):
     rng = random.Random(size)
     texts = [''.join(rng.choices('abAcd', k=rng.randint(1, 6))) for _ in range(200)]
     scores = {text: rng.choice([0.1, 0.5, rng.random()]) for text in texts}
@@ -44,7 +44,7 @@ def test_the_best_are_chosen_of_which_no_two_are_alike(size, threshold):
     assert found == [''.join(one.tokens) for one in expected[:20]] and found
 
 
-def test_a_sentence_is_near_another_above_the_threshold_not_at_it():
+def test_suggestions_a_sentence_is_near_another_above_the_threshold_not_at_it():
     """a b c and a b d share one of three pairs of words."""
     third = 1 / 3
     assert not Alike(2, third, ['abc']).near('abd') and Alike(2, third - 0.01, ['abc']).near('abd')
@@ -52,7 +52,7 @@ def test_a_sentence_is_near_another_above_the_threshold_not_at_it():
     assert not Alike(2, 1.0, ['ABC']).near('abc')
 
 
-def test_what_is_left_out_is_counted():
+def test_suggestions_what_is_left_out_is_counted():
     stream = [candidate(0.9, 'a', 'b'), candidate(0.9, 'a', 'b'), candidate(0.8, 'c'), candidate(0.7, 'A', 'b'),
               candidate(0.6, 'd'), candidate(0.1, 'e')]
     pool, found = chosen(stream, 2, [['c']])
@@ -60,7 +60,7 @@ def test_what_is_left_out_is_counted():
     assert (pool.read, pool.known_left_out, pool.repeated) == (6, 1, 1)
 
 
-def test_no_more_are_held_than_it_takes():
+def test_suggestions_no_more_are_held_than_it_takes():
     """A thousand copies of a good sentence with one other word don't drive the others out."""
     stream = [candidate(0.9 + number / 1e6, *'abcdefgh', str(number)) for number in range(1000)]
     others = [candidate(number / 1000, *(f'{letter}{number}' for letter in 'xyz')) for number in range(500)]
@@ -71,5 +71,5 @@ def test_no_more_are_held_than_it_takes():
     assert found == ['abcdefgh999', *(f'x{number}y{number}z{number}' for number in range(499, 490, -1))]
 
 
-def test_of_equal_scores_the_first_come_first():
+def test_suggestions_of_equal_scores_the_first_come_first():
     assert chosen([candidate(0.5, letter) for letter in 'cab'], 2)[1] == ['c', 'a']

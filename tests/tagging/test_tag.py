@@ -41,7 +41,7 @@ def tagger(run):
     return Tagger.load(run)
 
 
-def test_a_text_is_one_sentence(run, tagger):
+def test_tag_a_text_is_one_sentence(run, tagger):
     found = tag(LINES[0], run=run)
     assert found == tagger.tag([LINES[0].split()]) and found[0].confidence is not None
     assert (found.sentences, found.files, found.scores, found.remarks) == (1, 1, None, [])
@@ -49,7 +49,7 @@ def test_a_text_is_one_sentence(run, tagger):
     assert tag(LINES[0], run=run, confidence=False)[0].confidence is None
 
 
-def test_raw_text_has_offsets(run, tagger):
+def test_tag_raw_text_has_offsets(run, tagger):
     text = 'of Xan Yel.\n\n\nto Xor Yan'
     found = tag(text, run=run, raw=True, splitter='blanks')
     assert all(isinstance(one, TaggedText) for one in found)
@@ -58,7 +58,7 @@ def test_raw_text_has_offsets(run, tagger):
     assert tag(input=text.split('\n'), run=run, raw=True, splitter='blanks') == found
 
 
-def test_lines_are_answered_one_for_one(run, tagger, tmp_path):
+def test_tag_lines_are_answered_one_for_one(run, tagger, tmp_path):
     expected = tagger.tag([line.split() for line in LINES])
     (tmp_path / 'in.txt').write_text('\n'.join(LINES))
     for lines in (LINES, tuple(LINES), (line + '\r\n' for line in LINES), io.StringIO('\n'.join(LINES)),
@@ -71,7 +71,7 @@ def test_lines_are_answered_one_for_one(run, tagger, tmp_path):
     assert [one.tokens for one in found] == [['of', 'Xan'], ['to']]
 
 
-def test_a_stream_gets_what_a_file_gets(run, tmp_path, monkeypatch):
+def test_tag_a_stream_gets_what_a_file_gets(run, tmp_path, monkeypatch):
     stream, path = io.StringIO(), tmp_path / 'out.json'
     written = tag(input=LINES, run=run, format='json', output=stream)
     tag(input=LINES, run=run, format='json', output=path)
@@ -80,7 +80,7 @@ def test_a_stream_gets_what_a_file_gets(run, tmp_path, monkeypatch):
     assert written == [] and (written.sentences, written.files) == (4, 1)
 
 
-def test_folders_are_returned_or_written(run, tagger, tmp_path):
+def test_tag_folders_are_returned_or_written(run, tagger, tmp_path):
     folder = tmp_path / 'texts'
     folder.mkdir()
     for name, line in zip('abc', ('of Xan', 'to Yel', 'in Zoe')):
@@ -97,7 +97,7 @@ def test_folders_are_returned_or_written(run, tagger, tmp_path):
         tag(input=str(folder), run=run, output=io.StringIO())
 
 
-def test_scores_are_in_the_result(run, corpora, tmp_path):
+def test_tag_scores_are_in_the_result(run, corpora, tmp_path):
     scored = tag(input=corpora / 'test.tsv', run=run, score=True)
     gold = sum(line.endswith('B-PER') for line in (corpora / 'test.tsv').read_text().splitlines())
     assert scored == [] and scored.scores.result.spans.gold == gold
@@ -108,7 +108,7 @@ def test_scores_are_in_the_result(run, corpora, tmp_path):
                               "tokens; the first, at line 1: 'Xel'"]
 
 
-def test_bytes_that_are_not_utf8_are_told(run, tmp_path):
+def test_tag_bytes_that_are_not_utf8_are_told(run, tmp_path):
     path, notes = tmp_path / 'in.txt', Notes()
     path.write_bytes(b'of\nXan \xff\n')
     assert tag(input=path, run=run, watcher=notes)[1].tokens == ['Xan', '\ufffd']
@@ -133,20 +133,20 @@ def test_bytes_that_are_not_utf8_are_told(run, tmp_path):
                                       'input, or add input_format conll'),
     ({'input': ['a'], 'nbest': 2}, 'nbest: the n best taggings come from the run of a network only, not from an '
                                    'exported graph or a hidden Markov model')])
-def test_messages_name_arguments(run, arguments, message):
+def test_tag_messages_name_arguments(run, arguments, message):
     with pytest.raises(OptionError) as error:
         tag(**arguments, run=run)
     assert str(error.value) == message
 
 
-def test_a_line_that_is_no_text(run):
+def test_tag_a_line_that_is_no_text(run):
     with pytest.raises(TypeError, match='^input must be a path or lines of text, got a line of type list$'):
         tag(input=[['of', 'Xan']], run=run)
     with pytest.raises(CorpusError, match='^lines:2: expected a JSON object: '):
         tag(input=['{"text": "of"}', 'x'], run=run, input_format='json')
 
 
-def test_suggestions_are_what_the_model_is_least_confident_of(run, tagger, tmp_path):
+def test_tag_suggestions_are_what_the_model_is_least_confident_of(run, tagger, tmp_path):
     lines = ['Xan Yan', 'of of of of', 'in Zoe Zed', 'Xan Yan', 'to']
     stream = io.StringIO()
     chosen = suggest(lines, run=run, count=2, near=1, output=stream)
@@ -165,7 +165,7 @@ def test_suggestions_are_what_the_model_is_least_confident_of(run, tagger, tmp_p
         suggest(['to'], known=[tmp_path / 'known.tsv'], run=run)
 
 
-def test_standard_input_is_a_stream_like_others(run, monkeypatch):
+def test_tag_standard_input_is_a_stream_like_others(run, monkeypatch):
     monkeypatch.setattr(sys, 'stdin', io.StringIO('of Xan\n'))
     stream = io.StringIO('of Xan\n')
     assert tag(input=stream, run=run)[0].tokens == ['of', 'Xan']

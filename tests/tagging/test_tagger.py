@@ -51,7 +51,7 @@ def check_beside_enumeration(tagged, row, names, written=list):
 @pytest.mark.parametrize('scheme,options', [
     ('BIO', {}), ('BIOES', {'char': 'none', 'bigrams': True}), ('BMES', {}), ('plain', {'char': 'lstm'}),
     ('BIO', {'ngrams': True}), ('BIO', {'ngrams': True, 'bigrams': True, 'char': 'none'})])
-def test_confidences_are_posteriors(run_of, scheme, options):
+def test_tagger_confidences_are_posteriors(run_of, scheme, options):
     run = run_of(scheme, **options)
     tagger = Tagger.load(run)
     found = tagger.tag(SENTENCES, nbest=3)
@@ -82,7 +82,7 @@ def run_in_two_schemes(run_of, tmp_path_factory):
     return run
 
 
-def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, run_in_two_schemes):
+def test_tagger_tags_come_out_in_the_scheme_that_the_run_names(run_of, run_in_two_schemes):
     """The spans and confidences are the same in BIO as in the BIOES of the model."""
     model, tagger = Tagger.load(run_of('BIOES', char='none', bigrams=True)), Tagger.load(run_in_two_schemes)
     assert (tagger.scheme, tagger.model_scheme, model.scheme) == ('BIO', 'BIOES', 'BIOES')
@@ -96,7 +96,7 @@ def test_tags_come_out_in_the_scheme_that_the_run_names(run_of, run_in_two_schem
 
 
 @pytest.mark.slow
-def test_no_more_taggings_than_there_are(run_of):
+def test_tagger_no_more_taggings_than_there_are(run_of):
     run, n = run_of(char='none'), np.int64(1000)
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=n), rows_of(run, 'BIO')):
         if row is None:
@@ -109,7 +109,7 @@ def test_no_more_taggings_than_there_are(run_of):
 @pytest.mark.slow
 @pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 @pytest.mark.parametrize('most', [GATES_BYTES, 1])
-def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
+def test_tagger_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
     """As in much text; without room for them, as in little."""
     run = run_of()
     monkeypatch.setattr('ms_crf.models.words.network.GATES_FORMS', (1, 8))
@@ -124,7 +124,7 @@ def test_gates_of_forms_that_are_computed_beforehand(run_of, monkeypatch, most):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('options', [{'char': 'none'}, {'head': 'softmax', 'char': 'none'}])
-def test_a_temperature_divides_all_scores(run_of, options):
+def test_tagger_a_temperature_divides_all_scores(run_of, options):
     run, temperature = run_of(**options), 2.5
     tagger = Tagger.load(run, temperature=temperature)
     usual = [[TAGS['BIO'][tag] for tag in row.best()] if row else [] for row in rows_of(run, 'BIO')]
@@ -139,7 +139,7 @@ def test_a_temperature_divides_all_scores(run_of, options):
                     row.marginals()[np.arange(row.length), row.best()], rel=1e-4)
 
 
-def test_what_has_no_temperature(graph, run_of):
+def test_tagger_what_has_no_temperature(graph, run_of):
     with pytest.raises(OptionError, match='^temperature must be 1 for an exported graph, got 2; load the run itself$'):
         Tagger.load(graph / 'a.mindir', temperature=2)
     for wrong in (0, 0.001, 101, math.nan, True, '1'):
@@ -148,13 +148,13 @@ def test_what_has_no_temperature(graph, run_of):
 
 
 @pytest.mark.parametrize('n', [-1, 1001, True, 2.0, '2', None])
-def test_faults_of_nbest(run_of, n):
+def test_tagger_faults_of_nbest(run_of, n):
     with pytest.raises(ValueError, match='nbest must be a whole number from 0 to 1000, got'):
         Tagger.load(run_of(char='none')).tag(SENTENCES, nbest=n)
 
 
 @pytest.mark.slow
-def test_confidences_of_a_graph_and_its_scheme(run_in_two_schemes, exported):
+def test_tagger_confidences_of_a_graph_and_its_scheme(run_in_two_schemes, exported):
     """Of a model in BIOES whose tags are to be in BIO."""
     tagger = Tagger.load(exported(run_in_two_schemes, 'confidences'))
     assert (tagger.scheme, tagger.model_scheme) == ('BIO', 'BIOES')
@@ -164,7 +164,7 @@ def test_confidences_of_a_graph_and_its_scheme(run_in_two_schemes, exported):
 
 
 @pytest.mark.slow
-def test_confidences_of_a_softmax_head(run_of):
+def test_tagger_confidences_of_a_softmax_head(run_of):
     run = run_of(head='softmax', char='none')
     for tagged, row in zip(Tagger.load(run).tag(SENTENCES, nbest=2), rows_of(run, 'BIO')):
         if row is None:
@@ -195,7 +195,7 @@ def many():
 @pytest.mark.parametrize('options,output,static', [
     ({}, 'paths', None), ({'ngrams': True}, 'emissions', None),
     ({'ngrams': True, 'bigrams': True, 'char': 'none'}, 'paths', (4, 30))])
-def test_run_and_graph_give_the_same_tags(run_of, exported, many, options, output, static):
+def test_tagger_run_and_graph_give_the_same_tags(run_of, exported, many, options, output, static):
     run = run_of(**options)
     found = Tagger.load(run).tag(many, False)
     assert all(tagged.confidence is None and tagged.confidences is None for tagged in found)
@@ -214,7 +214,7 @@ def test_run_and_graph_give_the_same_tags(run_of, exported, many, options, outpu
 
 
 @pytest.mark.slow
-def test_a_graph_run_by_hand_from_its_record(run_of, exported):
+def test_tagger_a_graph_run_by_hand_from_its_record(run_of, exported):
     """As a server would: nothing but the two files, MindSpore, and ids looked up in the record's lists."""
     path = exported(run_of())
     record = json.loads(path.with_suffix('.json').read_text())
@@ -237,7 +237,7 @@ def test_a_graph_run_by_hand_from_its_record(run_of, exported):
 
 
 @pytest.mark.slow
-def test_streams_in_chunks_and_in_order(run_of):
+def test_tagger_streams_in_chunks_and_in_order(run_of):
     def sentences():
         for number in range(2 * CHUNK + 10):
             seen.append(number)
@@ -253,7 +253,7 @@ def test_streams_in_chunks_and_in_order(run_of):
 @pytest.mark.parametrize('sentences,error,message', [
     ('to in', TypeError, 'got a string; split it'), (['to in'], TypeError, 'sentence 0 must be a list of strings'),
     ([[], [1]], TypeError, 'sentence 1 must be'), ([['']], ValueError, 'sentence 0 must have no empty token')])
-def test_faults_of_sentences(run_of, sentences, error, message):
+def test_tagger_faults_of_sentences(run_of, sentences, error, message):
     with pytest.raises(error, match=message):
         Tagger.load(run_of(char='none')).tag(sentences)
 
@@ -264,7 +264,7 @@ def graph(run_of, exported, tmp_path):
     return shutil.copytree(exported(run_of(**SIMPLE)).parent, tmp_path, dirs_exist_ok=True)
 
 
-def test_what_a_graph_does_not_give(run_of, graph):
+def test_tagger_what_a_graph_does_not_give(run_of, graph):
     tagger = Tagger.load(graph / 'a.mindir')
     assert tagger.tag([['to']])[0].confidence is None
     with pytest.raises(OptionError, match='^confidence must be False for a graph'):
@@ -301,7 +301,7 @@ def other_bytes(data):
     ('weights.ckpt', None, 'weights.ckpt: no such file'), ('weights.ckpt', half, 'expected tensors as training writes'),
     ('weights.ckpt', other_bytes, 'expected tensors as training writes them'),
 ])
-def test_damaged_runs(tmp_path, name, change, message, capfd):
+def test_tagger_damaged_runs(tmp_path, name, change, message, capfd):
     file = make_run(tmp_path / 'run') / name
     (tmp_path / 'run' / 'checksums.json').unlink()               # as earlier versions made it
     if change is None:
@@ -319,7 +319,7 @@ def test_damaged_runs(tmp_path, name, change, message, capfd):
     ('a.mindir', b'', 'got another or a damaged one'), ('a.json', None, 'a.json: no such file'),
     ('a.json', half, 'expected JSON'), ('a.json', b'{"format": 9}', '"format" to be 1, got 9; another version of this'),
 ])
-def test_damaged_graphs(graph, name, change, message):
+def test_tagger_damaged_graphs(graph, name, change, message):
     file = graph / name
     if change is None:
         file.unlink()
@@ -334,7 +334,7 @@ def test_damaged_graphs(graph, name, change, message):
     ('tags', 3, 'expected "tags" to be a list'), ('scheme', 'X', '"scheme" to be one of'),
     ('static', [1], '"static" to be batch and length'), ('inputs', [], '"inputs" to be words, places'),
     ('sha256', 'x', 'got another or a damaged one')])
-def test_records_that_were_changed(graph, key, value, message):
+def test_tagger_records_that_were_changed(graph, key, value, message):
     record = json.loads((graph / 'a.json').read_text())
     del record['record_sha256']                  # as an earlier version wrote it
     (graph / 'a.json').write_text(json.dumps({**record, key: value}))
@@ -343,7 +343,7 @@ def test_records_that_were_changed(graph, key, value, message):
     assert message in str(raised.value)
 
 
-def test_a_graph_that_is_none(graph, capfd):
+def test_tagger_a_graph_that_is_none(graph, capfd):
     """Bytes of something else, with a record that says that they belong to it."""
     record = json.loads((graph / 'a.json').read_text())
     (graph / 'a.mindir').write_bytes(b'no graph' * 100)

@@ -35,7 +35,7 @@ def rows():
     return [(row(), row()) for _ in range(60)]
 
 
-def test_counts_are_those_of_each_sentence():
+def test_bootstrap_counts_are_those_of_each_sentence():
     gold = [['B-X', 'I-X', 'O'], ['B-Y', 'O', 'B-X'], ['O']]
     predicted = [['B-X', 'I-X', 'O'], ['B-X', 'O', 'B-X'], ['O']]
     scores = [score([one], [other], 'BIO') for one, other in zip(gold, predicted)]
@@ -44,7 +44,7 @@ def test_counts_are_those_of_each_sentence():
                                                       [[0, 0, 0], [0, 0, 0]]]
 
 
-def test_each_resample_is_the_sum_of_sentences_that_are_drawn(rows):
+def test_bootstrap_each_resample_is_the_sum_of_sentences_that_are_drawn(rows):
     """Of sentences that are powers of a base the sum says how often each was drawn."""
     marks = np.array([100 ** place for place in range(7)])
     sums = resampled(marks, 300, seed=5)
@@ -60,13 +60,13 @@ def test_each_resample_is_the_sum_of_sentences_that_are_drawn(rows):
     assert (resampled(np.stack((marks, 2 * marks), 1), 300, seed=5) == np.stack((sums, 2 * sums), 1)).all()
 
 
-def test_many_draws_are_made_in_parts(monkeypatch):
+def test_bootstrap_many_draws_are_made_in_parts(monkeypatch):
     monkeypatch.setattr('ms_crf.text.bootstrap._CELLS', 50)
     sums = resampled(np.eye(20, dtype=int), 31)
     assert sums.shape == (31, 20) and (sums.sum(1) == 20).all() and len({*map(tuple, sums.tolist())}) == 31
 
 
-def test_intervals_are_those_of_sentences_drawn_in_python(rows):
+def test_bootstrap_intervals_are_those_of_sentences_drawn_in_python(rows):
     rng = random.Random(1)
     drawn = [f1([rng.choice(rows)[0] for _ in rows]) for _ in range(4000)]
     low, high = interval_of(f1_of(resampled(np.array(rows)[:, 0], 4000)))
@@ -77,19 +77,19 @@ def test_intervals_are_those_of_sentences_drawn_in_python(rows):
     assert high - low > 0.1
 
 
-def test_quantiles_of_known_values():
+def test_bootstrap_quantiles_of_known_values():
     values = np.array([np.nan, *range(101)])
     assert interval_of(values) == pytest.approx((quantile(range(101), 0.025), quantile(range(101), 0.975)))
     assert interval_of(values, 0.5) == (25, 75)
     assert interval_of(np.array([np.nan, np.nan])) is None
 
 
-def test_f1_of_nothing_is_no_number():
+def test_bootstrap_f1_of_nothing_is_no_number():
     assert np.isnan(f1_of(np.array([0, 0, 0])))
     assert f1_of(np.array([[0, 1, 0], [1, 2, 1]])).tolist() == [0, 2 / 3]
 
 
-def test_paired_differences_are_those_of_sentences_drawn_in_python(rows):
+def test_bootstrap_paired_differences_are_those_of_sentences_drawn_in_python(rows):
     """Two models on sentences, the second of which lacks some of what the first finds."""
     rng = random.Random(2)
     pairs = [(row[0], (max(0, row[0][0] - (rng.random() < 0.15)), *row[0][1:])) for row in rows]
@@ -105,7 +105,7 @@ def test_paired_differences_are_those_of_sentences_drawn_in_python(rows):
     assert 0 < found.p < 0.1
 
 
-def test_what_is_equal_differs_by_chance_and_what_is_always_better_does_not(rows):
+def test_bootstrap_what_is_equal_differs_by_chance_and_what_is_always_better_does_not(rows):
     one = np.array(rows)[:, 0]
     assert difference(one, one) == (0.0, (0.0, 0.0), 1.0)
     best, worst = np.tile([1, 1, 1], (50, 1)), np.tile([0, 1, 1], (50, 1))
@@ -115,7 +115,7 @@ def test_what_is_equal_differs_by_chance_and_what_is_always_better_does_not(rows
         difference(one, best)
 
 
-def test_intervals_hold_the_truth_and_the_test_finds_what_is_not_there_as_often_as_they_say():
+def test_bootstrap_intervals_hold_the_truth_and_the_test_finds_what_is_not_there_as_often_as_they_say():
     """Pairs of models whose F1 is truly 0.7, on 150 sentences each: 300 times."""
     rng = np.random.default_rng(8)
     held, found = 0, 0

@@ -90,7 +90,7 @@ def random_corpus(rng, tags):
 
 @pytest.mark.parametrize('tags', [
     ['O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC'], ['O', 'B', 'I'], ['O', 'B-X', 'I-X', 'B', 'I'], ['O', 'B-a-b', 'I-a-b']])
-def test_tables_are_those_of_the_script(tags):
+def test_conlleval_tables_are_those_of_the_script(tags):
     """Random tags, most of them ill-formed."""
     rng = random.Random(0)
     for _ in range(100):
@@ -103,7 +103,7 @@ def test_tables_are_those_of_the_script(tags):
         assert scores.lines()[:len(expected)] == expected
 
 
-def test_ties_are_rounded_as_the_script_does():
+def test_conlleval_ties_are_rounded_as_the_script_does():
     for correct in range(161):
         gold, predicted = ['O'] * 160, ['O'] * correct + ['I'] * (160 - correct)
         assert table(score([gold], [predicted], 'BIO')) == list(Script([gold], [predicted]).lines())
@@ -116,7 +116,7 @@ def lines_of(found, trained, gold, predicted):
     return scores.lines()
 
 
-def test_both_accuracies_are_told_where_they_differ():
+def test_conlleval_both_accuracies_are_told_where_they_differ():
     """As the tags stand, which is the script's, and of the same spans in one scheme."""
     same = ['B-X I-X O O', 'O B-Y']
     assert lines_of('BIO', 'BIO', same, same)[1].startswith('accuracy: 100.00%;') and len(

@@ -86,12 +86,12 @@ def english():
     return cold('spacy-en')
 
 
-def test_runs_of_each_punctuation_character(english):
+def test_linear_time_runs_of_each_punctuation_character(english):
     assert not [character for character in PUNCTUATION if grows_too_fast(english.split, repeated(character, SIZE))]
 
 
 @pytest.mark.parametrize('name', ['spacy-en', 'spacy-de', 'spacy-fr', 'spacy-zh', 'blanks', 'characters+words'])
-def test_texts_of_all_kinds(name):
+def test_linear_time_texts_of_all_kinds(name):
     splitter = cold(name)
 
     def items(text):
@@ -102,7 +102,7 @@ def test_texts_of_all_kinds(name):
     assert not [kind for kind, text in texts.items() if grows_too_fast(items, text)]
 
 
-def test_line_numbers_of_many_sentences():
+def test_linear_time_line_numbers_of_many_sentences():
     def items(text):
         return sum(1 for _ in raw.raw_sentences([(1, text)], splitter_named('characters')))
 
@@ -118,7 +118,7 @@ def spans_everywhere(count):
                     by_line=True)
 
 
-def test_spans_on_tokens():
+def test_linear_time_spans_on_tokens():
     """Also that the remarks on long spans that overlap do not hold the text of each of them."""
     remarks, splitter = Remarks('a.ann'), splitter_named('blanks')
     assert ratio(lambda document: tagged(document, splitter, remarks.add), spans_everywhere(1000),
@@ -126,7 +126,7 @@ def test_spans_on_tokens():
     assert max(len(remark.text) for remark in remarks.all) == SHOWN + 1
 
 
-def test_long_words_are_cut_after_signs_and_before_no_mark():
+def test_linear_time_long_words_are_cut_after_signs_and_before_no_mark():
     pytest.importorskip('spacy')
     splitter = splitter_named('spacy-en')
     text = 'x' * (LONGEST_WORD - 5) + '+' + 'y' * 100 + ' ' + 'e\u0301' * LONGEST_WORD + ' end'
@@ -138,7 +138,7 @@ def test_long_words_are_cut_after_signs_and_before_no_mark():
 
 
 @pytest.mark.parametrize('language', ['de', 'el', 'fr', 'hu', 'ro', 'xx'])
-def test_tokens_are_those_of_the_library(language):
+def test_linear_time_tokens_are_those_of_the_library(language):
     """Of texts with short and long words; only runs of one punctuation character are joined."""
     spacy = pytest.importorskip('spacy')
     library, splitter = spacy.blank(language).tokenizer, splitter_named(f'spacy-{language}')

@@ -65,7 +65,7 @@ PATTERNS = [row for row in itertools.product(['O', 'B-P', 'I-P', '?', '?-P', 'B-
 
 # What is read
 
-def test_a_mark_stands_for_what_nobody_has_judged(tmp_path):
+def test_partly_tagged_a_mark_stands_for_what_nobody_has_judged(tmp_path):
     columns = write(tmp_path, 'a\tB-P\nb\t?\nc\t?-P\nd\tB-?\ne\tO\n')
     lines = write(tmp_path, '{"tokens": ["a", "b", "c", "d", "e"], "tags": ["B-P", null, "?-P", "B-?", "O"]}\n',
                   'x.jsonl')
@@ -76,7 +76,7 @@ def test_a_mark_stands_for_what_nobody_has_judged(tmp_path):
             ['B-P'], BIO, ['B-P', 'I-P'], ['B-P', 'B-Q'], ['O']]
 
 
-def test_another_mark_or_none(tmp_path):
+def test_partly_tagged_another_mark_or_none(tmp_path):
     path = write(tmp_path, 'a\t?\nb\tXX\nc\tNOUN\n')
     tags = {mark: [marked(tag, '*') for tag in read_corpus(path, mark=mark)[0].tags] for mark in ('?', 'XX', '')}
     assert tags == {'?': ['*', 'XX', 'NOUN'], 'XX': ['?', '*', 'NOUN'], '': ['?', 'XX', 'NOUN']}
@@ -84,13 +84,13 @@ def test_another_mark_or_none(tmp_path):
     assert load({'train': path}, mark='?').tags == ['NOUN', 'XX']
 
 
-def test_what_a_mark_is_part_of_is_no_mark():
+def test_partly_tagged_what_a_mark_is_part_of_is_no_mark():
     tags = ['O-?', 'NN-?', '?-', '-?', '??', 'I-?X', 'B-X?']
     assert opened(tags) == tags
     assert opened(['O', '?'], '') == ['O', '?']
 
 
-def test_it_is_said_how_many_tokens_are_not_judged(tmp_path):
+def test_partly_tagged_it_is_said_how_many_tokens_are_not_judged(tmp_path):
     train = write(tmp_path, 'a\tB-P\nb\t?\nc\t?\nd\tI-?\n\ne\tO\n', 'train.tsv')
     dev = write(tmp_path, 'a\tB-P\n', 'dev.tsv')
     [line] = load({'train': train, 'dev': dev}).remarks
@@ -107,14 +107,14 @@ def test_it_is_said_how_many_tokens_are_not_judged(tmp_path):
      "train.tsv:1: expected 'O' or one of B, I, E, M, S with a type like '?-NN', got 'NN'"),
     ('a\tO\nb\tB-\0\n', 'a\tO\n', "train.tsv:2: expected a tag or type without NUL characters, got 'B-\\x00'"),
 ])
-def test_what_can_not_be_learned_from_is_refused(tmp_path, train, dev, message):
+def test_partly_tagged_what_can_not_be_learned_from_is_refused(tmp_path, train, dev, message):
     paths = {'train': write(tmp_path, train, 'train.tsv'), 'dev': write(tmp_path, dev, 'dev.tsv')}
     with pytest.raises(CorpusError) as raised:
         load(paths)
     assert str(raised.value).replace(f'{tmp_path}/', '').startswith(message)
 
 
-def test_the_scheme_is_recognised_by_what_is_judged():
+def test_partly_tagged_the_scheme_is_recognised_by_what_is_judged():
     def scheme(*rows):
         return recognise_scheme([opened(row.split()) for row in rows])
     assert scheme('O I-P ? ?', 'I-P B-P ?') == 'IOB1'
@@ -131,7 +131,7 @@ def read_json(tmp_path, **record):
     return [[marked(tag), *completions(tag, ['O', 'B-P', 'I-P'])] for tag in sentence.tags]
 
 
-def test_tokens_outside_of_what_was_looked_at_are_not_judged(tmp_path):
+def test_partly_tagged_tokens_outside_of_what_was_looked_at_are_not_judged(tmp_path):
     text = 'Ada Lovelace saw Rome and Bonn'
     unknown = ['?', 'O', 'B-P', 'I-P']
     # The token behind a name may be anything but the inside of that name.
@@ -142,13 +142,13 @@ def test_tokens_outside_of_what_was_looked_at_are_not_judged(tmp_path):
     assert read_json(tmp_path, text=text, entities=[[17, 21, 'P']])[0] == ['O', 'O']
 
 
-def test_an_answer_about_single_spans_judges_these_alone(tmp_path):
+def test_partly_tagged_an_answer_about_single_spans_judges_these_alone(tmp_path):
     spans = [{'start': 0, 'end': 3, 'label': 'P'}]
     assert [tag for tag, *_ in read_json(tmp_path, text='Ada saw Rome', spans=spans, answer='accept', _is_binary=True)
             ] == ['B-P', '?', '?']
 
 
-def test_an_entity_may_have_an_open_type(tmp_path):
+def test_partly_tagged_an_entity_may_have_an_open_type(tmp_path):
     tags = [sentence.tags for sentence in read_corpus(
         write(tmp_path, '{"text": "Ada Po saw Rome", "entities": [[0, 6, "?"], [11, 15, "P"]]}\n', 'x.jsonl'),
         splitter='blanks')]
@@ -157,7 +157,7 @@ def test_an_entity_may_have_an_open_type(tmp_path):
 
 
 @pytest.mark.parametrize('judged', ['3', '[[0, 99]]', '[[2, 1]]', '[[0]]', '["a"]'])
-def test_parts_that_are_none_are_refused(tmp_path, judged):
+def test_partly_tagged_parts_that_are_none_are_refused(tmp_path, judged):
     path = write(tmp_path, f'{{"text": "Ada", "entities": [], "judged": {judged}}}\n', 'x.jsonl')
     with pytest.raises(CorpusError, match=r'x.jsonl:1: expected (a span from 0 to 3|"judged" to be a list)'):
         read_corpus(path, splitter='blanks')
@@ -165,7 +165,7 @@ def test_parts_that_are_none_are_refused(tmp_path, judged):
 
 # Other schemes
 
-def test_in_another_scheme_a_tag_is_all_that_it_can_be():
+def test_partly_tagged_in_another_scheme_a_tag_is_all_that_it_can_be():
     for patterns in PATTERNS:
         found = converted(opened(patterns), 'BIO', 'BIOES', 'PQ')
         possible = list(zip(*map(in_bioes, every(patterns))))
@@ -176,21 +176,21 @@ def test_in_another_scheme_a_tag_is_all_that_it_can_be():
             assert kept == set(allowed), patterns
 
 
-def test_the_tag_before_one_that_is_not_judged_may_be_the_last():
+def test_partly_tagged_the_tag_before_one_that_is_not_judged_may_be_the_last():
     found = converted(opened(['B-P', '?', 'O', 'I-P', '?-P']), 'BIO', 'BIOES', 'PQ')
     assert [set(completions(tag, BIOES)) for tag in found[:3]] == [{'B-P', 'S-P'}, set(BIOES), {'O'}]
     assert [set(completions(tag, BIOES)) for tag in converted(opened(['?', 'I-P', 'O']), 'IOB1', 'BIO', 'PQ')][1:] == [
         {'B-P'} | {'I-P'}, {'O'}]
 
 
-def test_what_can_be_well_formed():
+def test_partly_tagged_what_can_be_well_formed():
     for patterns in itertools.product(['O', 'B-P', 'I-P', '?', '?-P', 'B-?'], repeat=2):
         assert fits(opened(patterns), 'BIO') == bool(every(patterns)), patterns
 
 
 # Scores
 
-def test_a_span_is_certain_if_it_is_there_whatever_was_not_judged():
+def test_partly_tagged_a_span_is_certain_if_it_is_there_whatever_was_not_judged():
     for patterns in PATTERNS:
         sure = certain(opened(patterns), 'BIO')
         always = set.intersection(*map(spans, every(patterns)))
@@ -201,7 +201,7 @@ def test_a_span_is_certain_if_it_is_there_whatever_was_not_judged():
             assert {span for span in spans(tags) if all(sure[span[1]:span[2] + 1])} == judged, patterns
 
 
-def test_what_is_not_judged_does_not_count():
+def test_partly_tagged_what_is_not_judged_does_not_count():
     gold = opened('B-P I-P O ? B-Q ? O O B-P O'.split())
     #                 found         border open: out  missed
     predicted = 'B-P I-P O B-Q B-Q I-Q B-P O O B-Q'.split()
@@ -213,7 +213,7 @@ def test_what_is_not_judged_does_not_count():
     assert (plain.tokens, plain.correct_tokens, plain.spans.predicted, plain.spans.gold) == (2, 1, 2, 2)
 
 
-def test_the_table_says_what_does_not_count():
+def test_partly_tagged_the_table_says_what_does_not_count():
     scores = Scores('BIO', 'BIOES', 'x.tsv')
     scores.add([1], [opened(['B-P', '?', 'O', 'B-P'])], [['S-P', 'O', 'O', 'S-P']])
     assert scores.lines()[0].startswith('processed 3 tokens with 1 phrases; found: 1 phrases; correct: 1.')
@@ -224,5 +224,5 @@ def test_the_table_says_what_does_not_count():
 
 @pytest.mark.parametrize('tags,text', [
     (['O', 'B-PER'], '?'), (['B-PER', 'I-PER'], '?-PER'), (['B-LOC', 'B-PER'], 'B-?'), (['B-LOC', 'I-PER'], '?-?')])
-def test_marked_shows_what_several_tags_have_in_common(tags, text):
+def test_partly_tagged_marked_shows_what_several_tags_have_in_common(tags, text):
     assert marked(one_of(tags, tags_in('BIO', ['PER', 'LOC']))) == text

@@ -42,7 +42,7 @@ def tags_in(scheme, types=('A', 'B'), least=0, most=7):
 @pytest.mark.parametrize('scheme', TABLE)
 @quick
 @given(case=sentences_of_spans())
-def test_spans_come_back_from_their_tags(scheme, case):
+def test_properties_spans_come_back_from_their_tags(scheme, case):
     spans, length = case
     tags = tags_of(spans, length, scheme)
     assert len(tags) == length and {tag[0] for tag in tags} <= {'O', *PREFIXES[scheme]}
@@ -56,7 +56,7 @@ def test_spans_come_back_from_their_tags(scheme, case):
 @pytest.mark.parametrize('scheme', STRICT)
 @quick
 @given(case=sentences_of_spans())
-def test_the_scheme_of_a_corpus_is_recognised(scheme, case):
+def test_properties_the_scheme_of_a_corpus_is_recognised(scheme, case):
     """From a sentence that shows every prefix, beside any other."""
     whole = tags_of([('PER', 0, 2), ('PER', 3, 3)], 5, scheme)
     assert recognise_scheme([whole, tags_of(*case, scheme)]) == scheme
@@ -65,7 +65,7 @@ def test_the_scheme_of_a_corpus_is_recognised(scheme, case):
 @quick
 @given(tags=st.data())
 @pytest.mark.parametrize('scheme', STRICT)
-def test_strict_spans_are_lenient_ones_where_tags_are_well_formed(scheme, tags):
+def test_properties_strict_spans_are_lenient_ones_where_tags_are_well_formed(scheme, tags):
     """They are all of them there; elsewhere they are those that the tags of their own span write again."""
     tags = tags.draw(tags_in(scheme))
     strict = strict_spans_of(tags, scheme)
@@ -79,7 +79,7 @@ def test_strict_spans_are_lenient_ones_where_tags_are_well_formed(scheme, tags):
 @pytest.mark.parametrize('scheme', TABLE)
 @quick
 @given(data=st.data())
-def test_allowed_tags_are_those_that_their_spans_write_again(scheme, data):
+def test_properties_allowed_tags_are_those_that_their_spans_write_again(scheme, data):
     """IOB1 may write a span with B where none ends, which BIO would not know; so its spans are the lenient ones."""
     tags = data.draw(tags_in(scheme, least=1))
     names = sorted({'O', *tags})
@@ -91,7 +91,7 @@ def test_allowed_tags_are_those_that_their_spans_write_again(scheme, data):
 
 
 @pytest.mark.parametrize('scheme', TABLE)
-def test_allowed_tags_of_three_tokens_one_by_one(scheme):
+def test_properties_allowed_tags_of_three_tokens_one_by_one(scheme):
     names = ['O', *(f'{prefix}-{kind}' for prefix, kind in product(PREFIXES[scheme], 'AB'))]
     allowed = allowed_transitions(scheme, names)
     for ids in product(range(len(names)), repeat=3):
@@ -137,7 +137,7 @@ def pairs_of_rows(draw):
 
 @quick
 @given(pair=pairs_of_rows())
-def test_scores_are_those_of_sets_of_spans(pair):
+def test_properties_scores_are_those_of_sets_of_spans(pair):
     gold, predicted = pair
     true, said = bio_spans(gold), bio_spans(predicted)
     for strict in (False, True):
@@ -157,7 +157,7 @@ def test_scores_are_those_of_sets_of_spans(pair):
 
 @quick
 @given(pair=pairs_of_rows(), cut=st.integers(0, 4))
-def test_scores_add_up(pair, cut):
+def test_properties_scores_add_up(pair, cut):
     gold, predicted = pair
     assert total([score(gold[:cut], predicted[:cut], 'BIO'), score(gold[cut:], predicted[cut:], 'BIO')]) == score(
         gold, predicted, 'BIO')
@@ -187,7 +187,7 @@ def written(kind, rows):
 
 @quick
 @given(rows=corpora('\t\r\n'))
-def test_columns_that_are_written_are_read_again(tmp_path_factory, rows):
+def test_properties_columns_that_are_written_are_read_again(tmp_path_factory, rows):
     """A blank at either end of a column is none of its token, and a byte order mark none of the first one."""
     rows = [[(token.strip(' ') or '-', tag) for token, tag in row] for row in rows]
     rows = [[(token if not token.startswith(('-DOCSTART-', '\ufeff')) else '-', tag) for token, tag in row]
@@ -202,7 +202,7 @@ def test_columns_that_are_written_are_read_again(tmp_path_factory, rows):
 
 @quick
 @given(rows=corpora(''))
-def test_json_lines_that_are_written_are_read_again(tmp_path_factory, rows):
+def test_properties_json_lines_that_are_written_are_read_again(tmp_path_factory, rows):
     path = tmp_path_factory.getbasetemp() / 'written.jsonl'
     path.write_text(''.join(written(JSON, rows)), encoding='utf-8', newline='')
     found = read_corpus(path)

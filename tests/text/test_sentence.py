@@ -25,7 +25,7 @@ def joined():
     return Sentence(['Marta', 'Kowalski', 'works', 'in', 'Lisbon', '.'], TAGS)
 
 
-def test_span_places_are_half_open_in_characters_and_in_tokens(placed, joined):
+def test_sentence_span_places_are_half_open_in_characters_and_in_tokens(placed, joined):
     for sentence, text in ((placed, TEXT), (joined, joined.text)):
         for span, kind, words in zip(sentence.spans, ('PER', 'LOC'), ('Marta Kowalski', 'Lisbon'), strict=True):
             assert span.type == kind and span.text == text[span.start:span.end] == words
@@ -72,7 +72,7 @@ def test_sentence_can_be_copied_and_compared(placed, joined):
     assert {*placed.spans} == {*again.spans}
 
 
-def test_names_of_earlier_versions(placed):
+def test_sentence_names_of_earlier_versions(placed):
     assert Tagged is TaggedText is Sentence and placed.sentence is placed
     person = placed.spans[0]
     assert (person.first, person.last) == (0, 1) and person[:3] == ('PER', 0, 1)
@@ -81,7 +81,7 @@ def test_names_of_earlier_versions(placed):
     assert placed.tokens[person.first:person.last + 1] == ['Marta', 'Kowalski']
 
 
-def test_span_without_tokens_has_its_characters_alone():
+def test_sentence_span_without_tokens_has_its_characters_alone():
     span = Span('X', 2, 4, line=3)
     assert (span.start, span.end, span.start_token, span.end_token, span.line) == (2, 4, -1, -1, 3)
 

@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.parametrize('tags', [
     ['O', 'B', 'I'], ['B-X', 'O', 'I-Y', 'I-X'], ['O', 'I-X', 'E-X', 'S-X'], ['M', 'E', 'S', 'B'],
     ['I-X', 'M-X', 'E-Y']])
-def test_the_same_numbers_stand_for_the_same_spans(tags):
+def test_span_steps_the_same_numbers_stand_for_the_same_spans(tags):
     table = span_steps(tags)
     count = len(tags)
     assert table.shape == (count + 1, count + 1) and table.dtype == np.int32
@@ -26,7 +26,7 @@ def test_the_same_numbers_stand_for_the_same_spans(tags):
 
 
 @pytest.mark.parametrize('tags', ['B-X', [1, 2]])
-def test_tags_must_be_strings(tags):
+def test_span_steps_tags_must_be_strings(tags):
     with pytest.raises(TypeError, match='tags must be a sequence of strings, got'):
         span_steps(tags)
 
@@ -34,7 +34,7 @@ def test_tags_must_be_strings(tags):
 @pytest.mark.parametrize('scheme,tags', [
     ('BIO', ['O', 'B-X', 'I-X', 'B-Y', 'I-Y']), ('IOB1', ['O', 'B-X', 'I-X', 'B-Y', 'I-Y']),
     ('BIOES', ['O', 'B-X', 'I-X', 'E-X', 'S-X', 'S-Y']), ('BMES', ['B', 'M', 'E', 'S', 'O'])])
-def test_constrained_to_a_scheme_each_set_of_spans_has_one_tagging(scheme, tags):
+def test_span_steps_constrained_to_a_scheme_each_set_of_spans_has_one_tagging(scheme, tags):
     allowed, start, end = allowed_transitions(scheme, tags)
     found = [tuple(spans_of([tags[tag] for tag in path])) for path in itertools.product(range(len(tags)), repeat=5)
              if start[path[0]] and end[path[-1]] and allowed[path[:-1], path[1:]].all()]

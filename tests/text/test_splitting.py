@@ -47,7 +47,7 @@ def separates(name, character):
 @given(TEXTS)
 @example('')
 @example('\ufeffOne. Two')
-def test_tokens_follow_each_other_and_hold_all_but_white_space(name, text):
+def test_splitting_tokens_follow_each_other_and_hold_all_but_white_space(name, text):
     sentences = named(name).split(text)
     end = 0
     for sentence in sentences:
@@ -63,7 +63,7 @@ def test_tokens_follow_each_other_and_hold_all_but_white_space(name, text):
 @pytest.mark.parametrize('name', NAMES)
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(TEXTS)
-def test_items_of_a_text_make_up_the_text(name, text):
+def test_splitting_items_of_a_text_make_up_the_text(name, text):
     lines = [(number, line) for number, line in enumerate(text.split('\n'), 1)]
     lines = [(number, line + '\n') for number, line in lines[:-1]] + lines[-1:]
     items = list(raw.raw_sentences([line for line in lines if line[1]], named(name)))
@@ -87,7 +87,7 @@ def test_items_of_a_text_make_up_the_text(name, text):
     ('A title\n\nand text\nover two lines', ['A title', 'and text over two lines']),
     ('A title\r\n \r\nand text\r\nover two\rlines', ['A title', 'and text over two lines']),
     ('-----====\tdone', ['-----==== done'])])
-def test_english(text, expected):
+def test_splitting_english(text, expected):
     assert [' '.join(tokens) for tokens in words('spacy-en', text)] == expected
 
 
@@ -97,11 +97,11 @@ def test_english(text, expected):
     ('characters', 'e\u0301\U0001f469\u200d\U0001f680\U0001f44d\U0001f3fdx',
      ['e\u0301 \U0001f469\u200d\U0001f680 \U0001f44d\U0001f3fd x']),
     ('blanks', ' a.b  c\u00a0d\r\n\n e ', ['a.b c\u00a0d', 'e'])])
-def test_characters_and_blanks(name, text, expected):
+def test_splitting_characters_and_blanks(name, text, expected):
     assert [' '.join(tokens) for tokens in words(name, text)] == expected
 
 
-def test_what_suits_a_training_text():
+def test_splitting_what_suits_a_training_text():
     assert suited({'the', 'a', 'I'}) == 'spacy-en'
     assert suited(set('今天很好ABC')) == 'characters'
     assert suited({*'今天很好我们去看一个电影吧', '3G'}) == 'characters+words'
@@ -110,18 +110,18 @@ def test_what_suits_a_training_text():
 @pytest.mark.parametrize('text,name', [('', 'spacy-en'), ('A 中文 word', 'spacy-en'), ('. 3 !', 'spacy-en'),
                                        ('今天 iPhone 很好', 'spacy-en'),
                                        ('我今天用一个iPhone看电影。', 'characters+words')])
-def test_what_suits_a_text_that_no_one_has_cut(text, name):
+def test_splitting_what_suits_a_text_that_no_one_has_cut(text, name):
     assert splitting.suited_to_text(text) == name
 
 
 @pytest.mark.parametrize('name', ['', 'space', 'spacy', 'spacy-', 'spacy-english', 'SPACY-en', 'spacy-e1', 'blanks '])
-def test_names_of_no_splitter(name):
+def test_splitting_names_of_no_splitter(name):
     with pytest.raises(OptionError, match=r'^a splitter must be blanks, characters, characters\+words, or spacy- '
                                           r'and the code of a language such as spacy-en, got '):
         splitter_named(name)
 
 
-def test_languages_that_the_library_does_not_have_or_needs_another_one_for():
+def test_splitting_languages_that_the_library_does_not_have_or_needs_another_one_for():
     pytest.importorskip('spacy')
     with pytest.raises(OptionError, match='code of a language that spaCy has rules for, got spacy-zz$'):
         splitter_named('spacy-zz')
@@ -129,7 +129,7 @@ def test_languages_that_the_library_does_not_have_or_needs_another_one_for():
         splitter_named('spacy-ja')
 
 
-def test_one_line_without_the_library():
+def test_splitting_one_line_without_the_library():
     """In a process that can't import it."""
     program = ('import sys; sys.modules["spacy"] = None\n'
                'from ms_crf.text.splitting import splitter_named\n'
@@ -141,7 +141,7 @@ def test_one_line_without_the_library():
                             'pip install -r requirements-text.txt; or name another splitter\n') and not shown.stderr
 
 
-def test_threads_share_a_splitter():
+def test_splitting_threads_share_a_splitter():
     splitter, found = named('spacy-en'), []
     texts = [f'Word{number} is here. And word-{number} there!' for number in range(200)]
 
@@ -160,7 +160,7 @@ def test_threads_share_a_splitter():
 
 
 @pytest.mark.parametrize('blank', [' ', '\n', ''])
-def test_paragraphs_of_any_length(monkeypatch, blank):
+def test_splitting_paragraphs_of_any_length(monkeypatch, blank):
     """They are cut at a line end or a blank, or anywhere if there is none; nothing is lost."""
     pytest.importorskip('spacy')
     monkeypatch.setattr('ms_crf.text.prose.LONGEST', 50)
@@ -171,11 +171,11 @@ def test_paragraphs_of_any_length(monkeypatch, blank):
         assert found == ['word', '.', 'other'] * 100
 
 
-def test_a_text_of_two_million_characters():
+def test_splitting_a_text_of_two_million_characters():
     assert sum(map(len, words('spacy-en', 'to be or not\n' * 160_000))) == 640_000
 
 
-def test_a_long_paragraph_ends_with_a_line(monkeypatch):
+def test_splitting_a_long_paragraph_ends_with_a_line(monkeypatch):
     monkeypatch.setattr(raw, 'LONGEST', 20)
     lines = [(number, f'{number:04} a b c\n') for number in range(1, 21)]
     items = list(raw.raw_sentences(iter(lines), named('blanks')))
@@ -188,7 +188,7 @@ def f1(gold, found):
     return 2 * correct / (sum(map(len, gold)) + sum(map(len, found)))
 
 
-def test_english_agrees_with_the_treebank():
+def test_splitting_english_agrees_with_the_treebank():
     """98.5 % of tokens is what is asked of it; data and scores are described in docs/tagging.md."""
     path = ROOT.parent / 'shared/data/en-ewt-raw/dev.jsonl'
     if not path.exists():
@@ -201,6 +201,6 @@ def test_english_agrees_with_the_treebank():
     assert f1([[tuple(sentence) for sentence in text['sentences']] for text in texts], sentences) >= 0.84
 
 
-def test_the_names_in_help_are_those_that_there_are():
+def test_splitting_the_names_in_help_are_those_that_there_are():
     for name in (splitting.BLANK, splitting.CHARACTERS, splitting.WORDS, splitting.DEFAULT):
         assert name in splitting.CHOICES and not splitting.splitter_fault(name)

@@ -21,26 +21,26 @@ from support.corpora import CORPORA, write
     '-DOCSTART- O\n\nEU B-ORG\nrejects O\n \nPeter B-PER\n',
     '# id = 1\nEU\tB-ORG\nrejects\tO\n\n# id = 2\nPeter\tB-PER\n',
 ], ids=['tabs', 'blanks', 'windows', 'conll', 'comments'])
-def test_columns(tmp_path, text):
+def test_text_columns(tmp_path, text):
     sentences = read_corpus(write(tmp_path, text))
     assert [(sentence.tokens, sentence.tags) for sentence in sentences] == [
         (['EU', 'rejects'], ['B-ORG', 'O']), (['Peter'], ['B-PER'])]
 
 
-def test_columns_can_be_chosen(tmp_path):
+def test_text_columns_can_be_chosen(tmp_path):
     file = write(tmp_path, '1 EU NNP B-ORG x\n2 rejects VBZ O x\n')
     names, chunks = (read_corpus(file, columns)[0] for columns in ((1, 3), (1, -3)))
     assert names.tokens == chunks.tokens == ['EU', 'rejects']
     assert (names.tags, chunks.tags) == (['B-ORG', 'O'], ['NNP', 'VBZ'])
 
 
-def test_what_looks_like_white_space_or_a_comment_stays_a_token(tmp_path):
+def test_text_what_looks_like_white_space_or_a_comment_stays_a_token(tmp_path):
     tokens = ['#hashtag', '#', 'no\u00a0break', '\u3000', '\u2028', 'a b', '\x85', '-']
     file = write(tmp_path, '\n'.join(f'{token}\tO' for token in tokens))
     assert read_corpus(file)[0].tokens == tokens
 
 
-def test_json_lines(tmp_path):
+def test_text_json_lines(tmp_path):
     rows = [{'tokens': ['a b', 'c'], 'tags': ['O', 'B'], 'id': 1}, {'tokens': [], 'tags': []},
             {'tokens': ['d'], 'tags': ['I']}]
     file = write(tmp_path, '\n\n'.join(map(json.dumps, rows)), 'corpus.jsonl')
@@ -62,13 +62,13 @@ def test_json_lines(tmp_path):
     ('{"tokens"', 'x.jsonl', 'x.jsonl:1: expected a JSON object: '),
     ('[1]', 'x.jsonl', "x.jsonl:1: expected a JSON object, got '[1]'"),
 ])
-def test_faults_are_named_with_file_and_line(tmp_path, text, name, message):
+def test_text_faults_are_named_with_file_and_line(tmp_path, text, name, message):
     with pytest.raises(CorpusError) as raised:
         read_corpus(write(tmp_path, text, name))
     assert message in str(raised.value)
 
 
-def test_files_that_are_not_there(tmp_path):
+def test_text_files_that_are_not_there(tmp_path):
     with pytest.raises(CorpusError, match='nowhere.tsv: no such file'):
         read_corpus(tmp_path / 'nowhere.tsv')
     with pytest.raises(CorpusError, match='expected a file, got a folder'):
@@ -89,11 +89,11 @@ def test_files_that_are_not_there(tmp_path):
     (['NOUN VERB X'], 'plain'),
     (['NN O I'], 'plain'),
 ])
-def test_schemes(sentences, scheme):
+def test_text_schemes(sentences, scheme):
     assert recognise_scheme([sentence.split() for sentence in sentences]) == scheme
 
 
-def test_tags_of_no_scheme():
+def test_text_tags_of_no_scheme():
     expected = "expected 'O' or one of B, I, E, M, S with a type like 'B-X', got 'NOUN'"
     with pytest.raises(SchemeError, match=expected) as raised:
         recognise_scheme([['O'], ['B-X', 'NOUN']])
@@ -108,7 +108,7 @@ def test_tags_of_no_scheme():
     ('B-X I-Y I-Y', [('X', 0, 0), ('Y', 1, 2)], [('X', 0, 0)]),
     ('B I O I', [('', 0, 1), ('', 3, 3)], [('', 0, 1)]),
 ])
-def test_spans_of_bio(tags, lenient, strict):
+def test_text_spans_of_bio(tags, lenient, strict):
     assert spans_of(tags.split()) == lenient
     assert strict_spans_of(tags.split(), 'BIO') == strict
 
@@ -118,7 +118,7 @@ def test_spans_of_bio(tags, lenient, strict):
     ('M E S B', [('', 0, 1), ('', 2, 2), ('', 3, 3)], [('', 2, 2)]),
     ('B B E E', [('', 0, 0), ('', 1, 2), ('', 3, 3)], [('', 1, 2)]),
 ])
-def test_words(tags, lenient, strict):
+def test_text_words(tags, lenient, strict):
     """Ill-formed words still cover every character by conlleval's rules."""
     assert spans_of(tags.split()) == lenient
     assert strict_spans_of(tags.split(), 'BMES') == strict
@@ -128,7 +128,7 @@ def test_words(tags, lenient, strict):
     ('BIO', 'B-X I-X B-X O B-Y'), ('IOB1', 'I-X I-X B-X O I-Y'), ('BIOES', 'B-X E-X S-X O S-Y'),
     ('BMES', 'B-X E-X S-X O S-Y'),
 ])
-def test_tags_of_spans(scheme, tags):
+def test_text_tags_of_spans(scheme, tags):
     spans = [('X', 0, 1), ('X', 2, 2), ('Y', 4, 4)]
     assert tags_of(spans, 5, scheme) == tags.split()
     assert spans_of(tags.split()) == spans
@@ -157,7 +157,7 @@ def spans_by_pattern(tags, pattern):
 
 @pytest.mark.parametrize('scheme,prefixes,strict', [
     ('BIO', 'BI', False), ('BIO', 'BI', True), ('BIOES', 'BIES', False), ('BIOES', 'BIES', True)])
-def test_same_scores_as_nervaluate(scheme, prefixes, strict):
+def test_text_same_scores_as_nervaluate(scheme, prefixes, strict):
     """Random tags, most of them ill-formed: spans by regular expressions, counted by nervaluate."""
     nervaluate = pytest.importorskip('nervaluate')
     rng = random.Random(0)
@@ -185,7 +185,7 @@ def test_same_scores_as_nervaluate(scheme, prefixes, strict):
                 (expected.precision, expected.recall, expected.f1, expected.possible))
 
 
-def test_table():
+def test_text_table():
     gold = ['B-PER I-PER O B-LOC'.split(), 'O B-LOC'.split()]
     predicted = ['B-PER I-PER O O'.split(), 'O B-PER'.split()]
     assert table(score(gold, predicted, 'BIO')) == [
@@ -196,7 +196,7 @@ def test_table():
     ]
 
 
-def test_scores_of_plain_tags_and_of_nothing():
+def test_text_scores_of_plain_tags_and_of_nothing():
     found = score([['NOUN', 'VERB']], [['NOUN', 'NOUN']], 'plain')
     assert found.accuracy == found.spans.f1 == 0.5
     assert score([['O']], [['O']], 'BIO').spans.f1 == 0.0
@@ -210,7 +210,7 @@ def test_scores_of_plain_tags_and_of_nothing():
 @pytest.mark.parametrize('folder,scheme,sentences', [
     ('en-wnut17-ner', 'BIO', 1287), ('en-btc-ner', 'BIO', 2000), ('en-wikigold-ner-iob1', 'IOB1', 169),
     ('en-ewt-pos', 'plain', 2077), ('zh-weibo-ner', 'BIO', 270), ('zh-udc-seg', 'BMES', 500)])
-def test_real_corpora(folder, scheme, sentences):
+def test_text_real_corpora(folder, scheme, sentences):
     file = CORPORA / folder / 'test.tsv'
     corpus = read_corpus(file)
     tags = [sentence.tags for sentence in corpus]

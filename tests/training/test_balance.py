@@ -30,23 +30,23 @@ def counts_with(rates, sentences=400):
     return [np.stack((draws < rate, np.ones(sentences), np.ones(sentences)), 1).astype(int) for rate in rates]
 
 
-def test_the_best_shift_is_that_of_the_best_rates():
+def test_balance_the_best_shift_is_that_of_the_best_rates():
     choice = best_shift(counts_with([0.1, 0.2, 0.3, 0.5, 0.6, 0.5, 0.4]))
     assert choice.shift == 1.0 and choice.before == pytest.approx(0.3, abs=0.05) and choice.after > choice.before
     assert best_shift(counts_with([0.5, 0.6, 0.3, 0.3, 0.2, 0.2, 0.2])).shift == -0.5
 
 
-def test_one_high_rate_among_low_ones_is_chance():
+def test_balance_one_high_rate_among_low_ones_is_chance():
     """0.5 has the best rate, 1.5 the best ones around it."""
     assert best_shift(counts_with([0.1, 0.1, 0.1, 0.7, 0.3, 0.5, 0.8])).shift == 1.5
 
 
 @pytest.mark.parametrize('rates', [[0.5] * 7, [0.3] * 3 + [0.302] * 3 + [0.3], [0.0] * 7, [1.0] * 7])
-def test_where_nothing_is_won_nothing_is_shifted(rates):
+def test_balance_where_nothing_is_won_nothing_is_shifted(rates):
     assert best_shift(counts_with(rates)).shift == 0.0
 
 
-def test_a_gain_that_chance_may_have_made_is_none():
+def test_balance_a_gain_that_chance_may_have_made_is_none():
     """One sentence of 20 better, one worse, and a third better: two thirds of resamples like it, which is too few."""
     before = np.array([[1, 1, 1]] * 10 + [[0, 1, 1]] * 10)
     after = before.copy()
@@ -54,7 +54,7 @@ def test_a_gain_that_chance_may_have_made_is_none():
     assert best_shift([before] * 3 + [after] * 4).shift == 0.0
 
 
-def test_no_spans_at_all():
+def test_balance_no_spans_at_all():
     assert best_shift(np.zeros((7, 5, 3), int)) == (0.0, 0.0, 0.0)
 
 
@@ -107,7 +107,7 @@ def runs(texts, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_is_shifted_by_what_suits_dev(runs):
+def test_balance_a_run_is_shifted_by_what_suits_dev(runs):
     found, folder = runs
     (scores, said), (before, _) = found['with'], found['without']
     assert before['shift'] == 0.0 and before['dev']['f1'] < 0.5
@@ -125,7 +125,7 @@ def test_a_run_is_shifted_by_what_suits_dev(runs):
 
 
 @pytest.mark.slow
-def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
+def test_balance_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     """Resumed without another epoch the same, to the bit; with others by what suits the best of them."""
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     before = records.read_tensors(run / 'weights.ckpt')
@@ -139,7 +139,7 @@ def test_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_where_nothing_was_learned_nothing_is_shifted(texts, tmp_path):
+def test_balance_where_nothing_was_learned_nothing_is_shifted(texts, tmp_path):
     """Though a shift would make every Xan a person: no span was right without it, and that is what is said."""
     scores, run = trained(texts, tmp_path / 'run', train='seldom.tsv', dev='lone.tsv')
     assert (scores['shift'], scores['dev']['f1']) == (0.0, 0.0)
@@ -162,7 +162,7 @@ class StopsWhileBalancing(Watcher):
 
 
 @pytest.mark.slow
-def test_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
+def test_balance_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
     """To the bit the run that was not stopped."""
     arguments = ['--train', str(texts / 'train.tsv'), '--dev', str(texts / 'dev.tsv'), *SMALL, '--epochs', '6',
                  '--save', str(tmp_path / 'run')]
@@ -182,7 +182,7 @@ def test_stopped_while_a_shift_is_chosen_and_resumed(runs, texts, tmp_path):
     ('{"best_epoch": 2, "epochs": 6, "shift": "x"}', 'expected "shift" to be a number, got'),
     ('{"best_epoch": 2, "epochs": 6, "dev": {"precision": 1}}',
      'expected "dev" to be scores with the number "recall"')])
-def test_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expected, tmp_path):
+def test_balance_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expected, tmp_path):
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     (run / 'scores.json').write_text(text)
     (run / 'checksums.json').unlink()
@@ -193,7 +193,7 @@ def test_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text, expecte
 
 
 @pytest.mark.slow
-def test_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
+def test_balance_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
     """That of the example; and networks over an encoder have what is shifted."""
     with plugins_forgotten():
         status, output, errors = printed(
@@ -208,7 +208,7 @@ def test_a_network_of_ones_own_is_shifted_as_well(texts, tmp_path):
 
 
 @pytest.mark.slow
-def test_tags_without_o_and_plain_tags_stay(texts, tmp_path):
+def test_balance_tags_without_o_and_plain_tags_stay(texts, tmp_path):
     scores, _ = trained(texts, tmp_path / 'plain', '--epochs', '1', train='plain.tsv', dev='plain.tsv')
     assert scores['shift'] == 0.0
     (tmp_path / 'words.tsv').write_text(10 * '中\tB\n国\tE\n人\tS\n\n')

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 OF_40 = Course(epochs=40, patience=12, warmup=0.5, decay=0.03, average_every=8)
 
 
-def test_long_epochs_are_as_they_were():
+def test_course_long_epochs_are_as_they_were():
     for steps in (25, 43, 106, 5000):
         assert course_of(steps) == OF_40
 
 
 @pytest.mark.parametrize('steps', [1, 2, 4, 7, 24])
-def test_short_epochs_are_more(steps):
+def test_course_short_epochs_are_more(steps):
     course = course_of(steps)
     for epochs, least in ((course.epochs, 1000), (course.patience, 300)):
         assert (epochs - 1) * steps < least <= epochs * steps
@@ -38,7 +38,7 @@ def test_short_epochs_are_more(steps):
     assert course.average_every == 1
 
 
-def test_what_was_given_is_obeyed():
+def test_course_what_was_given_is_obeyed():
     assert course_of(2, 40, 12, 0.5, 0.03) == OF_40._replace(average_every=1)
     assert course_of(106, 3, 0, 2.0, 0.0) == Course(3, 0, 2.0, 0.0, 8)
     assert course_of(2, epochs=4).warmup < 1                     # it must not fill what is asked for
@@ -53,7 +53,7 @@ def taken(best, scores):
     return [best.take(number, *score) for number, score in enumerate(scores, 1)]
 
 
-def test_an_untrained_model_is_not_the_best():
+def test_course_an_untrained_model_is_not_the_best():
     """What 50 sentences of the sample gave: an F1 of 1 % by chance, then 'O' for every word, then spans."""
     best = Best(tagged(799, 201), plain=False)
     assert taken(best, [(0.0048, 0.0314, 15.7), (0.0, 0.799, 14.9), (0.0, 0.799, 12.8), (0.0, 0.799, 13.0),
@@ -64,13 +64,13 @@ def test_an_untrained_model_is_not_the_best():
     assert best.nothing_learned() is None
 
 
-def test_patience_begins_anew_with_every_kind_of_progress():
+def test_course_patience_begins_anew_with_every_kind_of_progress():
     best = Best(tagged(99, 1), plain=False)
     taken(best, [(0.0, 0.99, 3.0), (0.02, 0.9, 3.5), (0.05, 0.97, 3.2), (0.05, 0.95, 3.2)])
     assert (best.epoch, best.moved) == (1, 3)
 
 
-def test_a_model_of_the_most_frequent_tag_has_learned_nothing():
+def test_course_a_model_of_the_most_frequent_tag_has_learned_nothing():
     best = Best(tagged(80, 20), plain=False)
     taken(best, [(0.01, 0.2, 9.0), (0.0, 0.8, 8.0)])
     assert best.nothing_learned().startswith("nothing was learned: on dev the model is no better than the tag 'O' for "
@@ -85,7 +85,7 @@ def test_a_model_of_the_most_frequent_tag_has_learned_nothing():
     assert alone.nothing_learned() is None
 
 
-def test_the_state_of_the_best_epoch():
+def test_course_the_state_of_the_best_epoch():
     best, other, third = (Best(tagged(8, 2), plain=False) for _ in range(3))
     taken(best, [(0.0, 0.8, 3.0), (0.2, 0.5, 2.0), (0.05, 0.9, 1.0)])
     other.load(np.array(best.state(), np.float64).tolist())
@@ -108,7 +108,7 @@ class Recorder(train.Watcher):
 
 
 @pytest.mark.slow
-def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
+def test_course_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
     """Beside the average of the weights of all steps, in float64; and in which epochs the steps are."""
     given = [*files(corpora), *SMALL, '--epochs', '2', '--save', str(tmp_path / 'run')]
     options, recorder = options_of(given), Recorder()
@@ -126,7 +126,7 @@ def test_a_small_corpus_is_averaged_from_its_first_step(corpora, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_training_on_few_sentences_says(tmp_path, capsys):
+def test_course_what_a_training_on_few_sentences_says(tmp_path, capsys):
     """Tags that train lacks are counted and missed; a model that tags everything 'O' is named."""
     for part, count in (('train', 9), ('dev', 4), ('test', 4)):
         write_corpus(tmp_path / f'{part}.tsv', count, 1)
@@ -153,7 +153,7 @@ def test_what_a_training_on_few_sentences_says(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_why_a_training_ended(undisturbed, tmp_path, capsys):
+def test_course_why_a_training_ended(undisturbed, tmp_path, capsys):
     """Also of a state that an earlier version has written."""
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
@@ -168,7 +168,7 @@ def test_why_a_training_ended(undisturbed, tmp_path, capsys):
     assert scores['best_epoch'] == scores['epochs'] - 3
 
 
-def test_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
+def test_course_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
     """In its middle: after half an epoch the rate has risen to 0.05, then it falls by a cosine over 2.5 epochs."""
     rates = [record['learning_rate'] for record in Run.open(undisturbed[0]).metrics]
     assert rates == pytest.approx([0.05 * (1 + math.cos(math.pi * done / 2.5)) / 2 for done in (0, 1, 2)])

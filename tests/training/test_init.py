@@ -48,7 +48,7 @@ def begun(arguments, watcher=None):
 
 
 @slow
-def test_before_its_first_step_it_tags_as_its_base_does(undisturbed, corpora, tmp_path):
+def test_init_before_its_first_step_it_tags_as_its_base_does(undisturbed, corpora, tmp_path):
     """Also words and characters that the base does not know, which it has rows for."""
     (tmp_path / 'train.tsv').write_text('Xan\tB-PER\nünknown\tI-PER\n\nto\tO\nZap\tB-PER\nYelx\tI-PER\n\n')
     run = begun([*files(corpora, train=tmp_path / 'train.tsv'), *STEPS, '--init', str(undisturbed[0]), '--save',
@@ -60,7 +60,7 @@ def test_before_its_first_step_it_tags_as_its_base_does(undisturbed, corpora, tm
     assert {tag for tags in expected for tag in tags} == {'O', 'B-PER', 'I-PER'}
 
 
-def test_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undisturbed, texts, tmp_path):
+def test_init_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undisturbed, texts, tmp_path):
     """From BIO to BIOES, and from persons to persons and places."""
     base, said = undisturbed[0], StopAt(1)
     weights, names = (records.read_tensors(base / 'weights.ckpt'), json.loads((base / 'vocab.json').read_text()))
@@ -94,7 +94,7 @@ def test_what_both_have_is_taken_by_its_name_and_the_rest_is_fresh(undisturbed, 
             'E-LOC, S-LOC and 2 others)') in said.output.getvalue().splitlines()
 
 
-def test_new_words_have_the_vectors_of_the_file_and_known_ones_keep_theirs(undisturbed, texts, tmp_path):
+def test_init_new_words_have_the_vectors_of_the_file_and_known_ones_keep_theirs(undisturbed, texts, tmp_path):
     base, vectors = undisturbed[0], {'bonn': [6, 5, 4, 3, 2, 1], 'to': [9] * 6, 'Zürich': [1, 2, 3, 4, 5, 6]}
     (tmp_path / 'vectors.txt').write_text(''.join(f'{word} {" ".join(map(str, numbers))}\n'
                                                   for word, numbers in vectors.items()), encoding='utf-8')
@@ -108,7 +108,7 @@ def test_new_words_have_the_vectors_of_the_file_and_known_ones_keep_theirs(undis
     assert (table[:len(before)] == before).all() and (table[words.word_id('lives')] == before[1]).all()
 
 
-def test_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_path):
+def test_init_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_path):
     base = make_run(tmp_path / 'base', bigrams=True)
     before, names = records.read_tensors(base / 'weights.ckpt')['word_table'], json.loads(
         (base / 'vocab.json').read_text())
@@ -127,7 +127,7 @@ def test_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_path):
 
 @slow
 @pytest.mark.parametrize('frozen', ['words,characters,lstm', 'characters'])
-def test_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_path, frozen):
+def test_init_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_path, frozen):
     """In the network as in the average that is saved; what is not frozen changes, and what is has no moments."""
     begins = {'words': 'word_table', 'characters': 'characters.', 'lstm': 'layers.'}
     names = tuple(begins[part] for part in frozen.split(','))
@@ -146,7 +146,7 @@ def test_what_is_frozen_does_not_change_by_a_bit(undisturbed, texts, tmp_path, f
 
 
 @slow
-def test_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
+def test_init_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
     """Stopped in an epoch, and before the first step; with the bits of one that was never stopped."""
     base, whole = tmp_path / 'base', tmp_path / 'whole'
     shutil.copytree(undisturbed[0], base)
@@ -171,7 +171,7 @@ def test_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path):
     assert [len(tags) for tags in tagged] == [5, 3, 6]
 
 
-def test_without_the_weights_it_began_with_it_does_not_go_on(undisturbed, texts, tmp_path, capfd):
+def test_init_without_the_weights_it_began_with_it_does_not_go_on(undisturbed, texts, tmp_path, capfd):
     begun([*texts, *STEPS, '--init', str(undisturbed[0]), '--save', str(tmp_path / 'run')])
     (tmp_path / 'run' / 'state.ckpt').unlink()
     assert train.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU']) == 2
@@ -181,7 +181,7 @@ def test_without_the_weights_it_began_with_it_does_not_go_on(undisturbed, texts,
 
 
 @slow
-def test_two_workers_learn_what_one_learns(undisturbed, texts, tmp_path):
+def test_init_two_workers_learn_what_one_learns(undisturbed, texts, tmp_path):
     arguments = [*texts, *STEPS, '--epochs', '2', '--init', undisturbed[0], '--freeze', 'words']
     together = train_py(*arguments, '--workers', 2, '--save', tmp_path / '2')
     status, output, errors = printed(train.main, *arguments, '--save', tmp_path / '1')
@@ -230,7 +230,7 @@ def refused(arguments, capfd, folder):
 
 
 @pytest.mark.parametrize('text,message', CONTRADICTIONS)
-def test_an_option_that_contradicts_the_base(random_run, texts, tmp_path, capfd, text, message):
+def test_init_an_option_that_contradicts_the_base(random_run, texts, tmp_path, capfd, text, message):
     (tmp_path / 'narrow.txt').write_text('to 1 2\nBonn 3 4\n')
     names = {'base': random_run, 'narrow': tmp_path / 'narrow.txt'}
     before = contents(random_run)
@@ -239,31 +239,31 @@ def test_an_option_that_contradicts_the_base(random_run, texts, tmp_path, capfd,
     assert contents(random_run) == before
 
 
-def test_an_option_that_the_base_has_as_well_may_be_named(random_run, texts, tmp_path):
+def test_init_an_option_that_the_base_has_as_well_may_be_named(random_run, texts, tmp_path):
     options = options_of([*texts, '--init', str(random_run), '--hidden', '6', '--word-dim', '6', '--char', 'cnn',
                           '--save', str(tmp_path / 'run')])
     assert (options.hidden, options.word_dim, options.char_dim, options.char_width) == (6, 6, 3, 4)
 
 
-def test_the_draft_of_a_run_to_be_replaced_is_no_base(random_run, texts, tmp_path, capfd):
+def test_init_the_draft_of_a_run_to_be_replaced_is_no_base(random_run, texts, tmp_path, capfd):
     """It would be deleted when the training begins."""
     shutil.copytree(random_run, tmp_path / '.mine.new')
     arguments = [*texts, '--init', str(tmp_path / '.mine.new'), '--save', str(tmp_path / 'mine')]
     assert refused(arguments, capfd, tmp_path).startswith('--save must not be the run that --init names')
 
 
-def test_a_network_without_characters_has_none_to_freeze(texts, tmp_path, capfd):
+def test_init_a_network_without_characters_has_none_to_freeze(texts, tmp_path, capfd):
     base = make_run(tmp_path / 'base', char='none')
     assert refused([*texts, '--init', str(base), '--freeze', 'characters'], capfd, tmp_path) == (
         "--freeze must name some of words, lstm, got 'characters'")
 
 
-def test_only_what_a_base_has_can_be_frozen(texts, tmp_path, capfd):
+def test_init_only_what_a_base_has_can_be_frozen(texts, tmp_path, capfd):
     assert refused([*texts, '--freeze', 'words'], capfd, tmp_path) == (
         '--freeze means nothing without --init; leave it away')
 
 
-def test_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_path, capfd):
+def test_init_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_path, capfd):
     arguments = [*texts, '--init', str(tmp_path / 'base')]
     assert refused(arguments, capfd, tmp_path) == (
         f'{tmp_path}/base/config.json: no such file; expected a run made by training')
@@ -278,13 +278,13 @@ def test_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_path,
         f'{weights}: no such file; expected a run that training has brought to the end of an epoch')
 
 
-def test_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):
+def test_init_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):
     assert refused([*texts, '--init', str(hmm)], capfd, tmp_path) == (
         f'{hmm}: expected a run that a training can begin with, got one of hmm, whose kind has no --init')
 
 
 @slow
-def test_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, texts, tmp_path):
+def test_init_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, texts, tmp_path):
     own = ['--plugin', ROOT / 'examples/own_model.py']
     with plugins_forgotten():
         status, _, errors = printed(train.main, *own, '--model', 'mine', *files(corpora), *STEPS, '--epochs', 1,
@@ -352,7 +352,7 @@ class Shapes(Mine):
 
 
 @slow
-def test_a_kind_of_ones_own_can_be_begun_with(corpora, texts, tmp_path):
+def test_init_a_kind_of_ones_own_can_be_begun_with(corpora, texts, tmp_path):
     (tmp_path / 'growing.py').write_text(GROWING.replace('{examples!r}', repr(str(ROOT / 'examples'))))
     base, run = tmp_path / 'base', tmp_path / 'run'
     for arguments in ([*files(corpora), '--model', 'shapes', '--hidden', 8, '--save', base],
@@ -369,7 +369,7 @@ def test_a_kind_of_ones_own_can_be_begun_with(corpora, texts, tmp_path):
     assert after['projection.weight'].shape == (5, 8) and before['projection.weight'].shape == (3, 8)
 
 
-def test_options_in_a_file_may_name_the_base(random_run, texts, tmp_path):
+def test_init_options_in_a_file_may_name_the_base(random_run, texts, tmp_path):
     (tmp_path / 'options.json').write_text(json.dumps({'init': str(random_run), 'freeze': 'words, lstm'}))
     options = options_of([*texts, '--config', str(tmp_path / 'options.json'), '--save', str(tmp_path / 'run')])
     assert (options.init, options.frozen(), options.hidden) == (str(random_run), ['words', 'lstm'], 6)

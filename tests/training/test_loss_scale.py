@@ -64,7 +64,7 @@ def values(network, optimizer):
     ('graph', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
     ('pynative', WORDS, {}), ('pynative', PIECES, {'kind': 'adamw', 'weight_decay': 0.1}),
     ('pynative', WORDS, {'kind': 'sgd', 'row_rate': 0.0})], indirect=['compiled'])
-def test_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, reads, options):
+def test_loss_scale_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, reads, options):
     """Beside steps without a scale that have no overflow between them."""
     network, optimizer, step = made(reads, True, **options)
     peer, peers_optimizer, plain = made(reads, False, **options)
@@ -87,7 +87,7 @@ def test_an_overflow_changes_nothing_and_any_scale_gives_the_same_step(made, rea
 
 
 @pytest.mark.parametrize('compiled', ['pynative'], indirect=True)      # `test_options_at_work` has a graph
-def test_a_word_table_that_stays_has_no_gradient(made):
+def test_loss_scale_a_word_table_that_stays_has_no_gradient(made):
     """The norm, which clipping goes by, is that of all other gradients; these are what they are with a table."""
     batch, norms, tables = batch_of(WORDS), [], []
     for rate in (1.0, 0.0):
@@ -101,7 +101,7 @@ def test_a_word_table_that_stays_has_no_gradient(made):
     assert tables[0] > 0 == tables[1] and norms[1] < norms[0]
 
 
-def test_the_scale_follows_what_floats_can_hold():
+def test_loss_scale_the_scale_follows_what_floats_can_hold():
     scale = LossScale()
     for _ in range(GROWS_AFTER - 1):
         scale.take(True)
@@ -140,7 +140,7 @@ class Steps(train.Watcher):
 
 
 @pytest.mark.slow
-def test_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(corpora, tmp_path):
+def test_loss_scale_a_training_in_16_bits_skips_what_overflows_and_is_resumed_to_the_bit(corpora, tmp_path):
     options = options_of([*files(corpora), *SMALL, '--precision', 'mixed', '--save',
                                         str(tmp_path / 'run')])
 

@@ -41,7 +41,7 @@ def run(tmp_path_factory, corpora, vectors):
     return folder
 
 
-def test_a_run_keeps_its_ngrams(run, vectors):
+def test_ngrams_of_runs_a_run_keeps_its_ngrams(run, vectors):
     config, names = Run.open(run).config, json.loads((run / 'vocab.json').read_text())
     assert config['options']['ngrams'] is True and {'anu', 'an>', 'nu>'} <= {*names['ngrams']}
     found, table = learn({line.split()[0]: np.array(line.split()[1:], np.float32)
@@ -52,7 +52,7 @@ def test_a_run_keeps_its_ngrams(run, vectors):
     assert saved == pytest.approx(table[order], abs=1e-4)
 
 
-def test_what_is_scored_is_what_is_tagged(run, corpora):
+def test_ngrams_of_runs_what_is_scored_is_what_is_tagged(run, corpora):
     """Words of test that are new have what their n-grams make in training's score, as in tagging by the run alone."""
     sentences = load({'train': corpora / 'train.tsv', 'test': corpora / 'test.tsv'}, 'BIO', (0, -1)).parts['test']
     found = Tagger.load(run).tag([sentence.tokens for sentence in sentences])
@@ -62,7 +62,7 @@ def test_what_is_scored_is_what_is_tagged(run, corpora):
     assert scores['test']['accuracy'] == pytest.approx(right / sum(len(sentence.tokens) for sentence in sentences))
 
 
-def test_resumed_with_the_table_of_the_run(run, corpora, vectors, tmp_path):
+def test_ngrams_of_runs_resumed_with_the_table_of_the_run(run, corpora, vectors, tmp_path):
     again = shutil.copytree(run, tmp_path / 'run')
     options = Run.open(again).options_with(save=str(again))
     went_on = course.resume(again, options, StopAt(1))
@@ -71,7 +71,7 @@ def test_resumed_with_the_table_of_the_run(run, corpora, vectors, tmp_path):
     assert went_on.network.ngram_table.asnumpy().tobytes() == table.tobytes()
 
 
-def test_begun_with_a_run_that_has_ngrams(run, corpora, tmp_path):
+def test_ngrams_of_runs_begun_with_a_run_that_has_ngrams(run, corpora, tmp_path):
     """New words begin with what the n-grams of the base make; without an n-gram, as the unknown word."""
     (tmp_path / 'train.tsv').write_text('yanux\tB-PER\nqqq\tI-PER\n\nto\tO\n\n')
     arguments = ['--init', str(run), '--device', 'CPU', '--save', str(tmp_path / 'run')]

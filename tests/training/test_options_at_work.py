@@ -43,7 +43,7 @@ def stopped(corpora, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_rates_fall_and_weights_decay(stopped):
+def test_options_at_work_rates_fall_and_weights_decay(stopped):
     """Gradients are cut down to nothing, so that matrices shrink by the rate times the decay at each step."""
     run, before, given = stopped
     rates = [0.1 / (1 + 2 * step / run.steps_an_epoch) for step in range(STEPS)]
@@ -56,7 +56,7 @@ def test_rates_fall_and_weights_decay(stopped):
 
 
 @pytest.mark.slow
-def test_each_place_loses_its_own_share(stopped):
+def test_options_at_work_each_place_loses_its_own_share(stopped):
     for *_, at_input, between in stopped[2]:
         for factors, rate in ((at_input, 0.25), (between, 0.75)):
             np.testing.assert_allclose(np.unique(factors), [0, 1 / (1 - rate)], rtol=1e-6)
@@ -67,7 +67,7 @@ def test_each_place_loses_its_own_share(stopped):
 
 
 @pytest.mark.slow
-def test_words_become_unknown_and_spellings_are_cut(stopped):
+def test_options_at_work_words_become_unknown_and_spellings_are_cut(stopped):
     run, _, given = stopped
     for _, words, _, long_spellings, *_ in given:
         assert set(words) <= {0, 1}                              # padding and the unknown word
@@ -75,13 +75,13 @@ def test_words_become_unknown_and_spellings_are_cut(stopped):
 
 
 @pytest.mark.slow
-def test_tags_are_those_of_the_scheme_without_constraints(stopped):
+def test_options_at_work_tags_are_those_of_the_scheme_without_constraints(stopped):
     run, _, _ = stopped
     assert sorted(run.learner.vocabulary.tags) == ['B-PER', 'E-PER', 'I-PER', 'O', 'S-PER']
     assert 'constraints=None' in repr(run.network.head)
 
 
-def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
+def test_options_at_work_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
     options = options_of([*files(corpora), *SMALL, '--warmup', '1.5', '--save', str(tmp_path / 'run')])
     run = course.start(options, StopAt(1))
     run.directory.release()
@@ -91,7 +91,7 @@ def test_a_rate_rises_over_the_epochs_that_are_named(corpora, tmp_path):
 @pytest.mark.parametrize('named,schemes', [
     ([], ('BIOES', 'BIO')), (['--scheme', 'BIO'], ('BIO', 'BIO')), (['--scheme', 'BIOES'], ('BIOES', 'BIOES')),
     (['--no-constraints'], ('BIO', 'BIO')), (['--head', 'softmax'], ('BIO', 'BIO'))])
-def test_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_path, named, schemes):
+def test_options_at_work_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_path, named, schemes):
     small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
     run = course.start(options_of([*files(corpora), *small, *named, '--save', str(tmp_path / 'run')]), StopAt(1))
     run.directory.release()
@@ -100,7 +100,7 @@ def test_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_path, named, schem
     assert ('S-PER' in vocabulary['tags']) == (schemes[0] == 'BIOES')
 
 
-def test_text_of_characters_is_learned_with_bigrams(tmp_path):
+def test_options_at_work_text_of_characters_is_learned_with_bigrams(tmp_path):
     """Such text is read by bigrams and not by the characters of words, unless told otherwise; the run keeps that."""
     rows = {'中': 'B', '国': 'E', '人': 'S', '好': 'S'}
     texts = ['中国人好', '人中国', '好中国人', '中国好人']
@@ -125,7 +125,7 @@ def test_text_of_characters_is_learned_with_bigrams(tmp_path):
 
 
 @pytest.mark.parametrize('named,rate', [([], 0.3), (['--word-rate', '1'], 1.0)])
-def test_words_with_vectors_learn_more_slowly(tmp_path, corpora, named, rate):
+def test_options_at_work_words_with_vectors_learn_more_slowly(tmp_path, corpora, named, rate):
     """Unless told otherwise; those without vectors learn at the rate of all. The run keeps the rate."""
     vectors = tmp_path / 'vectors.txt'
     vectors.write_text('to 1 2\nof 3 4\n')
@@ -151,7 +151,7 @@ UNTRIED: dict[str, str] = {}
 
 
 @pytest.mark.parametrize('command', [train, infer, export, compare])
-def test_every_option_in_help_is_used_by_a_test(command):
+def test_options_at_work_every_option_in_help_is_used_by_a_test(command):
     words = set()
     for path in (ROOT / 'tests').rglob('*.py'):
         words |= set(re.findall(r'(?<![\w-])--?[a-z][a-z-]*', path.read_text(encoding='utf-8')))

@@ -38,7 +38,7 @@ def partly(corpora, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_what_is_not_known_is_learned_from_the_rest(partly):
+def test_partly_tagged_runs_what_is_not_known_is_learned_from_the_rest(partly):
     _, folder, run = partly
     scores = json.loads((folder / records.SCORES).read_text())
     assert scores['test']['f1'] > 0.9            # which is judged whole
@@ -54,7 +54,7 @@ def test_what_is_not_known_is_learned_from_the_rest(partly):
 
 
 @pytest.mark.slow
-def test_stopped_and_resumed_it_is_the_same_to_the_bit(partly, tmp_path):
+def test_partly_tagged_runs_stopped_and_resumed_it_is_the_same_to_the_bit(partly, tmp_path):
     arguments, folder, _ = partly
     options = options_of([*arguments, '--save', str(tmp_path / 'run')])
     run = course.start(options, StopAt(4))
@@ -65,7 +65,7 @@ def test_stopped_and_resumed_it_is_the_same_to_the_bit(partly, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_command_scores_what_is_judged(partly, tmp_path, capsys):
+def test_partly_tagged_runs_every_command_scores_what_is_judged(partly, tmp_path, capsys):
     _, folder, _ = partly
     [tags] = [sentence.tags for sentence in Tagger.load(folder).tag([['to', 'of', 'Xan', 'Yan']])]
     assert tags == ['O', 'O', 'B-PER', 'E-PER']
@@ -88,7 +88,7 @@ def test_every_command_scores_what_is_judged(partly, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
+def test_partly_tagged_runs_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
     _, folder, _ = partly
     path = tmp_path / 'x.tsv'
     path.write_text('to\tXX\nXan\tB-PER\nYan\tI-PER\n')
@@ -108,7 +108,7 @@ def test_a_mark_is_what_the_run_says_or_the_command(partly, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_head_without_transitions_learns_from_sets_too(partly, tmp_path):
+def test_partly_tagged_runs_a_head_without_transitions_learns_from_sets_too(partly, tmp_path):
     arguments, _, _ = partly
     assert train.main([*arguments, '--head', 'softmax', '--save', str(tmp_path / 'run')]) == 0
     losses = [record['loss'] for record in Run.open(tmp_path / 'run').metrics]

@@ -20,14 +20,14 @@ def sample():
     return load({part: str(DATA / f'{part}.tsv') for part in PARTS})
 
 
-def test_the_generator_makes_these_very_files(tmp_path):
+def test_sample_the_generator_makes_these_very_files(tmp_path):
     shutil.copy(DATA / 'generate.py', tmp_path)
     subprocess.run([sys.executable, str(tmp_path / 'generate.py')], check=True, timeout=60, capture_output=True)
     for part in PARTS:
         assert (tmp_path / f'{part}.tsv').read_bytes() == (DATA / f'{part}.tsv').read_bytes()
 
 
-def test_names_of_dev_and_test_are_new(sample):
+def test_sample_names_of_dev_and_test_are_new(sample):
     assert sample.scheme == 'BIO' and not sample.repaired
     names = {part: {' '.join(sentence.tokens[first:last + 1]).lower() for sentence in sample.parts[part]
                     for _, first, last in spans_of(sentence.tags)} for part in PARTS}
@@ -36,7 +36,7 @@ def test_names_of_dev_and_test_are_new(sample):
     assert not names['train'] & (names['dev'] | names['test'])
 
 
-def test_the_sizes_that_its_readme_names(sample):
+def test_sample_the_sizes_that_its_readme_names(sample):
     readme = (DATA / 'README.md').read_text(encoding='utf-8')
     for part in PARTS:
         tokens = sum(len(sentence.tokens) for sentence in sample.parts[part])

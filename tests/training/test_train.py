@@ -26,7 +26,7 @@ from support.trainings import SMALL, StopAt, assert_same_bits, files, options_of
 
 pytestmark = pytest.mark.usefixtures('steps_compiled_once')
 
-def test_what_a_run_prints_and_leaves(undisturbed):
+def test_train_what_a_run_prints_and_leaves(undisturbed):
     folder, result = undisturbed
     assert result.returncode == 0, result.stderr
     assert 'WARN' not in result.stdout + result.stderr and 'Traceback' not in result.stderr
@@ -54,7 +54,7 @@ def test_what_a_run_prints_and_leaves(undisturbed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('earlier', [False, True])
-def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_own(corpora, tmp_path, capsys, earlier):
+def test_train_without_a_scheme_scores_as_tagging_does_and_goes_on_in_its_own(corpora, tmp_path, capsys, earlier):
     """Learned as BIOES, scored and tagged as BIO; a run of before that was a default stays in BIO when it goes on."""
     folder = tmp_path / 'run'
     small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
@@ -81,7 +81,7 @@ def test_without_a_scheme_scores_are_those_of_tagging_and_a_run_goes_on_in_its_o
 
 
 @pytest.mark.slow
-def test_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
+def test_train_stopped_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path):
     """In the midst of an epoch, at its end, and before anything was saved."""
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
     run = course.start(options, StopAt(4))
@@ -110,7 +110,7 @@ sys.addaudithook(opened)
 
 
 @pytest.mark.slow
-def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path, capsys):
+def test_train_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_path, capsys):
     folder = tmp_path / 'run'
     (tmp_path / 'sitecustomize.py').write_text(KILLED)
     command = [sys.executable, 'train.py', *files(corpora), *SMALL, '--save', str(folder)]
@@ -124,7 +124,7 @@ def test_killed_and_resumed_is_the_same_to_the_bit(corpora, undisturbed, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
+def test_train_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
     """Files may not grow as large as the state is: the first epoch can't be saved."""
     resource = pytest.importorskip('resource')
     folder, before = tmp_path / 'run', resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -139,7 +139,7 @@ def test_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
     assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
 
 
-def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
+def test_train_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     (folder / records.METRICS).write_text('{"epoch": 1\n')
@@ -149,7 +149,7 @@ def test_metrics_that_are_damaged(undisturbed, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
+def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
     """A terminal is closed; `test_workers` has Ctrl-C. Nobody else trains there before, who tags is not disturbed."""
     folder = tmp_path / 'run'
     command = [sys.executable, '-u', 'train.py', *files(corpora), *SMALL, '--save', str(folder), '--epochs', '100000',
@@ -174,7 +174,7 @@ def test_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
+def test_train_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     monkeypatch.setattr(train, 'Watcher', lambda: StopAt(7))
@@ -189,7 +189,7 @@ def test_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeyp
 
 
 @pytest.mark.slow
-def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undisturbed, tmp_path, monkeypatch):
+def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undisturbed, tmp_path, monkeypatch):
     """A training that is stopped before is kept beside it, and takes its place when it goes on."""
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
@@ -217,7 +217,7 @@ def test_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora, undi
 
 
 @pytest.mark.slow
-def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
+def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
     real = trainer.make_step
 
@@ -264,7 +264,7 @@ def test_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--resume', '{folder}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
 ])
-def test_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arguments, message):
+def test_train_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arguments, message):
     bad = tmp_path / 'bad'
     bad.mkdir()
     for name, content in {
@@ -285,7 +285,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(corpora, tmp_path, capsys, arg
     assert sorted(tmp_path.rglob('*')) == before
 
 
-def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
+def test_train_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     """Damaged state, missing tensors, other corpora: named, and nothing is written."""
     folder = tmp_path / 'run'
     folder.mkdir()
@@ -311,7 +311,7 @@ def test_a_run_whose_files_have_changed(undisturbed, corpora, tmp_path, capsys):
     assert 'the training files or word vectors are not those that the run began with' in capsys.readouterr().err
 
 
-def test_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys):
+def test_train_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     (folder / records.STATE).unlink()
@@ -323,7 +323,7 @@ def test_a_run_without_its_state_is_not_begun_anew(undisturbed, tmp_path, capsys
     assert (folder / records.WEIGHTS).read_bytes() == before
 
 
-def test_a_run_without_the_weights_of_its_best_epoch_does_not_go_on(undisturbed, tmp_path, capsys):
+def test_train_a_run_without_the_weights_of_its_best_epoch_does_not_go_on(undisturbed, tmp_path, capsys):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
     (folder / records.WEIGHTS).unlink()
@@ -331,7 +331,7 @@ def test_a_run_without_the_weights_of_its_best_epoch_does_not_go_on(undisturbed,
     assert f'{folder}/weights.ckpt: no such file' in capsys.readouterr().err
 
 
-def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_path):
+def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_path):
     """Though the vocabulary is the same; runs of earlier versions can't tell."""
     for part in ('train', 'dev', 'test'):
         shutil.copy(corpora / f'{part}.tsv', tmp_path / f'{part}.tsv')
@@ -371,7 +371,7 @@ def test_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpora, tmp_path, capsys):
+def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed, corpora, tmp_path, capsys):
     """Nothing of them is shown; files that have moved are named, and the run keeps where they are."""
     folder, secret = tmp_path / 'run', tmp_path / 'secret'
     shutil.copytree(undisturbed[0], folder)

@@ -26,7 +26,7 @@ def parts(corpora):
     return {part: corpora / f'{part}.tsv' for part in ('train', 'dev', 'test')}
 
 
-def test_each_option_of_the_command_is_an_argument_with_its_default():
+def test_train_function_each_option_of_the_command_is_an_argument_with_its_default():
     arguments = inspect.signature(train).parameters
     options = {action.dest: action.default for action in parser()._actions if action.dest != 'help'}
     assert len(options) > 50
@@ -36,7 +36,7 @@ def test_each_option_of_the_command_is_an_argument_with_its_default():
     assert arguments['hidden'].annotation is int and arguments['epochs'].annotation == (int | None)
 
 
-def test_a_run_in_a_thread_is_returned_with_its_scores_and_its_tagger(corpora, tmp_path, capfd):
+def test_train_function_a_run_in_a_thread_is_returned_with_its_scores_and_its_tagger(corpora, tmp_path, capfd):
     results, lines = [], []
 
     def call():
@@ -64,7 +64,7 @@ def test_a_run_in_a_thread_is_returned_with_its_scores_and_its_tagger(corpora, t
     ({'resume': 'nowhere', 'hidden': 8}, OptionError, 'resume takes device, epochs, patience, learning_rate, '),
     ({'resume': 'nowhere'}, CorpusError, 'nowhere/config.json: no such file'),
 ])
-def test_errors_name_arguments(arguments, error, message, tmp_path, monkeypatch, capfd):
+def test_train_function_errors_name_arguments(arguments, error, message, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error) as raised:
         train(**arguments)
@@ -91,7 +91,7 @@ class Events(TrainingWatcher):
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_is_saved_and_resumed_to_the_bit(corpora, undisturbed, tmp_path, capfd):
+def test_train_function_an_interrupted_training_is_saved_and_resumed_to_the_bit(corpora, undisturbed, tmp_path, capfd):
     """By Ctrl-C, and by another part of the program; handlers of signals are as they were before."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     folder, events = tmp_path / 'run', Events(4, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -112,7 +112,7 @@ def test_an_interrupted_training_is_saved_and_resumed_to_the_bit(corpora, undist
 
 
 @pytest.mark.slow
-def test_several_workers_report_to_the_program(corpora, undisturbed, tmp_path, capfd):
+def test_train_function_several_workers_report_to_the_program(corpora, undisturbed, tmp_path, capfd):
     """What one alone learns; the errors of a worker are raised here; asked to stop, they save."""
     events = Events()
     done = train(**parts(corpora), **OPTIONS, workers=2, save=tmp_path / 'run', watcher=events)

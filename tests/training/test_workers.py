@@ -36,7 +36,7 @@ def epochs_in(text):
 
 
 @slow
-def test_three_workers_learn_what_one_learns(corpora, undisturbed, tmp_path):
+def test_workers_three_workers_learn_what_one_learns(corpora, undisturbed, tmp_path):
     """Batches of 4 are shared by three; the last of an epoch has one sentence, so that two of them have none."""
     folder, alone = undisturbed
     output = said(train_py(*files(corpora), *SMALL, '--workers', 3, '--save', tmp_path / 'run'))
@@ -87,7 +87,7 @@ def test_workers_that_made_something_else_of_the_files_are_refused(corpora, tmp_
 
 
 @slow
-def test_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora, tmp_path):
+def test_workers_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora, tmp_path):
     training = train_py(*files(corpora), *OWN, '--epochs', 5000, '--patience', 0, '--save', tmp_path / 'run')
     for line in training.stdout:
         if line.startswith('epoch   1'):
@@ -100,7 +100,7 @@ def test_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora, tmp_pat
 
 
 @pytest.mark.parametrize('reduction', ['sum', 'token_mean'])
-def test_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
+def test_workers_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
     """Its parts could not be weighed by the sentences of each worker."""
     with pytest.raises(OptionError, match=re.escape(
             "several workers need a loss that is the mean of the sentences, reduction='mean' of the head, got "
@@ -111,7 +111,7 @@ def test_a_loss_that_is_no_mean_of_sentences_is_refused(reduction):
 
 @slow
 @pytest.mark.parametrize('end', ['asked', 'killed'])
-def test_what_ends_too_early_goes_on_with_another_number(corpora, tmp_path, end):
+def test_workers_what_ends_too_early_goes_on_with_another_number(corpora, tmp_path, end):
     """Asked to stop, they save where they are; killed, what the last epoch has saved is there."""
     run, arguments = tmp_path / 'run', [*files(corpora), *SMALL, '--schedule', 'constant', '--patience', '0']
     training = train_py(*arguments, '--epochs', 5000, '--workers', 2, '--save', run)
@@ -153,7 +153,7 @@ def worker(launcher, rank):
 
 
 @slow
-def test_a_fault_of_the_input_is_one_line(corpora, tmp_path):
+def test_workers_a_fault_of_the_input_is_one_line(corpora, tmp_path):
     (tmp_path / 'odd.tsv').write_text('a\tO\nb\n')
     training = train_py(*files(corpora, dev=tmp_path / 'odd.tsv'), *SMALL, '--workers', 2, '--save', tmp_path / 'run')
     output, errors = training.communicate(timeout=100)
@@ -165,13 +165,13 @@ def test_a_fault_of_the_input_is_one_line(corpora, tmp_path):
     (['--workers', '0'], '--workers must be at least 1, got 0'),
     (['--workers', '2', '--model', 'hmm'],
      '--workers: a model of kind hmm is learned at once, by one process; leave it away')])
-def test_faults_of_the_option(corpora, tmp_path, arguments, message, capfd):
+def test_workers_faults_of_the_option(corpora, tmp_path, arguments, message, capfd):
     assert train.main([*files(corpora), *arguments, '--save', str(tmp_path / 'run')]) == 2
     assert capfd.readouterr() == ('', f'train.py: {message}\n') and not (tmp_path / 'run').exists()
 
 
 @pytest.mark.parametrize('count', [2, 3, 40])
-def test_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
+def test_workers_shares_of_a_batch_make_up_the_batch(corpora, tmp_path, count):
     """Each sentence is in one of them; the words are the same in all, so that their gradients can be added up."""
     from ms_crf.models.base import kind_of
     options = options_of([*files(corpora), *SMALL, '--save', str(tmp_path / 'run')])
