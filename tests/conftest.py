@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items):
     """Marks slow tests, and sorts the longest files first.
 
     Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests
-    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception.
+    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception. A browser
+    takes seconds, too.
     """
     def mode_of(item):
         return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
@@ -43,7 +44,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         mode, quick = mode_of(item), item.get_closest_marker('quick')
         slow = mode in ('graph', 'native graph') or mode == 'pynative' and (item.path, item.originalname) in both
-        if slow and not (quick and mode in (quick.args or (mode,))):
+        if slow and not (quick and mode in (quick.args or (mode,))) or 'browser' in item.fixturenames:
             item.add_marker('slow')
     place = {file: place for place, file in enumerate(FIRST)}
     items.sort(key=lambda item: place.get(item.nodeid.removeprefix('tests/').partition('::')[0], len(FIRST)))

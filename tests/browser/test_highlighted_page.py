@@ -190,6 +190,7 @@ def test_highlighted_page_what_is_copied_is_the_text_without_labels(browser, nam
         assert copied == SENTENCES[0][0]
 
 
+@pytest.mark.slow
 def test_highlighted_page_plain_tags_stand_at_each_word(browser, tmp_path):
     tags = ['DET', '<NOUN>', '.', 'NOUN', 'VERB', 'X-Y']
     item = sentence_of_text('The  dog barks .', False)
@@ -205,6 +206,7 @@ def test_highlighted_page_plain_tags_stand_at_each_word(browser, tmp_path):
         assert page.get_by_role('list', name='Tags').get_by_role('listitem').all_inner_texts() == sorted(tags)
 
 
+@pytest.mark.slow
 def test_highlighted_page_words_of_chinese_are_set_apart(browser, tmp_path):
     item = sentence_of_text('中文分词 很好用', True)
     tagged = Sentence(item.tokens, list('BEBESBE'), [('', 0, 1), ('', 2, 3), ('', 4, 4), ('', 5, 6)])

@@ -61,6 +61,7 @@ def test_page_checks_a_fault_is_seen(browser, tmp_path, body, style, message):
     assert message in str(raised.value)
 
 
+@pytest.mark.slow
 def test_page_checks_contrasts_are_those_of_the_standard(browser, tmp_path):
     """Values of the definition, worked out by hand: (L1 + 0.05) / (L2 + 0.05)."""
     colours = {'black': ('#000', '#fff', 21), 'grey': ('#808080', '#fff', 3.95), 'red': ('#f00', '#fff', 4),

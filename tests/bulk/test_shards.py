@@ -218,6 +218,7 @@ def test_shards_what_is_no_such_file_is_told(run, tmp_path, name, data, message)
     assert done.fault.startswith(f'{tmp_path / name}: {message}') and '\n' not in done.fault
 
 
+@pytest.mark.slow
 def test_shards_a_file_that_ends_too_early_leaves_nothing(run, tmp_path):
     data = packed('a.jsonl.zst', b''.join(b'{"text": "to Xan %d"}\n' % number for number in range(9999)))
     (tmp_path / 'a.jsonl.zst').write_bytes(data[:-20])

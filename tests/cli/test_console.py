@@ -28,6 +28,7 @@ def closed(*numbers):
     return close
 
 
+@pytest.mark.slow
 def test_console_interrupted_while_libraries_are_imported(corpora, tmp_path):
     """The signal comes at the first moment that Python looks for a module of NumPy or MindSpore."""
     hook = ('import os, signal, sys\n'

@@ -118,6 +118,7 @@ def test_infer_columns_stay_as_they_are(infer_py, run, tagger, tmp_path):
     assert [PIECES.sub(r'\1', line) for line in out.splitlines() if line] == ['of Xan Yel', 'on']
 
 
+@pytest.mark.slow
 def test_infer_json_lines_keep_what_they_hold(infer_py, run, tagger, tmp_path):
     records = [{'id': 7, 'tokens': ['of', 'Xan', 'Yel'], 'tags': ['O', 'O', 'O']}, {'text': 'on Xor Yan'},
                {'text': 'on  "Xor"', 'tokens': ['on', '"', 'Xor', '"']}, {'tokens': []}]

@@ -98,6 +98,7 @@ def test_raw_text_columns_and_one_sentence(run, text_file, infer_py):
     assert infer_py('--run', run, '--text', 'of Xan Yan', *raw)[:2] == (0, 'of [Xan Yan PER]\n')
 
 
+@pytest.mark.slow
 def test_raw_text_gzip_and_standard_input(run, tmp_path, infer_py):
     with gzip.open(tmp_path / 'text.txt.gz', 'wb') as file:
         file.write(TEXT.encode())

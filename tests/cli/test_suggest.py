@@ -171,6 +171,7 @@ def test_suggest_files_of_a_folder_and_a_file_to_write(run, tmp_path, call):
     assert sorted(found) == ['Xan Yan', 'Xel Yel', 'to of']
 
 
+@pytest.mark.slow
 def test_suggest_what_comes_through_a_pipe(run):
     result = subprocess.run([sys.executable, '-m', 'ms_crf', 'suggest', '--run', str(run), '-n', '1'], cwd=ROOT,
                             input='Xan Yan\n\nto\n', capture_output=True, text=True, timeout=60)

@@ -102,6 +102,7 @@ def test_terminal_output_tagging(called, world):
     called(infer, 2, '--run', '{r}', '--input', text, '--output', f'{{w}}/no{BYTE}/o')
 
 
+@pytest.mark.slow
 def test_terminal_output_scores(called):
     out, _ = called(evaluate, 0, '--run', '{r}', '--input', '{w}/test.tsv', '--json', '{w}/j.json')
     assert r'P\x1b[31m' in out
@@ -119,6 +120,7 @@ def test_terminal_output_a_report(called):
     called(report, 2, '{w}')
 
 
+@pytest.mark.slow
 def test_terminal_output_formats_and_suggestions(called):
     called(convert, 0, '{w}/train.tsv', '{w}/t.jsonl', '--to', 'doccano')
     called(convert, 0, '{w}/spans.jsonl', '{w}/s.tsv', '--each')
@@ -152,6 +154,7 @@ def test_terminal_output_lines_of_other_processes(capsys):
         assert r'\x1b' in text and r'\udcff' in text
 
 
+@pytest.mark.slow
 def test_terminal_output_all_lines_are_printed_in_one_place():
     """Outside of `console`, nothing prints and nothing writes to the standard streams, except tagged text."""
     allowed = {('infer.py', '_print')}

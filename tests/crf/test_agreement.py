@@ -62,6 +62,7 @@ def check_rows(one, other, what):
         np.testing.assert_allclose(actual, expected, 1e-3, 50.0 if hidden else 1e-3, err_msg=f'{what}, row {row}')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('seed', [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))])
 def test_agreement_rows_of_any_values(seed):
     crf, emissions, tags, lengths, paths, weights, targets = random_batch(np.random.default_rng(seed))

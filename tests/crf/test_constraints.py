@@ -84,6 +84,7 @@ def bioes():
     return allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 
 
+@pytest.mark.slow
 @pytest.mark.quick
 def test_constraints_hold_against_emissions(bioes, compiled):
     """Emissions that ask for forbidden tags with 20,000 nats each get the best allowed path all the same."""

@@ -124,6 +124,7 @@ def test_distribution_divergence_and_its_gradients(compiled):
     assert np.isinf(found.asnumpy()).tolist() == [False, False, case.lengths[2] > 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_distribution_temperature_divides_all_scores(compiled):
     """In the calls that have it, in a graph some; also where without it there are operators in C++. Losses have a
@@ -227,6 +228,7 @@ def test_distribution_samples_are_drawn_from_the_distribution(compiled):
     assert (again.asnumpy() == drawn[2]).all()
 
 
+@pytest.mark.slow
 @of_plain_operators
 def test_distribution_what_is_cold_is_the_best_path(compiled):
     """Of rows whose scores are nan samples are some paths."""
@@ -260,6 +262,7 @@ def test_distribution_samples_are_the_same_in_both_modes_and_independent_of_each
         assert abs(together) < 4 * 0.25 / np.sqrt(20000)
 
 
+@pytest.mark.slow
 @of_plain_operators
 def test_distribution_a_row_hurts_no_other(compiled):
     """One of which no path remains, one with nan, one without any position, one sound."""

@@ -175,6 +175,7 @@ def expected_at(case, temperature, every):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
 def test_losses_a_temperature_divides_all_scores_and_costs(compiled):
     """The sum of losses, in a graph of some, and its derivatives by emissions and by the temperature; nan on padding

@@ -30,6 +30,7 @@ def chain_operators():
     return Operators(library.find().path)
 
 
+@pytest.mark.slow
 def test_native_random_batches(chain_operators):
     for seed in range(120):
         check_chain(chain_operators, np.random.default_rng(seed))
@@ -70,6 +71,7 @@ def test_native_random_batches_with_the_checks_of_the_compiler():
     assert (result.returncode, result.stderr) == (0, '') and 'no fault' in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('length,batch,tags', [(5000, 2, 9), (12, 3, 500)])
 def test_native_long_sentences_and_many_tags(length, batch, tags, chain_operators):
     rng = np.random.default_rng(length)

@@ -76,6 +76,7 @@ def test_nbest_spans_scores_of_pairs(compiled):
     check(case, compiled(nbest)(float_tensor(case.emissions), float_tensor(case.pairs), int_tensor(case.lengths)), 9)
 
 
+@pytest.mark.slow
 def test_nbest_spans_any_table():
     """Steps may say nothing, which makes one set of all taggings; or all, then it is `nbest`; more than there are."""
     case = Case(4, 3, 4, 3)
@@ -90,6 +91,7 @@ def test_nbest_spans_any_table():
     close(their_scores[0], scores[0].asnumpy())
 
 
+@pytest.mark.slow
 def test_nbest_spans_many_shapes_and_tables():
     """Of one to three kinds of steps, so that most sets have many taggings; ties among whole numbers."""
     rng = np.random.default_rng(0)
@@ -114,6 +116,7 @@ def test_nbest_spans_tables_of_which_only_begin_and_end_say_something():
           lambda path: (path[0] == 2, path[-1] == 0) if path else ())
 
 
+@pytest.mark.slow
 def test_nbest_spans_constraints_and_minus_infinity():
     """Where the tags are constrained to a scheme, each set has one tagging."""
     tags = ['O', 'B', 'I']
@@ -124,6 +127,7 @@ def test_nbest_spans_constraints_and_minus_infinity():
     check(case, actual, 9, tuple)
 
 
+@pytest.mark.slow
 def test_nbest_spans_gradients_of_scores_and_log_probabilities():
     """Of a score, the emissions on the tagging; of a log probability, its taggings' marginals minus those of all."""
     case = Case(7, 4, 1, 4)

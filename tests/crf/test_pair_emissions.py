@@ -88,6 +88,7 @@ def test_pair_emissions_agrees_with_all_paths(name, compiled):
     check(case, all_calls(case, compiled))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('compiled,shape', [
     ('pynative', (1, 3, 2)), ('pynative', (2, 1, 3)), ('pynative', (11, 2, 2)),
     ('graph', (1, 3, 2)), ('graph', (11, 2, 2))], indirect=['compiled'])
@@ -97,11 +98,13 @@ def test_pair_emissions_agrees_in_other_shapes(shape, compiled):
     check(case, all_calls(case, compiled))
 
 
+@pytest.mark.slow
 def test_pair_emissions_agrees_with_constraints():
     case = Case(7, **SHAPE, constraints=BIO, unknown=0.3).with_pairs(8, 1.0, [(1, 0, 0, 1), (0, 0, 1, 0)])
     check(case, all_calls(case, lambda function: function))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
 def test_pair_emissions_pairs_of_zero_change_nothing(compiled):
     """Here plain operators in the log domain, there those in C++ or scaled products."""
@@ -150,6 +153,7 @@ def test_pair_emissions_posteriors_of_pairs_and_their_gradients(compiled):
     close(without_pairs, by_step(case, lambda _, row: row.pair_marginals()).swapaxes(0, 1))
 
 
+@pytest.mark.slow
 @of_plain_operators
 def test_pair_emissions_a_row_hurts_no_other(compiled):
     """One of which no path remains, one with nan in its pairs, then with +inf, one without any position, one sound."""

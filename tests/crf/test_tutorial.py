@@ -36,6 +36,7 @@ def test_tutorial_sequence_mask(compiled):
     assert length_first.dtype == ms.int64
 
 
+@pytest.mark.slow
 def test_tutorial_functions_agree_with_all_paths(compiled):
     lengths = int_tensor(Case(0, 5, 4, 3).lengths)
     mask = sequence_mask(lengths, 5)

@@ -55,6 +55,7 @@ def in_folds(corpora, *arguments):
     return compare.main(['--train', str(corpora / 'train.tsv'), '--models', 'hmm', *map(str, arguments)])
 
 
+@pytest.mark.slow
 def test_compare_a_cross_validation(corpora, tmp_path, capfd):
     """Of 21 sentences in four folds, two at a time; the table has the means of what the runs say themselves."""
     record, kept = tmp_path / 'all.json', tmp_path / 'runs'
@@ -77,6 +78,7 @@ def test_compare_a_cross_validation(corpora, tmp_path, capfd):
     assert row[4] == f'{100 * statistics.mean(scores):.2f} ± {100 * statistics.stdev(scores):.2f}'
 
 
+@pytest.mark.slow
 def test_compare_a_cross_validation_with_a_dev_file_and_another_seed(corpora, tmp_path):
     kept = tmp_path / 'runs'
     assert in_folds(corpora, '--folds', 2, '--dev', corpora / 'dev.tsv', '--seed', 7, '--keep', kept) == 0

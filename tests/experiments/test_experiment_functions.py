@@ -33,6 +33,7 @@ def test_experiment_functions_each_option_of_compare_is_an_argument_with_its_def
         assert arguments[name].default == options[name], name
 
 
+@pytest.mark.slow
 def test_experiment_functions_a_comparison_in_a_thread_is_returned_and_nothing_is_printed(corpora, tmp_path, capfd):
     found, lines = [], []
 

@@ -124,6 +124,7 @@ def test_round_trips_spans_in_texts_of_a_line_with_single_blanks_go_through_tags
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', [*OF_TAGS, *OF_SPANS])
 @pytest.mark.parametrize('source', OF_TAGS)
 def test_round_trips_tags_go_and_come_back(source, kind, converter):

@@ -21,6 +21,7 @@ def tagger(run):
     return Tagger.load(run)
 
 
+@pytest.mark.slow
 def test_sentences_that_give_their_tokens_one_by_one(tagger):
     expected = tagger.tag(SENTENCES)
     for given in (map(iter, SENTENCES), ((token for token in tokens) for tokens in SENTENCES), map(tuple, SENTENCES),

@@ -107,6 +107,7 @@ def test_graph_files_an_edited_record_is_found(pair, changes):
         'again')
 
 
+@pytest.mark.slow
 def test_graph_files_records_of_earlier_versions_and_in_another_layout_are_read(pair):
     expected = Tagger.load(pair(checked=True)).tag([['to', 'Xan']])[0]
     assert Tagger.load(pair()).tag([['to', 'Xan']])[0] == expected

@@ -55,6 +55,7 @@ def refused(path):
     return message
 
 
+@pytest.mark.slow
 def test_graph_operators_a_graph_of_this_project_passes(graph):
     check_operators(graph)
     assert Tagger.load(graph).tag([['of', 'Xan']])[0].tags

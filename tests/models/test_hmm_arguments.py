@@ -84,6 +84,7 @@ def test_hmm_arguments_sequences_of_one_symbol():
     assert history[0] == pytest.approx(np.log(joint.sum()) + np.log(np.dot(ARRAYS[0], np.array(ARRAYS[2])[:, 0])))
 
 
+@pytest.mark.slow
 def test_hmm_arguments_pairs_only_where_they_are_asked_for():
     """At 400 states and 2,000 positions they would take 2.6 GB."""
     generator = np.random.default_rng(0)

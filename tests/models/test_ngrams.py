@@ -27,6 +27,7 @@ def test_ngrams_of_a_word():
     assert [has_letters(word) for word in ('1943', '#1a', '...', '', 'é')] == [False, True, False, False, True]
 
 
+@pytest.mark.slow
 def test_ngrams_are_found_for_many_words_at_once():
     """As one by one in a dictionary: words of all lengths, n-grams that come again, characters of all planes."""
     rng = np.random.default_rng(0)

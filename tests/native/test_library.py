@@ -107,6 +107,7 @@ DAMAGES = {
 QUICK_DAMAGES = 'a byte of the library', 'no checksum'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('damage', [
     pytest.param(damage, id=name, marks=() if name in QUICK_DAMAGES else pytest.mark.slow)
     for name, damage in DAMAGES.items()])
@@ -163,6 +164,7 @@ def test_library_what_reaches_the_disk_in_which_order(quick):
         'sync library', 'rename library', 'sync folder', 'sync checksum', 'rename checksum', 'sync folder']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('number', [1, 2])
 def test_library_a_crash_leads_to_another_compilation(quick, tmp_path, number):
     """Also where a damaged library and its checksum were to be replaced."""
@@ -176,6 +178,7 @@ def test_library_a_crash_leads_to_another_compilation(quick, tmp_path, number):
         flip(path.with_name(f'{path.name}.sha256'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('mode,safe', [(0o755, True), (0o1777, True), (0o775, False), (0o757, False), (0o777, False)])
 @pytest.mark.parametrize('linked', [False, True], ids=['folder', 'behind a link'])
 def test_library_folders_above_the_cache_that_others_may_write_to(quick, tmp_path, mode, safe, linked):

@@ -19,6 +19,7 @@ from fuzz_network import check_characters, check_lstm  # noqa: E402
 pytestmark = pytest.mark.skipif(library.find().path is None, reason=library.find().reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('check', [check_lstm, check_characters])
 def test_native_cells_random_batches(check):
     operators = Operators(library.find().path)
@@ -26,6 +27,7 @@ def test_native_cells_random_batches(check):
         check(operators, np.random.default_rng(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('check', [check_lstm, check_characters])
 def test_native_cells_wrong_inputs_are_refused(check):
     """Numbers, shapes and types of inputs, of all operators: each is refused before an input is read."""

@@ -51,6 +51,7 @@ def test_pictures_contrast_of_known_colours():
         4.48, abs=0.01)
 
 
+@pytest.mark.slow
 def test_pictures_what_is_forbidden_is_hatched():
     """After O and at the start no span may go on: 2 of 15."""
     svg = pictures.transitions(chain(allowed_transitions('BIO', TAGS)), TAGS, 'here')
@@ -63,6 +64,7 @@ def test_pictures_what_is_forbidden_is_hatched():
     assert len(re.findall(r'style="fill: url\(#here-h', svg)) == 1 and 'nan' not in svg and 'inf' not in svg.lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('dark', [False, True])
 @pytest.mark.parametrize('means', [SCORES, LOGARITHMS])
 def test_pictures_figures_stand_out_from_their_cells(means, dark):

@@ -217,6 +217,7 @@ at_every_step(overwrite, look)
 '''
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('program,steps', [
     (SAVING, 10), pytest.param(TAKING, 20, marks=pytest.mark.slow)])
 def test_run_folder_killed_at_any_step_a_run_is_whole(hmm, tmp_path, program, steps):

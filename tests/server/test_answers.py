@@ -269,6 +269,7 @@ def test_answers_scripts_of_an_origin_may_ask_if_it_is_named(run):
 
 # The command line
 
+@pytest.mark.slow
 @pytest.mark.parametrize('options,message', [
     (['--port', '70000'], '--port must be at most 65535, got 70000'),
     (['--host', 'no.such.host.invalid'], '--host must be a name or an address of this machine, got '),

@@ -35,6 +35,7 @@ def operations(schema):
     return [operation.ok() for operation in schema.get_all_operations()]
 
 
+@pytest.mark.slow
 def test_description_every_path_is_described(schema):
     """But that of the description itself, which schemathesis leaves out."""
     assert {(operation.method, operation.path) for operation in operations(schema)} == {

@@ -93,6 +93,7 @@ def test_hosts_an_allowed_origin_is_no_allowed_host(server):
     assert status == 421
 
 
+@pytest.mark.slow
 def test_hosts_the_refusal_is_described_and_counted(server):
     described = json.loads(server.ask('GET', '/openapi.json')[2])['paths']
     assert all('421' in operation['responses'] for methods in described.values() for operation in methods.values())

@@ -55,6 +55,7 @@ def arrived(server):
     return metrics['ms_crf_tokens_total'] + metrics['ms_crf_queue_tokens']
 
 
+@pytest.mark.slow
 def test_life_a_model_is_swapped_while_requests_run_and_none_is_lost(runs, run):
     one, two, said = runs
     with serving('--run', run, *QUICK) as server:

@@ -71,6 +71,7 @@ def test_serve_function_tags_until_it_is_interrupted_and_the_program_goes_on(run
             process.kill()
 
 
+@pytest.mark.slow
 def test_serve_function_in_another_thread_ends_when_stop_is_set(run):
     stop, lines = threading.Event(), queue.Queue()
     arguments = {'run': run, 'port': 0, 'splitter': 'blanks', 'stop': stop, 'watcher': Lines(lines.put)}

@@ -139,6 +139,7 @@ def test_tagger_a_temperature_divides_all_scores(run_of, options):
                     row.marginals()[np.arange(row.length), row.best()], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_tagger_what_has_no_temperature(graph, run_of):
     with pytest.raises(OptionError, match='^temperature must be 1 for an exported graph, got 2; load the run itself$'):
         Tagger.load(graph / 'a.mindir', temperature=2)

@@ -86,10 +86,12 @@ def english():
     return cold('spacy-en')
 
 
+@pytest.mark.slow
 def test_linear_time_runs_of_each_punctuation_character(english):
     assert not [character for character in PUNCTUATION if grows_too_fast(english.split, repeated(character, SIZE))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', ['spacy-en', 'spacy-de', 'spacy-fr', 'spacy-zh', 'blanks', 'characters+words'])
 def test_linear_time_texts_of_all_kinds(name):
     splitter = cold(name)
@@ -102,6 +104,7 @@ def test_linear_time_texts_of_all_kinds(name):
     assert not [kind for kind, text in texts.items() if grows_too_fast(items, text)]
 
 
+@pytest.mark.slow
 def test_linear_time_line_numbers_of_many_sentences():
     def items(text):
         return sum(1 for _ in raw.raw_sentences([(1, text)], splitter_named('characters')))
@@ -137,6 +140,7 @@ def test_linear_time_long_words_are_cut_after_signs_and_before_no_mark():
     assert [sentence.offsets for sentence in splitter.split('!' * 5 * LONGEST_WORD)] == [[(0, 5 * LONGEST_WORD)]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('language', ['de', 'el', 'fr', 'hu', 'ro', 'xx'])
 def test_linear_time_tokens_are_those_of_the_library(language):
     """Of texts with short and long words; only runs of one punctuation character are joined."""

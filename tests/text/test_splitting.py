@@ -60,6 +60,7 @@ def test_splitting_tokens_follow_each_other_and_hold_all_but_white_space(name, t
     assert all(separates(name, character) for character in text[end:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', NAMES)
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
 @given(TEXTS)
@@ -171,6 +172,7 @@ def test_splitting_paragraphs_of_any_length(monkeypatch, blank):
         assert found == ['word', '.', 'other'] * 100
 
 
+@pytest.mark.slow
 def test_splitting_a_text_of_two_million_characters():
     assert sum(map(len, words('spacy-en', 'to be or not\n' * 160_000))) == 640_000
 

@@ -168,6 +168,7 @@ def test_course_why_a_training_ended(undisturbed, tmp_path, capsys):
     assert scores['best_epoch'] == scores['epochs'] - 3
 
 
+@pytest.mark.slow
 def test_course_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
     """In its middle: after half an epoch the rate has risen to 0.05, then it falls by a cosine over 2.5 epochs."""
     rates = [record['learning_rate'] for record in Run.open(undisturbed[0]).metrics]
