@@ -34,8 +34,8 @@ def pytest_collection_modifyitems(items):
     """Marks slow tests, and sorts the longest files first.
 
     Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests
-    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception. A browser
-    takes seconds, too.
+    use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception. A
+    browser takes seconds, too.
     """
     def mode_of(item):
         return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
