@@ -87,6 +87,19 @@ def test_answers_halves_of_surrogate_pairs_come_back_as_they_were(server):
     assert status == 200 and answer['sentences'][0]['tokens'] == ['\ud800', 'Xan']
 
 
+@pytest.mark.slow
+def test_answers_limits_of_sentences_and_tokens_are_exact(server):
+    word, longest = ['to'], ['to'] * 100
+    for sentences in ([word] * 50, [longest] * 4):
+        status, answer = server.tag({'sentences': sentences})
+        assert status == 200 and [sentence['tokens'] for sentence in answer['sentences']] == sentences
+    for sentences, expected in (([word] * 51, 'at most 50 sentences, got 51'),
+                                ([*[longest] * 4, word], 'at most 400 tokens, got 401'),
+                                ([[*longest, 'to']], 'sentences of at most 100 tokens, got 101')):
+        status, answer = server.tag({'sentences': sentences})
+        assert status == 413 and expected in answer['error']
+
+
 def test_answers_a_piece_of_a_page_on_demand(server):
     status, headers, data = server.ask('POST', '/v1/tag', '{"tokens": ["<b>", "Xan"]}', Accept='text/html',
                                        Content_Type='application/json')
