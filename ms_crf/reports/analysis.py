@@ -116,10 +116,11 @@ class Confusion(NamedTuple):
 
 
 def paired(gold: Sequence[SpanTuple], predicted: Sequence[SpanTuple]) -> list[Pair]:
-    """Each gold span beside the predicted one that it shares most tokens with, each in one pair at most.
+    """Returns pairs of a gold span and the predicted span that shares the most tokens with it.
 
-    Pairs are made beginning with those that share the most tokens; of equals, those that have the fewest tokens in one
-    span alone, then those of one type, then the first. Spans that are left have None beside them.
+    A span is in one pair. Pairs that share more tokens are made first. If two pairs share equally many tokens, the pair
+    with fewer tokens in only one span is made first, then a pair of one type, then the pair that comes first in the
+    sentence. A span without a partner is paired with None.
     """
     candidates = sorted(
         (-shared, one[2] - one[1] + other[2] - other[1], one[0] != other[0], one[1], other[1], one, other)

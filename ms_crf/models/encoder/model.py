@@ -27,7 +27,7 @@ import numpy as np
 
 @dataclass(kw_only=True)
 class EncoderGraphRecord:
-    """What the record of a graph over an encoder holds beside the tags and what that of every graph does."""
+    """The fields that only the record of a graph over an encoder has."""
 
     tokenizer: str
     longest: int = checked(least=8, most=(1 << 31) - 1)
