@@ -31,7 +31,7 @@ FIRST = """
 
 
 def pytest_collection_modifyitems(items):
-    """Marks slow tests, and sorts the longest files first.
+    """Leaves out modes that a test does not name, marks slow tests, and sorts the longest files first.
 
     Graphs take seconds to compile. Plain operators in PyNative mode take longer than operators in C++, so quick tests
     use the operators in C++ where a test runs with both. `quick`, of some modes or of all, makes an exception. A
@@ -40,6 +40,11 @@ def pytest_collection_modifyitems(items):
     def mode_of(item):
         return item.callspec.params.get('compiled') if hasattr(item, 'callspec') else None
 
+    def runs(item):
+        only = item.get_closest_marker('modes')
+        return mode_of(item) is None or only is None or mode_of(item) in only.args
+
+    items[:] = filter(runs, items)
     both = {(item.path, item.originalname) for item in items if mode_of(item) == 'native pynative'}
     for item in items:
         mode, quick = mode_of(item), item.get_closest_marker('quick')

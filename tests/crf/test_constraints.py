@@ -8,7 +8,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import make_crf
+from support.chains import NOT_IN_A_PLAIN_GRAPH, make_crf
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
@@ -84,6 +84,7 @@ def bioes():
     return allowed_transitions('BIOES', ['O', 'B', 'I', 'E', 'S'])
 
 
+@NOT_IN_A_PLAIN_GRAPH
 @pytest.mark.slow
 @pytest.mark.quick
 def test_constraints_hold_against_emissions(bioes, compiled):
@@ -132,6 +133,7 @@ def test_constraints_gold_tags_that_break_constraints_cost_much(bioes, unknown):
     assert (losses[[0, 2]] < 30000).all()
 
 
+@NOT_IN_A_PLAIN_GRAPH
 def test_constraints_no_path_at_all(compiled):
     """A sentence of one word under tags that need two: the path with the fewest breaks, and finite numbers."""
     crf = CRF(2, constraints=allowed_transitions('BMES', ['B', 'E']), reduction='none')

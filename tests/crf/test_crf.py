@@ -9,7 +9,15 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import AllCalls, assign, check_all_calls, in_a_plain_graph, make_crf, parameters
+from support.chains import (
+    NOT_IN_A_PLAIN_GRAPH,
+    AllCalls,
+    assign,
+    check_all_calls,
+    in_a_plain_graph,
+    make_crf,
+    parameters,
+)
 from support.oracle import Case, Row
 from support.tensors import close, float_tensor, int_tensor
 
@@ -74,6 +82,7 @@ def test_crf_equal_paths_give_the_lowest_tag(compiled):
             assert [path[:n].tolist() for path, n in zip(paths, case.lengths)] == best
 
 
+@NOT_IN_A_PLAIN_GRAPH
 def test_crf_reductions_and_layouts(compiled):
     """And without lengths, when all rows are full. The sum is the loss of `AllCalls`."""
     case, full = Case(1, 5, 4, 3), Case(1, 5, 4, 3)
@@ -177,6 +186,7 @@ def test_crf_marginals_can_be_differentiated(compiled):
         assert not actual[case.emissions == -np.inf].any()
 
 
+@NOT_IN_A_PLAIN_GRAPH
 def test_crf_best_paths_can_serve_as_tags_and_their_scores_be_differentiated(compiled):
     """Self-training: the gradient of the loss is posteriors minus the best path, which itself has none. A path's score
     changes by 1 with each emission on it."""

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from mindspore import nn, ops
 
-from support.chains import in_a_plain_graph, make_crf, parameters
+from support.chains import NOT_IN_A_PLAIN_GRAPH, in_a_plain_graph, make_crf, parameters
 from support.oracle import Case
 from support.paths import ROOT
 from support.tensors import close, float_tensor, int_tensor
@@ -29,8 +29,8 @@ LEVELS = {
     'to_float': lambda net: net.to_float(ms.float16),
 }
 # Of levels that cast in the same way one is compiled with plain operators, which takes seconds: O0 casts nothing, O1 is
-# a white list, O2 a black list, O3 is to_float.
-IN_A_PLAIN_GRAPH = ['O2', 'O3', 'auto', 'white list']
+# a white list, O2 a black list, O3 is to_float. The test of the level auto of the layer itself compiles auto.
+IN_A_PLAIN_GRAPH = ['O2', 'O3', 'white list']
 NATIVE = ['native graph', 'native pynative']
 
 
@@ -149,11 +149,11 @@ def test_mixed_precision_loss_and_gradients(level, compiled):
 
 
 def marginals(compiled):
-    levels = ['O1', 'auto'] if in_a_plain_graph(compiled) else CONSTRAINED
+    levels = ['O1'] if in_a_plain_graph(compiled) else CONSTRAINED
     return {level: Marginals(make_crf(case_of(BIO))) for level in levels}
 
 
-@at_levels(CONSTRAINED, ['O1', 'auto'], NATIVE)
+@at_levels(CONSTRAINED, ['O1'], NATIVE)
 def test_mixed_precision_posteriors_and_paths(level, compiled):
     case = case_of(BIO)
     marginals_of_tags, normalizer, paths, scores = at_level(level, marginals, compiled, inputs_of(case))
@@ -179,7 +179,8 @@ def test_mixed_precision_softmax_head(level, compiled):
     close(actual, ((normalizer - picked) * live).sum())
 
 
-@pytest.mark.parametrize('constraints,dtype', [(None, ms.float16), (BIO, ms.bfloat16)])
+@pytest.mark.parametrize('constraints,dtype', [
+    (None, ms.float16), pytest.param(BIO, ms.bfloat16, marks=NOT_IN_A_PLAIN_GRAPH)])
 def test_mixed_precision_level_auto_of_the_layer_itself_and_of_functions(constraints, dtype, compiled):
     case = case_of(constraints)
     emissions, tags, lengths = inputs_of(case)

@@ -6,7 +6,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import MODES, assign, make_crf, parameters
+from support.chains import NOT_IN_A_PLAIN_GRAPH, assign, make_crf, parameters
 from support.oracle import Case
 from support.tensors import close, float_tensor, int_tensor
 
@@ -133,11 +133,12 @@ def test_second_derivatives_of_what_is_made_of_the_loss():
     check(run(*tensors(case, direction)), difference(case, direction, gradients))
 
 
+@NOT_IN_A_PLAIN_GRAPH
 def test_second_derivatives_of_normalizer_and_log_probability_together(compiled):
     case = Case(2, 4, 3, 3)
     crf, direction = make_crf(case), directions(case, 2)
 
-    def normalizer(emissions, tags, lengths):                    # alone in graphs, where each takes seconds
+    def normalizer(emissions, tags, lengths):                    # alone in the graph, where each takes seconds
         return crf.normalizer(emissions, lengths).sum()
 
     def total(emissions, tags, lengths):
@@ -147,9 +148,9 @@ def test_second_derivatives_of_normalizer_and_log_probability_together(compiled)
     check(run(*tensors(case, direction)), difference(case, direction, gradients_of_normalizer))
 
 
-@pytest.mark.parametrize('compiled', [*MODES, 'native pynative'], indirect=True)
+@pytest.mark.parametrize('compiled', ['pynative', 'native pynative'], indirect=True)
 def test_second_derivatives_of_the_function_of_the_tutorial(compiled):
-    """In a graph with operators in C++ it is the same cell as the normalizer of a layer."""
+    """In a graph it is the same cell as the normalizer of a layer."""
     case = Case(3, 4, 3, 3)
     direction = directions(case, 3)
     mask = ms.Tensor(np.arange(4)[:, None] < case.lengths)

@@ -12,7 +12,7 @@ import mindspore as ms
 import numpy as np
 import pytest
 
-from support.chains import MODES
+from support.chains import MODES, NOT_IN_A_PLAIN_GRAPH
 from support.networks import Steps, bilstm, lstm_weights
 from support.tensors import close, float_tensor, int_tensor
 
@@ -100,6 +100,7 @@ def small_inputs(generator):
                                             spellings[2:, :3] * 0 + spellings[2:, :3], places, [4, 0, 2])]
 
 
+@NOT_IN_A_PLAIN_GRAPH
 @pytest.mark.parametrize('options', [{'char': 'none', 'head': 'softmax'}, {'char': 'lstm', 'num_layers': 2}])
 def test_network_the_network_reads_words_by_their_place(compiled, generator, options):
     """What stands on padding, and in which order the distinct words come, does not matter."""
@@ -120,6 +121,7 @@ def test_network_the_network_reads_words_by_their_place(compiled, generator, opt
     close(scores2, scores.asnumpy())
 
 
+@NOT_IN_A_PLAIN_GRAPH
 def test_network_in_16_bits_it_gives_nearly_the_same(compiled, generator):
     """As with --precision mixed: the loss, and the gradients of all weights, none of which vanish."""
     inputs, tags = small_inputs(generator), int_tensor([[0, 1, 2], [3, 0, 1], [2, 0, 0], [1, 0, 0]])

@@ -5,11 +5,16 @@ from ms_crf.native import custom
 
 import mindspore as ms
 import numpy as np
+import pytest
 
 from support.tensors import close, float_tensor, int_tensor
 
 #: the two ways in which MindSpore runs a function
 MODES = ['graph', 'pynative']
+#: Marks of tests that do not run plain operators in a graph, because compiling a graph for one test takes seconds, or
+#: not in PyNative mode, because a graph that other tests compile runs faster. Each method has a test in all modes.
+NOT_IN_A_PLAIN_GRAPH = pytest.mark.modes('pynative', 'native graph', 'native pynative')
+NOT_IN_PLAIN_PYNATIVE = pytest.mark.modes('graph', 'native graph', 'native pynative')
 NAMES = {'transitions': 'transitions', 'start': 'start_transitions', 'end': 'end_transitions'}
 
 
