@@ -193,7 +193,7 @@ class UnlikelyTags(CorpusError):
 def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequence[int] = ()) -> None:
     """Raises UnlikelyTags if the tags of a file can hardly be tags.
 
-    The limits let tag sets of hundreds of types pass on a few sentences; see docs/training.md.
+    The limits let tag sets of hundreds of types pass on a few sentences; see docs/training_data.md.
 
     Args:
         path: of the file, for the message.

@@ -21,7 +21,7 @@ class Computing(Arguments):
     """What every function takes that computes."""
 
     plugin: str = option(None, '', 'Python file that registers kinds of model of your own; it is run; see the topic '
-                         '"Adding a model" in the documentation', FILE)
+                         '"Custom models" in the documentation', FILE)
     device: str = option('auto', '', 'where to compute', choices=DEVICES)
 
 
@@ -35,7 +35,7 @@ class TrainArguments(Computing):
                          f'{argument("encoder_lr")}, which the run keeps, and {argument("train")}, {argument("dev")} '
                          f'and {argument("test")} if these files have moved, nothing else', DIR)
     workers: int = option(1, '', 'processes on this machine that train together, each on its share of every batch; for '
-                          'several machines see the topic "More than one process" in the documentation', 'N', least=1,
+                          'several machines see the topic "Distributed training" in the documentation', 'N', least=1,
                           most=1024)
     seeds: int = option(None, '', f'train with N seeds, from {argument("seed")} on, each in a folder below '
                         f'{argument("save")}, seed-1 and so on, and make a table of all; finished runs are kept, and '

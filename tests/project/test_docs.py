@@ -18,7 +18,7 @@ from support.paths import ROOT
 from support.trainings import options_of
 
 PAGES = [ROOT / name for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'configs/README.md')]
-PAGES += sorted((ROOT / 'docs').glob('*.md'))
+PAGES += sorted((ROOT / 'docs').rglob('*.md'))
 by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 ENTRIES = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export', 'ms_crf.compare': 'compare'}
 CONFIGS = sorted((ROOT / 'configs').glob('*.json'))
@@ -177,7 +177,7 @@ def test_docs_options_that_are_named_exist():
 
 
 def test_docs_every_option_of_a_training_is_explained():
-    text = (ROOT / 'docs' / 'training.md').read_text(encoding='utf-8')
+    text = (ROOT / 'docs' / 'training_options.md').read_text(encoding='utf-8')
     for entry in fields(Options):
         assert re.search(rf'^\| `--{dashed(entry.name)}[ `]', text, re.M), entry.name
 
