@@ -2,7 +2,7 @@
 
 A small grammar makes sentences from templates and names from syllables. No name word of a file occurs in another file.
 If the template shows the type of a name, the name has any form of its type. If not (slots with *), the form of the name
-shows its type. So a tag depends on spelling and context, and often one of the two is not enough.
+shows its type. So a tag depends on spelling and context, and often one of them alone is not enough.
 """
 
 import random
