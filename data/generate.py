@@ -1,8 +1,8 @@
-"""Writes a synthetic corpus of named entities beside itself: python data/generate.py
+"""Writes a synthetic corpus of named entities into its own folder: python data/generate.py
 
-A small grammar: sentences come from templates, names from syllables. No name word of one file occurs in another.
-Where a template tells what kind of name stands there, the name has any form of its kind; where it doesn't (the
-slots with *), the form is one that tells. So a tag follows from spelling and context, often from neither alone.
+A small grammar makes sentences from templates and names from syllables. No name word of a file occurs in another file.
+If the template shows the type of a name, the name has any form of its type. If not (slots with *), the form of the name
+shows its type. So a tag depends on spelling and context, and often one of them alone is not enough.
 """
 
 import random
@@ -12,10 +12,10 @@ from pathlib import Path
 SEED = 1
 SIZES = {'train': 2400, 'dev': 300, 'test': 400}
 LENGTHS = range(4, 15)
-REPEATED = 0.25                # share of name words that repeat an earlier one of their kind in the same file
+REPEATED = 0.25                # share of name words that repeat an earlier word of the same kind in the file
 ADJUNCT = 0.2                  # share of sentences with an adjunct, of those whose template begins with +
 
-# In braces is what is chosen at random, from CHOICES or among name words. + allows an adjunct, before or behind.
+# Slots in braces are filled at random, from CHOICES or with name words. + allows an adjunct at the beginning or end.
 TEMPLATES = """\
 + {PER} said that the {thing} was {adjective} .
 + the {role} {PER} moved to {LOC} .
@@ -74,7 +74,7 @@ north wind and {adjective} rain are likely on {day} .
 + the {role} broke the {device} and the {thing} .
 + {number} {nation} students met in {sign} {number} .
 """
-# For each kind of name, here called KIND: only the noun or what the name did tells which kind.
+# For each type of name, in place of KIND: only the noun or the verb phrase shows the type.
 FRAMES = """\
 + {KIND} {KIND did} .
 + {KIND} , as the {role} said , {KIND did} .
@@ -83,7 +83,7 @@ everybody knows that {KIND} {KIND did} .
 + {KIND} 's {KIND noun} surprised the {role} .
 the {role} described the {KIND noun} of {KIND} .
 """
-# Phrases or words; one that stands there twice is twice as likely. <PER ...> is a name.
+# Phrases or words; a repeated entry is more likely. <PER ...> is a name.
 CHOICES = {name: (listed.split(' | ') if '|' in listed else listed.split()) for name, listed in (
     line.split(': ') for line in """\
 PER: <PER {first}> | <PER {first}> | <PER {last}> | {PER*} | {PER*} | {PER*}
@@ -143,13 +143,13 @@ app ending: ix pad ra o ly
 
 
 class Writer:
-    """Makes the sentences of one file; `taken` are words, in lower case, that a new name word must not be."""
+    """Makes the sentences of one file. New name words differ from the lower-case words in `taken`."""
 
     def __init__(self, rng, taken):
         self.rng, self.taken, self.made = rng, taken, {}
 
     def sentence(self, template):
-        """Lines of token and tag."""
+        """Lines with a token, a tab and its tag."""
         text = template.removeprefix('+ ')
         if text != template and self.rng.random() < ADJUNCT:
             text = self.rng.choice(['{before} ' + text, f'{text[:-1]}{{behind}} {text[-1]}'])

@@ -1,4 +1,4 @@
-"""A kind of model of one's own: words and how they are written, a convolution over neighbours, and a CRF.
+"""A custom model type: word and word shape features, a convolution over neighbouring words, and a CRF.
 
     ms-crf train --plugin examples/own_model.py --model mine --save runs/mine
     ms-crf infer --plugin examples/own_model.py --run runs/mine --text "Marta Kowalski works in Lisbon ."
@@ -10,15 +10,16 @@ from ms_crf.extend import FeatureKind, FeatureNetwork, clear_padding, register
 
 from mindspore import nn, ops
 
-SHAPES = 5      # of words: padding, small letters, a capital at the beginning, capitals only, others
+SHAPES = 5      # padding, lower case, first letter upper case, upper case, other words
 
 
 def shape_of(word):
+    """The shape of a word, from 1 to 4; 0 is padding."""
     return 1 if word.islower() else 2 if word.istitle() else 3 if word.isupper() else 4
 
 
 class Network(FeatureNetwork):
-    """Each word sees itself and its two neighbours."""
+    """Scores the tags of each word from its own features and the features of its two neighbours."""
 
     def __init__(self, words, num_tags, options, constraints):
         super().__init__()
@@ -36,16 +37,16 @@ class Network(FeatureNetwork):
         vectors = ops.concat((self.words(features[:, :, 0]), self.shapes(features[:, :, 1])), 2)
         vectors = clear_padding(vectors, seq_length)                   # (length, batch, widths[0])
         if keep is not None:
-            vectors = vectors * keep[0]
-        nothing = ops.zeros_like(vectors[:1])
-        before = ops.concat((nothing, vectors[:-1]), 0)
-        after = ops.concat((vectors[1:], nothing), 0)
-        return self.projection(self.convolution(ops.concat((before, vectors, after), 2)))
+            vectors = vectors * keep[0]                                # dropout
+        boundary = ops.zeros_like(vectors[:1])                         # the neighbour of the first and the last word
+        previous = ops.concat((boundary, vectors[:-1]), 0)
+        following = ops.concat((vectors[1:], boundary), 0)
+        return self.projection(self.convolution(ops.concat((previous, vectors, following), 2)))
 
 
 @register
 class Mine(FeatureKind):
-    """Two features of a token: its word, 1 if it is not known, and its shape."""
+    """The model type `mine`. A token has two features: the id of its word (1 for an unknown word), and its shape."""
 
     name = 'mine'
     options = ('word_dim', 'hidden')

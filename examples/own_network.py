@@ -1,8 +1,8 @@
-"""The CRF layer on top of one's own network, trained with `value_and_grad`.
+"""The CRF layer on top of a custom network, trained with `value_and_grad`.
 
     pip install . && python examples/own_network.py
 
-The task is made up: a word is a number from 1 to 9, and a span is a 7 with all that follows it up to a 0.
+The task is artificial: a word is a number from 0 to 9. A span begins with a 7 and ends before the next 0.
 """
 
 from ms_crf import CRF, allowed_transitions
@@ -16,7 +16,7 @@ STEPS, BATCH, LENGTH = 60, 32, 12
 
 
 def sentences(generator):
-    """Words (batch, length), tags (batch, length) and lengths (batch,) of a random batch."""
+    """A random batch: words (batch, length), tags (batch, length) and lengths (batch,)."""
     words = generator.integers(1, 10, (BATCH, LENGTH)).astype(np.int32)
     words[generator.random(words.shape) < 0.2] = 0
     tags = np.zeros_like(words)
@@ -30,7 +30,7 @@ def sentences(generator):
 
 
 class Network(nn.Cell):
-    """A GRU over embedded words, and the layer over its scores."""
+    """Embeddings, a GRU, a projection to scores of tags, and the CRF layer."""
 
     def __init__(self):
         super().__init__()
@@ -40,12 +40,12 @@ class Network(nn.Cell):
         self.crf = CRF(len(TAGS), batch_first=True, reduction='mean', constraints=allowed_transitions('BIO', TAGS))
 
     def emissions(self, words):
-        """(batch, length) to scores of tags (batch, length, num_tags)."""
+        """The scores of the tags (batch, length, num_tags) of words (batch, length)."""
         hidden, _ = self.gru(self.embedding(words))
         return self.projection(hidden)
 
     def construct(self, words, tags, lengths):
-        """The loss."""
+        """The loss of a batch: negative log likelihood, the mean over the sentences."""
         return self.crf(self.emissions(words), tags, lengths)
 
 

@@ -1,4 +1,4 @@
-"""`BiLSTM_CRF` trained by `mindspore.train.Model` from a `mindspore.dataset`.
+"""Trains `BiLSTM_CRF` with `mindspore.train.Model` on a `mindspore.dataset`.
 
     pip install . && python examples/with_model.py
 """
@@ -19,7 +19,7 @@ WORDS = {word: number for number, word in enumerate(
 
 
 class Sentences:
-    """Each sentence as word ids, its length and its tags, all padded to one length."""
+    """A dataset of (word ids, length, tags). All sentences are padded to the length of the longest sentence."""
 
     def __init__(self):
         self.longest = max(len(text.split()) for text, _ in SENTENCES)
@@ -39,7 +39,7 @@ def main():
     ms.dataset.config.set_seed(1)
     dataset = GeneratorDataset(Sentences(), ['words', 'lengths', 'tags'], shuffle=True).batch(8)
     network = BiLSTM_CRF(len(WORDS) + 1, 16, 16, len(TAGS), reduction='mean')
-    # The cell computes its own loss, so `Model` gets none: words, lengths and tags go in as they come.
+    # The cell returns its loss, so `Model` needs no loss function. Words, lengths and tags are passed in this order.
     model = Model(network, optimizer=nn.Adam(network.trainable_params(), 0.05))
     model.train(10, dataset, callbacks=LossMonitor(4), dataset_sink_mode=False)
 

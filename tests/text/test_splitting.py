@@ -191,7 +191,7 @@ def f1(gold, found):
 
 
 def test_splitting_english_agrees_with_the_treebank():
-    """98.5 % of tokens is what is asked of it; data and scores are described in docs/tagging.md."""
+    """98.5 % of tokens is what is asked of it; data and scores are described in docs/experiments/raw_text.md."""
     path = ROOT.parent / 'shared/data/en-ewt-raw/dev.jsonl'
     if not path.exists():
         pytest.skip('the English Web Treebank is not there')
