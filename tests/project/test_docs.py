@@ -18,7 +18,7 @@ from support.paths import ROOT
 from support.trainings import options_of
 
 PAGES = [ROOT / name for name in ('README.md', 'CONTRIBUTING.md', 'CHANGELOG.md', 'configs/README.md')]
-PAGES += sorted((ROOT / 'docs').glob('*.md'))
+PAGES += sorted((ROOT / 'docs').rglob('*.md'))
 by_page = pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 ENTRIES = {'train.py': 'train', 'infer.py': 'infer', 'ms_crf.export': 'export', 'ms_crf.compare': 'compare'}
 CONFIGS = sorted((ROOT / 'configs').glob('*.json'))
