@@ -88,40 +88,59 @@ def test_docs_files_that_are_named_are_there(page):
         assert any(place.exists() for place in places), name
 
 
+# Runs programs, each in the folder it is in; what a program prints follows its path.
 RUN_ALL = """
-import json, runpy, sys
-for name in sys.argv[1:]:
-    print(json.dumps(name))
-    runpy.run_path(name)
+import contextlib, json, os, runpy, sys, traceback
+for path in sys.argv[1:]:
+    print(json.dumps(path))
+    os.chdir(os.path.dirname(path))
+    with contextlib.redirect_stderr(sys.stdout):
+        try:
+            runpy.run_path(path)
+        except Exception:
+            traceback.print_exc()
 """
+WITH_PROGRAMS = [page for page in PAGES if blocks(page, 'python')]
+
+
+@pytest.fixture(scope='module')
+def programs(undisturbed, tmp_path_factory):
+    """For each page a list of (program, the output that the page shows or None, its output when it was run).
+
+    Each program is a file, because ms.jit reads files. All run in one process, because importing MindSpore takes
+    seconds. A run on a corpus of the tests stands in for runs/sample.
+    """
+    folder, listed = tmp_path_factory.mktemp('programs'), []
+    for number, page in enumerate(WITH_PROGRAMS):
+        (folder / str(number) / 'runs').mkdir(parents=True)
+        (folder / str(number) / 'runs' / 'sample').symlink_to(undisturbed[0], target_is_directory=True)
+        for language, text in blocks(page):
+            if language == 'python':
+                path = folder / str(number) / f'program{len(listed)}.py'
+                path.write_text(text, encoding='utf-8')
+                listed.append([page, path, None])
+            elif language == 'text' and listed and listed[-1][0] == page:
+                listed[-1][2] = text
+    clean = {name: value for name, value in os.environ.items() if name not in ('GLOG_v', 'MS_DEV_HOST_BLOCKING_RUN')}
+    result = subprocess.run([sys.executable, '-c', RUN_ALL, *(str(path) for _, path, _ in listed)], text=True,
+                            capture_output=True, timeout=500, env={**clean, 'PYTHONPATH': str(ROOT)})
+    assert (result.returncode, result.stderr) == (0, '')
+    shown = re.split(r'^"(.*program\d+\.py)"\n', result.stdout, flags=re.M)[1:]
+    assert shown[::2] == [str(path) for _, path, _ in listed]
+    by_page = {page: [] for page in WITH_PROGRAMS}
+    for (page, path, expected), output in zip(listed, shown[1::2]):
+        by_page[page].append((path.read_text(encoding='utf-8'), expected, output))
+    return by_page
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('page', [page for page in PAGES if blocks(page, 'python')],
-                         ids=lambda page: str(page.relative_to(ROOT)))
-def test_docs_programs_print_what_is_shown_below_them(page, undisturbed, tmp_path):
-    """Each in a file, because ms.jit reads it; a run on a corpus of the tests stands in for runs/sample."""
-    (tmp_path / 'runs').mkdir()
-    (tmp_path / 'runs' / 'sample').symlink_to(undisturbed[0], target_is_directory=True)
-    expected = {}
-    for language, text in blocks(page):
-        if language == 'python':
-            name = f'program{len(expected)}.py'
-            (tmp_path / name).write_text(text, encoding='utf-8')
-            expected[name] = None
-        elif language == 'text' and expected:
-            expected[name] = text
-    clean = {name: value for name, value in os.environ.items() if name not in ('GLOG_v', 'MS_DEV_HOST_BLOCKING_RUN')}
-    result = subprocess.run([sys.executable, '-c', RUN_ALL, *expected], cwd=tmp_path, capture_output=True, text=True,
-                            timeout=200, env={**clean, 'PYTHONPATH': str(ROOT)})
-    assert (result.returncode, result.stderr) == (0, '')
-    shown = re.split(r'^"(program\d+\.py)"\n', result.stdout, flags=re.M)[1:]
-    assert shown[::2] == list(expected)
-    for name, text in zip(shown[::2], shown[1::2]):
-        if expected[name] is not None:
-            assert text == expected[name]
+@pytest.mark.parametrize('page', WITH_PROGRAMS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_docs_programs_print_what_is_shown_below_them(page, programs):
+    for program, expected, output in programs[page]:
+        if expected is not None:
+            assert output == expected
         else:
-            assert 'runs/sample' in (tmp_path / name).read_text(encoding='utf-8') and "'O'" in text
+            assert 'runs/sample' in program and "'O'" in output
 
 
 UNDERSTAND = """
