@@ -6,7 +6,7 @@ import sys
 from ms_crf.api import compare
 from ms_crf.cli import console
 from ms_crf.cli.parser import Named, Namespace, Parser, add_arguments, command_parser, main_of
-from ms_crf.cli.terminal import Heading, trainings
+from ms_crf.cli.terminal import PlainTerminal, trainings
 from ms_crf.cli.train import with_options
 from ms_crf.experiments.compare import Comparison
 from ms_crf.formats.dataset import UnlikelyTags
@@ -27,7 +27,7 @@ def _main(parsed: Namespace, named: Named) -> None:
     those of training, for the models that have them.
     """
     try:
-        _show(compare(**named, watcher=Heading('compare'), children=trainings(sys.stderr)))
+        _show(compare(**named, watcher=PlainTerminal('compare'), children=trainings(sys.stderr)))
     except UnlikelyTags as error:
         raise with_options(error) from None
     except BaseException as error:

@@ -190,7 +190,7 @@ def run(program: str, action: Callable[[], int]) -> int:
         say(f'{program}: {error.object!a}: expected a name that this locale can write, in {error.encoding}; set '
             'PYTHONUTF8=1 or LC_ALL=C.UTF-8')
     except OSError as error:
-        name = 'standard output can not be written' if error.filename is None else error.filename
+        name = 'standard output cannot be written' if error.filename is None else error.filename
         say(f'{program}: {name}: {error.strerror or error}')
         if error.filename is None:
             silence(sys.stdout)

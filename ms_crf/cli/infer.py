@@ -11,7 +11,7 @@ from ms_crf.base import processes
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import console
 from ms_crf.cli.parser import Named, Namespace, command
-from ms_crf.cli.terminal import Person
+from ms_crf.cli.terminal import InteractiveTerminal
 from ms_crf.tagging.arguments import LINES, TagArguments
 from ms_crf.tagging.files import TITLE, Tagging
 from ms_crf.text.splitting import BLANKS
@@ -30,7 +30,7 @@ def _main(parsed: Namespace, named: Named) -> None:
     shown = 'output' not in named and 'score' not in named
     if shown:
         named['output'] = sys.stdout
-    watcher = Person('infer', bars='text' not in named and not (shown and sys.stdout.isatty()))
+    watcher = InteractiveTerminal('infer', bars='text' not in named and not (shown and sys.stdout.isatty()))
     if asks:
         _talk(named, watcher)
         return
@@ -44,11 +44,11 @@ def _main(parsed: Namespace, named: Named) -> None:
         console.show(line)
 
 
-def _talk(named: Mapping[str, Any], watcher: Person) -> None:
+def _talk(named: Mapping[str, Any], watcher: InteractiveTerminal) -> None:
     """Asks for sentences, and shows each with its tags."""
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  that lines can be edited
-    tagging = Tagging(TagArguments.given(named), watcher, colour='NO_COLOR' not in os.environ)
+    tagging = Tagging(TagArguments.from_call(named), watcher, colour='NO_COLOR' not in os.environ)
     writer = tagging.writer()
     _print(writer.begin(TITLE))
     console.say('a sentence a line; an empty line or Ctrl-D ends')

@@ -49,7 +49,7 @@ class Parser(argparse.ArgumentParser):
         for action in self._actions:
             one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_repeated', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
-                raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
+                raise OptionError(f'{max(action.option_strings, key=len)} appears twice, expected it once')
 
     def error(self, message: str) -> NoReturn:
         hint = message.removeprefix('argument ').split(':')[0].split('/')[0]

@@ -6,7 +6,7 @@ from ms_crf.api import suggest
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import console
 from ms_crf.cli.parser import Named, Namespace, command
-from ms_crf.cli.terminal import Person
+from ms_crf.cli.terminal import InteractiveTerminal
 from ms_crf.formats.document import counted
 from ms_crf.tagging.arguments import LINES, SuggestArguments
 
@@ -18,7 +18,7 @@ def _main(parsed: Namespace, named: Named) -> None:
     if parsed.input is None and sys.stdin is not None and sys.stdin.isatty():
         raise OptionError('--input must name a file, or text must come through a pipe; see --help')
     console.use_utf8()
-    watcher = Person('suggest')
+    watcher = InteractiveTerminal('suggest')
     chosen = suggest(**{'input': LINES, 'output': sys.stdout, **named}, watcher=watcher)
     for remark in chosen.remarks:
         watcher.warn(remark)

@@ -44,7 +44,7 @@ class Terminal:
         self.bar = None
 
 
-class Person(Terminal):
+class InteractiveTerminal(Terminal):
     """A `Terminal` whose lines, but for warnings, are for people: they are left out where nobody sees them at once."""
 
     def say(self, text: str) -> None:
@@ -68,11 +68,11 @@ class _Screen(Terminal):
             console.show(text, self.output)
         except OSError as error:
             if not isinstance(error, BrokenPipeError):
-                self.warn(f'standard output can not be written: {error.strerror}; training goes on')
+                self.warn(f'standard output cannot be written: {error.strerror}; training goes on')
             console.silence(self.output)
 
 
-class Watcher(TrainingLines):
+class TrainingTerminal(TrainingLines):
     """Shows a training on the terminal.
 
     Args:
@@ -111,7 +111,7 @@ def trainings(output: TextIO) -> Children:
     return Children(lambda *arguments: processes.command(program, *arguments, attached=True), output, sys.stderr)
 
 
-class Heading(Terminal):
+class PlainTerminal(Terminal):
     """A watcher that shows the beginnings of trainings without the name of the program."""
 
     def say(self, text: str) -> None:

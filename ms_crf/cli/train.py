@@ -8,12 +8,12 @@ from ms_crf.api import train
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import console
 from ms_crf.cli.parser import Help, Named, Namespace, Parser, add_arguments, main_of, parse
-from ms_crf.cli.terminal import Heading, Watcher, trainings
+from ms_crf.cli.terminal import PlainTerminal, TrainingTerminal, trainings
 from ms_crf.experiments.train import FIGURES, TABLE
 from ms_crf.formats.dataset import UnlikelyTags
 from ms_crf.formats.registry import without_columns
 from ms_crf.runs.arguments import TrainArguments
-from ms_crf.runs.directory import PathTaken
+from ms_crf.runs.directory import PathExists
 from ms_crf.runs.options import Options
 from ms_crf.training.train import Trained, named_options, new_options
 from ms_crf.training.watchers import Stopped, WorkersDied
@@ -42,7 +42,7 @@ def _main(parsed: Namespace, named: Named) -> int:
     """
     if parsed.seeds is not None:
         return _train_seeds(named)
-    watcher = Watcher()
+    watcher = TrainingTerminal()
     again = f'{console.call("train")}{"" if parsed.plugin is None else f" --plugin {parsed.plugin}"} --resume '
     try:
         done = train(**named, watcher=watcher)
@@ -55,7 +55,7 @@ def _main(parsed: Namespace, named: Named) -> int:
         watcher.warn(f'{error.fault}; all are ended, what was saved stays; go on with: {again}{error.folder} '
                      f'--workers {parsed.workers}')
         return console.FAULT
-    except PathTaken as error:
+    except PathExists as error:
         others = ', go on with --resume, or add --overwrite' if error.is_run else ''
         raise CorpusError(error.path, None, f'{error.fault}; choose another --save{others}') from None
     except UnlikelyTags as error:
@@ -67,7 +67,7 @@ def _main(parsed: Namespace, named: Named) -> int:
 
 def _train_seeds(named: Mapping[str, Any]) -> int:
     try:
-        found = train(**named, watcher=Heading('train'), children=trainings(sys.stdout))
+        found = train(**named, watcher=PlainTerminal('train'), children=trainings(sys.stdout))
     except KeyboardInterrupt:
         console.say(f'{console.program("train")}: stopped; the same command goes on')
         return console.INTERRUPTED
@@ -77,7 +77,7 @@ def _train_seeds(named: Mapping[str, Any]) -> int:
     return 0
 
 
-def _report(watcher: Watcher, done: Trained) -> None:
+def _report(watcher: TrainingTerminal, done: Trained) -> None:
     part = 'test' if 'test' in done.scores else 'dev'
     watcher.say('')
     watcher.say(f'best epoch {done.scores["best_epoch"]}, on {part}:' if done.scores['epochs'] else f'on {part}:')

@@ -168,7 +168,7 @@ class Page:
     def begin(self, title: str) -> str:
         """All that comes before the first sentence: styles, the title as a heading, the legend."""
         style = self.style()
-        policy = f"default-src 'none'; style-src '{digest_of(style)}'; base-uri 'none'; form-action 'none'"
+        policy = f"default-src 'none'; style-src '{policy_hash(style)}'; base-uri 'none'; form-action 'none'"
         return Template(_BEGIN).substitute(policy=policy, title=_attribute(title), style=style, kind=self.kind,
                                            legend=self.legend(), switch=self.switch())
 
@@ -225,7 +225,7 @@ class Page:
         return _END
 
 
-def digest_of(source: str) -> str:
+def policy_hash(source: str) -> str:
     """By what a policy (Content-Security-Policy) knows a style sheet or a script that stands in the page."""
     return f'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'
 

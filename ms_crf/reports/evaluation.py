@@ -189,7 +189,7 @@ def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike |
         >>> round(found.score.spans.f1, 4)                        # doctest: +SKIP
         0.9931
     """
-    given = EvaluateArguments.given(locals())
+    given = EvaluateArguments.from_call(locals())
     if given.plugin:
         run_plugin(given.plugin)
     if given.json:

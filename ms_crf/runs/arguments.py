@@ -17,7 +17,7 @@ MOST_TRAININGS = 1000          # of one model in an experiment
 
 
 @dataclass
-class Computing(Arguments):
+class CommonArguments(Arguments):
     """What every function takes that computes."""
 
     plugin: str = option(None, '', 'Python file that registers kinds of model of your own; it is run; see the topic '
@@ -26,7 +26,7 @@ class Computing(Arguments):
 
 
 @dataclass
-class TrainArguments(Computing):
+class TrainArguments(CommonArguments):
     """What `train` takes beside the `Options` of a run."""
 
     config: str = option(None, '', 'JSON object of options; the command line wins', FILE)
@@ -52,7 +52,7 @@ class TrainArguments(Computing):
 
 
 @dataclass
-class OfModel(Computing):
+class ModelArguments(CommonArguments):
     """What every function takes that runs one model."""
 
     run: str = option(None, '', 'run directory (default: the newest in runs/)', DIR)
@@ -66,7 +66,7 @@ class OfModel(Computing):
 
 
 @dataclass
-class ExportArguments(Computing):
+class ExportArguments(CommonArguments):
     """What `export` takes."""
 
     run: str = option(None, '', 'run directory (default: the newest in runs/)', DIR)
@@ -88,7 +88,7 @@ class ExportArguments(Computing):
 
 
 @dataclass
-class OfScores(Arguments):
+class ScoringArguments(Arguments):
     """What every function takes that scores tagged sentences and draws samples of them."""
 
     columns: str = option('0,-1', '', 'column of the token and of the tag, from 0, or from -1 backwards', 'TOKEN,TAG')
@@ -110,7 +110,7 @@ class OfScores(Arguments):
 
 
 @dataclass
-class EvaluateArguments(OfScores, OfModel):
+class EvaluateArguments(ScoringArguments, ModelArguments):
     """What `evaluate` takes."""
 
     input: str = option(None, '', 'tagged sentences: columns, or JSON lines (.jsonl)', FILE, required=True)
@@ -122,7 +122,7 @@ class EvaluateArguments(OfScores, OfModel):
 
 
 @dataclass
-class ReportArguments(OfScores, Computing):
+class ReportArguments(ScoringArguments, CommonArguments):
     """What `report` takes."""
 
     runs: list = option(None, '', 'run directories (default: the newest in runs/)', 'RUN', positional=True,
@@ -159,7 +159,7 @@ HEADS = ('softmax', 'crf')     # of the default model
 
 
 @dataclass
-class CompareArguments(Computing):
+class CompareArguments(CommonArguments):
     """What `compare` takes beside `Options`."""
 
     models: str = option('hmm,softmax,crf', '', 'some of hmm, softmax, crf, and of custom model types', 'NAMES')

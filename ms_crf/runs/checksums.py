@@ -47,19 +47,19 @@ def checksum(paths: Iterable[PathLike]) -> str:
                 while block := file.read(1 << 20):
                     digest.update(block)
         except OSError as error:
-            raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+            raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     return digest.hexdigest()
 
 
-def digest_of(path: PathLike, name: str | None = None) -> str:
+def file_digest(path: PathLike, name: str | None = None) -> str:
     """The digest under which the record lists a file; for a draft, `name` is the name of the file that it becomes."""
     path = Path(path)
     if (name or path.name) != CONFIG:
         return checksum([path])
-    return digest_of_config(read_json(path, 'training', NO_RUN))
+    return config_digest(read_json(path, 'training', NO_RUN))
 
 
-def digest_of_config(record: object) -> str:
+def config_digest(record: object) -> str:
     """The digest of the contents of config.json."""
     if isinstance(record, dict):
         record = dict(record)
@@ -119,7 +119,7 @@ class Verified:
 
     def check(self, name: str) -> None:
         """Raises CorpusError unless the record lists what the file holds."""
-        while self.listed is not None and not self._lists(name, digest_of(self.folder / name)):
+        while self.listed is not None and not self._lists(name, file_digest(self.folder / name)):
             pass
 
     def read(self, name: str) -> bytes:
@@ -127,7 +127,7 @@ class Verified:
         path = self.folder / name
         while True:
             data = read_whole(path, NO_RUN)
-            self.digests[name] = (digest_of_config(parse_json(path, data, 'training')) if name == CONFIG
+            self.digests[name] = (config_digest(parse_json(path, data, 'training')) if name == CONFIG
                                   else hashlib.sha256(data).hexdigest())
             if self._lists(name, self.digests[name]):
                 return data

@@ -15,7 +15,7 @@ from pathlib import Path
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, faults_named, keep, temporary
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 try:
     import fcntl
@@ -29,7 +29,7 @@ _KNOWN = {*records.NAMES, *records.LEFT, records.ENCODER, LOCK}
 _RENAMES_OPEN = os.name != 'nt'                  # whether a folder can be renamed while a file in it is open
 
 
-class PathTaken(CorpusError):
+class PathExists(CorpusError):
     """There is something at the path of a new run that it can't replace.
 
     Attributes:
@@ -61,7 +61,7 @@ def check_new(path: PathLike) -> None:
     path = Path(path)
     if path.exists() or path.is_symlink():
         kind = 'one that is' if path.is_dir() else 'a file' if path.exists() else 'a link to nothing'
-        raise PathTaken(path, f'expected a folder that is not there yet, got {kind}', path.is_dir())
+        raise PathExists(path, f'expected a folder that is not there yet, got {kind}', path.is_dir())
     check_parent(path, nearest_folder(path.absolute().parent))
 
 
@@ -82,7 +82,7 @@ def check_run(path: PathLike) -> None:
     path = Path(path)
     names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
     if records.CONFIG not in names or names - _KNOWN:
-        raise PathTaken(path, 'expected a run of this program to overwrite, got something else')
+        raise PathExists(path, 'expected a run of this program to overwrite, got something else')
 
 
 class RunDirectory:
@@ -100,7 +100,7 @@ class RunDirectory:
         self._locks: dict[Path, Lock] = {}
         self._real = _resolved(path)             # a link stays one, and leads to the new run
         if not self._real.name:
-            raise PathTaken(path, 'expected a folder that is not there yet, got the root of the file system')
+            raise PathExists(path, 'expected a folder that is not there yet, got the root of the file system')
         _put_back(self._real)
 
     @classmethod
@@ -119,7 +119,7 @@ class RunDirectory:
             check_run(made.path)
             check_parent(made.path, made._real.parent)
             if os.path.ismount(made._real):
-                raise PathTaken(path, 'a file system is mounted there, which can not be replaced by another folder')
+                raise PathExists(path, 'a file system is mounted there, which cannot be replaced by another folder')
             made._replace()
         else:
             check_new(made.path)
@@ -129,7 +129,7 @@ class RunDirectory:
     def resumed(cls, path: PathLike) -> 'RunDirectory':
         """For a run that is there; also for one that has not replaced an earlier run yet, by its hidden name."""
         made = cls(path)
-        save = Run.open(path).config['options'].get('save')       # before a lock is made: it may be no run
+        save = SavedRun.open(path).config['options'].get('save')       # before a lock is made: it may be no run
         made._lock(made.folder)
         if isinstance(save, str) and Path(save).name and made._real.name == f'.{Path(save).name}.new':
             made.path = made._real.with_name(Path(save).name)
@@ -171,7 +171,7 @@ class RunDirectory:
                     fill(draft)
             except (OSError, CorpusError) as error:
                 reason = getattr(error, 'strerror', None) or str(error)
-                raise CorpusError(self.path, None, f'can not be written: {reason}') from None
+                raise CorpusError(self.path, None, f'cannot be written: {reason}') from None
             self.folder = draft
             if self.earlier is None:
                 self.publish()
@@ -212,7 +212,7 @@ class RunDirectory:
         return (self.folder / records.STATE).exists()
 
 
-class Onlooker(RunDirectory):
+class ReadOnlyRun(RunDirectory):
     """The directory of a run to which another process writes: it is only read, and not locked.
 
     Args:

@@ -202,7 +202,7 @@ class Options(Arguments):
             if entry is None:
                 raise OptionError(f'{source}: {brief(name)} is no option{meant(name, map(dashed, _ENTRIES))}')
             if entry.name in values:
-                raise OptionError(f'{source}: {brief(name)} is given twice, expected it once')
+                raise OptionError(f'{source}: {brief(name)} appears twice, expected it once')
             try:
                 check_value(entry, value)
             except OptionError as error:

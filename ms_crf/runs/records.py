@@ -92,7 +92,7 @@ class Saving:
                 files.sync(draft)
         except RuntimeError as error:                            # MindSpore's for a full disk
             reason = next(iter(str(error).strip().splitlines()), 'MindSpore does not say why')
-            raise CorpusError(self.folder / name, None, f'can not be written: {reason}; {_KEPT}') from None
+            raise CorpusError(self.folder / name, None, f'cannot be written: {reason}; {_KEPT}') from None
 
     def text(self, name: str, text: str) -> None:
         """Writes a text file; halves of surrogate pairs, which strings of JSON may hold, as escapes."""
@@ -130,11 +130,11 @@ def saving(folder: PathLike) -> Iterator[Saving]:
         yield new
         listed = checksums.read(folder)
         if listed is None:                       # a new run, or one of an earlier version
-            listed = {name: [checksums.digest_of(folder / name)] for name in NAMES if (folder / name).exists()}
+            listed = {name: [checksums.file_digest(folder / name)] for name in NAMES if (folder / name).exists()}
         names = [name for name in NAMES if name in new.names]
         for name in names:
             draft = folder / f'.{name}'
-            listed[name] = [*listed.get(name, [])[-1:], checksums.digest_of(draft, name)]
+            listed[name] = [*listed.get(name, [])[-1:], checksums.file_digest(draft, name)]
             files.keep(draft)                    # from here on `settle` decides what becomes of it
         try:
             checksums.write(folder, listed)
@@ -158,7 +158,7 @@ def settle(folder: PathLike) -> None:
 
 def _is_listed(draft: Path, name: str, listed: Mapping[str, list[str]]) -> bool:
     try:
-        return listed.get(name, [None])[-1] == checksums.digest_of(draft, name)
+        return listed.get(name, [None])[-1] == checksums.file_digest(draft, name)
     except CorpusError:
         return False
 
@@ -213,7 +213,7 @@ def _check_enterable(folder: PathLike) -> None:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 os.stat(path / CONFIG)
     except PermissionError as error:
-        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+        raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     except OSError:                              # it is not there
         return
 

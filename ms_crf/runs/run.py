@@ -1,4 +1,4 @@
-"""A run directory that is opened once: its records are read a single time, and functions take the `Run`."""
+"""A run directory that is opened once: its records are read a single time, and functions take the `SavedRun`."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief, visible
-from ms_crf.base.fields import Fault, checked, found_in, load_record, parse_json
+from ms_crf.base.fields import Fault, checked, errors_in, load_record, parse_json
 from ms_crf.base.files import PathLike
 from ms_crf.runs import checksums, model_types, records
 from ms_crf.runs.model_types import ModelClass
@@ -63,8 +63,8 @@ class RunScores:
     test: dict = checked(None, must=_rates_fault)
 
 
-class Run:
-    """A run directory; `Run.open` and `Run.newest` make one.
+class SavedRun:
+    """A run directory; `SavedRun.open` and `SavedRun.newest` make one.
 
     config.json and checksums.json are read when the run is opened, vocab.json when it is first asked for, each once.
     Weights, metrics and scores are read whenever they are asked for.
@@ -96,7 +96,7 @@ class Run:
         """
         verified, source = checksums.Verified(path), Path(path) / records.CONFIG
         config = verified.json(records.CONFIG)
-        with found_in(source):
+        with errors_in(source):
             load_record(RunConfig, config)
         name = config.get('model')
         row = model_types.TYPES.get(name) if isinstance(name, str) else None
@@ -106,7 +106,7 @@ class Run:
                                             f'registers it as a plugin ({argument("plugin")}); if another version of '
                                             'ms_crf made it, train again')
         kind = row.load()
-        with found_in(source):
+        with errors_in(source):
             kind.check_config(config)
         return cls(path, config, kind, verified)
 
@@ -159,7 +159,7 @@ class Run:
 
     def vocabulary(self, kind: type[T]) -> T:
         """What vocab.json holds, read by a class of vocabularies; raises CorpusError if it is invalid."""
-        with found_in(self.path / records.VOCABULARY):
+        with errors_in(self.path / records.VOCABULARY):
             vocabulary = kind.from_json(self.vocabulary_record)
             if self.scheme != PLAIN:
                 allowed_transitions(self.scheme, vocabulary.tags)
@@ -183,7 +183,7 @@ class Run:
         if not path.exists():
             return None
         record = self._verified.json(path.name)
-        with found_in(path):
+        with errors_in(path):
             load_record(RunScores, record)
         return record
 
@@ -204,10 +204,13 @@ class Run:
             if name in listed:
                 digests[name] = listed[name][-1]
             elif (self.path / name).exists():
-                digests[name] = self._verified.digests.get(name) or checksums.digest_of(self.path / name)
+                digests[name] = self._verified.digests.get(name) or checksums.file_digest(self.path / name)
         return checksums.digest(digests)
 
     @property
     def version(self) -> str:
         """Its name, and the beginning of its digest, such as 'mine@0123456789ab'."""
         return f'{os.path.basename(os.path.abspath(self.path))}@{self.digest[:12]}'
+
+
+Run = SavedRun                 # the name in `ms_crf.extend`

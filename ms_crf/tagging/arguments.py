@@ -32,7 +32,7 @@ from ms_crf.formats.registry import (
 )
 from ms_crf.models.base import MOST_NBEST
 from ms_crf.models.chains import LEAST_CONFIDENCE, MEASURES
-from ms_crf.runs.arguments import OfModel
+from ms_crf.runs.arguments import ModelArguments
 from ms_crf.text.splitting import CHOICES, splitter_fault
 
 AUTO = 'auto'                  # format of an input: by the name of the file
@@ -40,7 +40,7 @@ LINES = '-'                    # in place of the path of a file: standard input,
 
 
 @dataclass
-class OfText(OfModel):
+class TextArguments(ModelArguments):
     """What every function takes that tags text."""
 
     input: Any = option(None, 'Input', 'file to read, also .gz (default: standard input); or a folder, or a pattern '
@@ -88,7 +88,7 @@ class OfText(OfModel):
 
 
 @dataclass
-class TagArguments(OfText):
+class TagArguments(TextArguments):
     """What `tag` takes."""
 
     text: str = option(None, 'Input', 'one sentence', 'TEXT')
@@ -186,7 +186,7 @@ class TagArguments(OfText):
 
 
 @dataclass
-class SuggestArguments(OfLabelStudio, OfText):
+class SuggestArguments(OfLabelStudio, TextArguments):
     """What `suggest` takes."""
 
     known: list[str] = option(None, 'Input', 'annotated sentences: these and their near-duplicates are not suggested '

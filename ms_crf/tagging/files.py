@@ -20,7 +20,7 @@ from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, open_model, run_plugin
 from ms_crf.render.tagged import TaggedList, Writer
 from ms_crf.runs.records import check_output, newest
-from ms_crf.tagging.arguments import AUTO, LINES, OfText, TagArguments
+from ms_crf.tagging.arguments import AUTO, LINES, TagArguments, TextArguments
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.metrics import Scores
 from ms_crf.text.partial import MARK, opened
@@ -97,7 +97,7 @@ def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = Non
         >>> tag(input='texts', output='tagged', run='runs/sample').files                  # doctest: +SKIP
         12
     """
-    given = TagArguments.given({**locals(), 'input': source_of(input)})
+    given = TagArguments.from_call({**locals(), 'input': source_of(input)})
     for job in given.jobs:
         if job.source != LINES and given.kind(job.source) != BRAT:
             check_readable(job.source)
@@ -107,7 +107,7 @@ def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = Non
 
 
 def source_of(value: PathLike | Iterable[str] | None) -> object:
-    """An argument `input` as `OfText` takes it: a path, `LINES` for standard input, or an iterator of lines."""
+    """An argument `input` as `TextArguments` takes it: a path, `LINES` for standard input, or an iterator of lines."""
     if value is None or isinstance(value, (str, os.PathLike)):
         return value
     return LINES if value is sys.stdin else iter(value)
@@ -129,7 +129,7 @@ class Inputs:
         splitter: finds sentences and tokens in raw text.
     """
 
-    def __init__(self, given: OfText, watcher: Watcher, temperature: float = 1.0) -> None:
+    def __init__(self, given: TextArguments, watcher: Watcher, temperature: float = 1.0) -> None:
         if given.plugin:
             run_plugin(given.plugin)
         self.given, self.watcher = given, watcher

@@ -54,7 +54,7 @@ class Suggestions(list[Suggestion]):
 
     remarks: Sequence[str] = ()
 
-    def __init__(self, pool: 'Pool') -> None:
+    def __init__(self, pool: 'CandidatePool') -> None:
         chosen, near = pool.chosen()
         super().__init__(chosen)
         self.read, self.known, self.repeated, self.near = pool.read, pool.known_left_out, pool.repeated, near
@@ -96,7 +96,7 @@ def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None
         >>> [(round(one.score, 2), one.document.text) for one in chosen]                  # doctest: +SKIP
         [(0.81, 'Kowalski moved to Porto in May .'), (0.64, 'Lisbon Systems hired her .')]
     """
-    given = SuggestArguments.given({**locals(), 'input': source_of(input)})
+    given = SuggestArguments.from_call({**locals(), 'input': source_of(input)})
     for path in [path for path in given.sources if path != LINES] + [
             path for path in given.known or () if of_corpus(path) is not FORMATS[BRAT]]:
         check_readable(path)
@@ -128,7 +128,7 @@ class _Chooser(Inputs):
     def run(self) -> Suggestions:
         """Chooses sentences, and writes them if there is an output."""
         given, model = self.given, self.model.version
-        pool = Pool(given.count, Alike(given.ngram, given.near, self._known()))
+        pool = CandidatePool(given.count, DuplicateIndex(given.ngram, given.near, self._known()))
         with self.watcher.progress('', None, 'sentences') as done:
             for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
                 for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
@@ -199,7 +199,7 @@ def _document(source: str, item: Sentence, unsure: Unsure, model: str) -> Docume
                     prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)
 
 
-class Alike:
+class DuplicateIndex:
     """Sentences, and whether others are like one of them.
 
     Args:
@@ -248,7 +248,7 @@ class Alike:
         return {hash(tuple(words[first:first + self.size])) for first in range(max(1, len(words) - self.size + 1))}
 
 
-class Pool:
+class CandidatePool:
     """Takes candidates one after the other, and holds only as many as it takes to choose from.
 
     The chosen ones are those that one gets who goes through all candidates from the highest score downwards, of equal
@@ -266,7 +266,7 @@ class Pool:
         repeated: how many had the tokens of one that is held.
     """
 
-    def __init__(self, count: int, known: Alike, spare: int = SPARE) -> None:
+    def __init__(self, count: int, known: DuplicateIndex, spare: int = SPARE) -> None:
         self.count, self.room, self._known = count, count + spare, known
         self.read = self.known_left_out = self.repeated = 0
         self._held: list[Suggestion] = []
@@ -300,7 +300,7 @@ class Pool:
 
     def _in_order(self) -> Iterator[tuple[Suggestion, bool]]:
         """All that are held, the best first, and whether each is like a known one or one before it."""
-        before = Alike(self._known.size, self._known.threshold)
+        before = DuplicateIndex(self._known.size, self._known.threshold)
         for candidate in sorted(self._held, key=lambda held: -held.score):           # stable: the first of equals
             alike = self._known.near(candidate.tokens) or before.near(candidate.tokens)
             if not alike:

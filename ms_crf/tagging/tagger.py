@@ -76,7 +76,7 @@ class Tagger:
         self._continues = (np.zeros((len(tags),) * 2) if plain else inside & ~self._ends[:-1, :-1]).astype(np.float32)
 
     @classmethod
-    def load(cls, path: PathLike | runs.Run | Graph, compiled: Compiled | None = None,
+    def load(cls, path: PathLike | runs.SavedRun | Graph, compiled: Compiled | None = None,
              temperature: float = 1.0) -> 'Tagger':
         """Loads a run directory, or a graph that `ms_crf.export` has made.
 
@@ -311,7 +311,7 @@ class Posteriors:
         return self.chosen[rows, firsts] * inside * np.clip(self.ends[rows, lasts], 0, 1)
 
 
-class Run(runs.Run):
+class Run(runs.SavedRun):
     """A run directory, opened once; the functions of `ms_crf.api` return it.
 
     `ms_crf.runs.run.Run` reads the records and may not know taggers, since its folder lies below theirs. This class

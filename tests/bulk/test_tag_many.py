@@ -309,7 +309,7 @@ def main(run, tmp_path, capfd):
 
 @pytest.mark.parametrize('arguments,message', [
     (['--workers', '0'], '--workers must be at least 1, got 0'),
-    (['--splitter', 'blanks'], '--splitter means nothing without --raw; leave it away'),
+    (['--splitter', 'blanks'], '--splitter has no effect without --raw; omit it'),
     (['--engine', 'spark'], "argument --engine: invalid choice: 'spark' (choose from ray); see --help"),
     (['--input', 's3://bucket/a'], "--input must be files that all machines see by their names, got 's3://bucket/a'"),
     (['--address', 'localhost'], "--address must be HOST:PORT or auto, got 'localhost'"),

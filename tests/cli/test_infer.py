@@ -260,7 +260,7 @@ def test_infer_a_conversation(run, tmp_path):
     (['--run', 'a', '--mindir', 'b'], '--run and --mindir name two models'),
     (['--text', 'a', '--input', 'b'], '--text and --input name two inputs'),
     (['--input', 'absent.txt'], 'absent.txt: no such file'),
-    (['--text', 'a', '--output', 'absent/x'], 'absent/x: can not be written: there is no folder'),
+    (['--text', 'a', '--output', 'absent/x'], 'absent/x: cannot be written: there is no folder'),
     (['--text', 'a', '--output', '.'], '.: expected the name of a file to write, got a folder'),
     (['--text', 'a', '--run', 'absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['--text', 'a', '--mindir', 'absent.mindir'], 'absent.json: no such file'),
@@ -299,7 +299,7 @@ def test_infer_faults_of_input(infer_py, run, tmp_path, name, text, arguments, m
 
 @pytest.mark.parametrize('arguments,message', [
     (['--output', 'model.txt'], '--output must end in .mindir, got model.txt'),
-    (['--output', 'absent/a.mindir'], 'absent/a.mindir: can not be written'),
+    (['--output', 'absent/a.mindir'], 'absent/a.mindir: cannot be written'),
     (['--static', '0', '4'], '--static must be two numbers of at least 1, got 0 4'),
     (['--emissions', '--confidence'], 'argument --confidence: not allowed with argument --emissions'),
     (['--run', 'absent'], 'absent/config.json: no such file'), ([], 'runs: no run there yet')])

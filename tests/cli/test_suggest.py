@@ -182,18 +182,18 @@ def test_suggest_what_comes_through_a_pipe(run):
 @pytest.mark.parametrize('arguments,message', [
     ('-n 0', '--count must be at least 1, got 0'), ('--near 1.5', '--near must be at most 1, got 1.5'),
     ('--near nan', '--near must be at least 0, got nan'), ('--ngram 11', '--ngram must be at most 10, got 11'),
-    ('--near 1 --ngram 3', '--ngram means nothing with --near 1, by which only equal sentences are left out; leave it '
-                           'away'),
+    ('--near 1 --ngram 3', '--ngram has no effect with --near 1, by which only equal sentences are left out; omit '
+                           'it'),
     ('--by doubt', "argument --by: invalid choice: 'doubt' (choose from least-confidence, mnlp, token-entropy)"),
-    ('--columns 1', '--columns means nothing without columns; leave it away'),
-    ('--splitter blanks', '--splitter means nothing without --raw or --known; leave it away'),
-    ('--raw --chars', '--chars means nothing with --raw; leave it away'),
+    ('--columns 1', '--columns has no effect without columns; omit it'),
+    ('--splitter blanks', '--splitter has no effect without --raw or --known; omit it'),
+    ('--raw --chars', '--chars has no effect with --raw; omit it'),
     ('--raw --input-format json', '--raw needs text, got json in {text}; add --input-format text if that is what it '
                                   'is'),
     ('--format brat', '--output must name a folder, or one of the files of a pair, for brat'),
     ('--output {folder} --format brat', '{folder}: expected no folder there yet, or an empty one, got something; '
                                         'choose another'),
-    ('--output {folder}/absent/x', '{folder}/absent/x: can not be written: there is no folder {folder}/absent'),
+    ('--output {folder}/absent/x', '{folder}/absent/x: cannot be written: there is no folder {folder}/absent'),
     ('--known {folder}/absent.tsv', '{folder}/absent.tsv: no such file'),
     ('--known {text}', "{text}:1: expected columns 0 and -1 to hold token and tag, separated by tabs or blanks, got"),
     ('--known {all}', '{text}: expected sentences that are not like those of --known, got none'),

@@ -14,7 +14,7 @@ from ms_crf.models import mindir
 from ms_crf.models.words.network import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.schemes import spans_of
 
 import mindspore as ms
@@ -78,7 +78,7 @@ def written(tags):
 def run_in_two_schemes(run_of, tmp_path_factory):
     """A run whose model is in BIOES and whose tags are to be in BIO."""
     run = shutil.copytree(run_of('BIOES', char='none', bigrams=True), tmp_path_factory.mktemp('schemes') / 'run')
-    records.write_json(run / 'config.json', {**Run.open(run).config, 'written_scheme': 'BIO'})
+    records.write_json(run / 'config.json', {**SavedRun.open(run).config, 'written_scheme': 'BIO'})
     return run
 
 

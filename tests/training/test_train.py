@@ -13,7 +13,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer, train
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course, trainer
 from ms_crf.training.watchers import Stopped
 
@@ -62,12 +62,12 @@ def test_train_without_a_scheme_scores_as_tagging_does_and_goes_on_in_its_own(co
     with pytest.raises(Stopped):
         course.start(options_of(arguments), StopAt(8)).run()
     if earlier:
-        config = Run.open(folder).config
+        config = SavedRun.open(folder).config
         config['options']['scheme'] = 'auto'
         del config['written_scheme']
         records.write_json(folder / records.CONFIG, config)
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 0
-    assert Run.open(folder).config['scheme'] == ('BIO' if earlier else 'BIOES')
+    assert SavedRun.open(folder).config['scheme'] == ('BIO' if earlier else 'BIOES')
     if earlier:
         assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
         return
@@ -135,7 +135,7 @@ def test_train_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert capsys.readouterr().err == (
-        f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved before stays\n')
+        f'train.py: {folder}/state.ckpt: cannot be written: File too large; what was saved before stays\n')
     assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
 
 
@@ -169,7 +169,7 @@ def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
     assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
     epoch = records.read_tensors(folder / records.STATE)['position'][0]
     assert epoch >= 2
-    options = Run.open(folder).options
+    options = SavedRun.open(folder).options
     assert course.resume(folder, options, StopAt(1)).epoch == epoch
 
 
@@ -177,7 +177,7 @@ def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
 def test_train_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
-    monkeypatch.setattr(train, 'Watcher', lambda: StopAt(7))
+    monkeypatch.setattr(train, 'TrainingTerminal', lambda: StopAt(7))
     assert train.main(['--resume', str(folder), '--epochs', '5', '--patience', '0', '--device', 'CPU']) == 130
     assert records.read_tensors(folder / records.STATE)['position'][:2].tolist() == [4, 1]
     monkeypatch.undo()
@@ -195,7 +195,7 @@ def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora
     shutil.copytree(undisturbed[0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'}
     watcher = StopAt(2)
-    monkeypatch.setattr(train, 'Watcher', lambda: watcher)
+    monkeypatch.setattr(train, 'TrainingTerminal', lambda: watcher)
     arguments = [*files(corpora), *SMALL, '--seed', '2', '--save', str(folder), '--overwrite']
     assert train.main(arguments) == 130
     assert watcher.output.getvalue().splitlines()[-1] == (
@@ -205,8 +205,8 @@ def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'} == before
     other = tmp_path / 'other'
     shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
-    watcher = train.Watcher(io.StringIO())
-    options = Run.open(folder).options
+    watcher = train.TrainingTerminal(io.StringIO())
+    options = SavedRun.open(folder).options
     course.resume(folder, options, watcher).directory.release()
     assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
     assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
@@ -357,7 +357,7 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
     course.resume(folder, options, StopAt(1)).directory.release()
-    config = Run.open(folder).config
+    config = SavedRun.open(folder).config
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256', 'corpus_sha256'):
         del config[name]
     records.write_json(folder / records.CONFIG, config)
@@ -376,7 +376,7 @@ def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed,
     folder, secret = tmp_path / 'run', tmp_path / 'secret'
     shutil.copytree(undisturbed[0], folder)
     secret.write_text('Host SECRET\n  User SECRET\nSECRET')
-    before = Run.open(folder).config
+    before = SavedRun.open(folder).config
     for part in ('train', 'dev', 'test', 'embeddings'):
         config = {**before, 'options': {**before['options'], part: str(secret)}}
         records.write_json(folder / records.CONFIG, config)
@@ -388,6 +388,6 @@ def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed,
     for _ in range(2):
         moved = ['--dev', str(tmp_path / 'moved.tsv')] if _ == 0 else []
         assert train.main(['--resume', str(folder), '--device', 'CPU', *moved]) == 0
-    assert Run.open(folder).config['options']['dev'] == str(tmp_path / 'moved.tsv')
+    assert SavedRun.open(folder).config['options']['dev'] == str(tmp_path / 'moved.tsv')
     assert train.main(['--resume', str(folder), '--device', 'CPU', '--dev', str(corpora / 'test.tsv')]) == 2
     assert 'test.tsv: these are not the sentences' in capsys.readouterr().err
