@@ -132,7 +132,7 @@ def check_value(entry: Field, value: object) -> None:
         paths = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         for path in paths:
             if not path and path != entry.default and not entry.metadata.get('may_be_empty'):
-                raise OptionError(f'{name} must not be empty; name a file or folder')
+                raise OptionError(f'{name} must be a name, got nothing')
             check_path(name, path, entry.metadata.get('recorded', False))
 
 

@@ -15,23 +15,24 @@ from ms_crf.runs.options import Options
 
 
 def parser() -> Parser:
-    made = command_parser('compare', CompareArguments, _main.__doc__)
-    add_arguments(made, Options, ('train', 'dev', 'test', 'columns', 'scheme'))
-    for name in ('--resume', '--overwrite'):                     # refused with a reason, like --save
-        made.add_argument(name, nargs='?', const=True, help=argparse.SUPPRESS)
-    return made
+    """Returns the parser of the command line."""
+    result = command_parser('compare', CompareArguments, _main.__doc__)
+    add_arguments(result, Options, ('train', 'dev', 'test', 'columns', 'scheme'))
+    for name in ('--resume', '--overwrite'):                     # `compare` rejects them with a reason
+        result.add_argument(name, nargs='?', const=True, help=argparse.SUPPRESS)
+    return result
 
 
 def _main(parsed: Namespace, named: Named) -> None:
-    """Trains several models on the same files and prints a table of what they are worth on test. All other options are
-    those of training, for the models that have them.
+    """Trains several models on the same files and prints a table of their test scores. Options of `train`
+    are also accepted, and apply to the models in which they have an effect.
     """
     try:
         _show(compare(**named, watcher=PlainTerminal('compare'), children=trainings(sys.stderr)))
     except UnlikelyTags as error:
         raise with_options(error) from None
     except BaseException as error:
-        _show(getattr(error, 'comparison', Comparison()))        # what was measured before
+        _show(getattr(error, 'comparison', Comparison()))        # the results so far
         raise
 
 

@@ -18,7 +18,7 @@ SHOWN = ('import os, sys\n'
 COMPUTES = ('import mindspore as ms\n'
             'print(ms.get_context("device_target"), os.environ["MS_DEV_HOST_BLOCKING_RUN"],\n'
             '      ms.jit(ms.ops.relu)(ms.Tensor([3.0])).asnumpy()[0])\n')
-NEEDS = 'MindSpore 2.10 looks for CUDA 11.6 to 11.8 (through nvcc) and cuDNN 8 beside the driver'
+NEEDS = 'MindSpore 2.10 looks for CUDA 11.6 to 11.8 (through nvcc) and cuDNN 8 in addition to the driver'
 
 
 def run(program, *arguments):
@@ -34,7 +34,7 @@ def _without_devices():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('device,needs', [
-    ('GPU', NEEDS), ('Ascend', 'MindSpore 2.10 looks for CANN 8.2 to 9.1 beside the driver')])
+    ('GPU', NEEDS), ('Ascend', 'MindSpore 2.10 looks for CANN 8.2 to 9.1 in addition to the driver')])
 def test_device_a_device_that_is_not_here(device, needs):
     result = subprocess.run([sys.executable, 'train.py', '--device', device], cwd=ROOT, capture_output=True, text=True,
                             timeout=60)

@@ -112,7 +112,7 @@ def test_console_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp
     for process, name, why in zip(processes, ('full', 'closed'), ('No space left on device', 'Bad file descriptor')):
         errors = process.communicate(timeout=120)[1]
         assert (process.returncode, errors) == (
-            0, f'train.py: standard output cannot be written: {why}; training goes on\n')
+            0, f'train.py: standard output cannot be written: {why}; training continues\n')
         assert (tmp_path / name / 'scores.json').exists()
 
 

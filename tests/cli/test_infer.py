@@ -264,7 +264,7 @@ def test_infer_a_conversation(run, tmp_path):
     (['--text', 'a', '--output', '.'], '.: expected the name of a file to write, got a folder'),
     (['--text', 'a', '--run', 'absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['--text', 'a', '--mindir', 'absent.mindir'], 'absent.json: no such file'),
-    (['--text', 'a'], 'runs: no run there yet; make one with: python train.py'),
+    (['--text', 'a'], 'runs: no run there yet; create one with: python train.py'),
     (['--text', 'a', '--nbest', '2'], '--nbest needs --format json or html, got text'),
     (['--text', 'a', '--nbest', '-1'], '--nbest must be at least 0, got -1'),
     (['--text', 'a', '--nbest', '1001', '--format', 'json'], '--nbest must be at most 1000, got 1001'),

@@ -76,7 +76,7 @@ def test_many_files_what_is_there_stays_and_the_rest_is_tagged(texts, tmp_path, 
     out.mkdir()
     (out / 'a.txt').write_text('done before\n')
     status, shown, errors = infer_py('--input', texts / '**/*.txt', '--output', out)
-    assert (status, shown, errors) == (0, '', f'infer.py: 1 of 2 files tagged; the others were in {out} already\n')
+    assert (status, shown, errors) == (0, '', f'infer.py: 1 of 2 files tagged; {out} already contained the output of the rest\n')
     assert written(out) == {'a.txt': 'done before\n', 'b/c.txt': 'of [Xel Yel PER]\n'}
 
 

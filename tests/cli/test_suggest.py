@@ -74,7 +74,7 @@ def test_suggest_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_p
                                   tmp_path / 'known.jsonl', '--near', '0.6')
     assert status == 0 and sorted(record['text'] for record in shown(output)) in (
         sorted(['Xan Yan', one, 'to', 'Yel']) for one in (LINES[1], LINES[5]))
-    assert ' of 8, all that are left; ' in errors
+    assert ' of 8 (no more are left); ' in errors
     assert errors.endswith('left out: 1 known, 1 repeated, 2 near-duplicates among the rest\n')
 
 

@@ -50,8 +50,8 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     (tmp_path / 'hook' / 'sitecustomize.py').write_text(HOOK)
     result = start(corpora, folder, '--seeds', '2', PYTHONPATH=str(tmp_path / 'hook'))
     assert result.returncode == 130, result.stderr
-    assert result.stderr.splitlines() == ['seed 1', 'seed 2', 'train.py: stopped; the same command goes on']
-    assert f'\nstopped and saved; go on with: python train.py --resume {folder}/seed-2\n' in result.stdout
+    assert result.stderr.splitlines() == ['seed 1', 'seed 2', 'train.py: stopped; run the same command again to resume']
+    assert f'\nstopped and saved; resume with: python train.py --resume {folder}/seed-2\n' in result.stdout
     weights = (folder / 'seed-1' / 'weights.ckpt').read_bytes()
     assert weights == (undisturbed[0] / 'weights.ckpt').read_bytes()
     assert not (folder / 'seeds.md').exists() and not (folder / 'seed-2' / 'scores.json').exists()

@@ -98,7 +98,7 @@ def test_options_every_number_has_bounds():
     (['--learning-rate', 'fast'], "argument --learning-rate: expected a number, got 'fast'"),
     (['--learning-rate', 'nan'], '--learning-rate must be at least 1e-12, got nan'),
     (['--clip', 'inf'], '--clip must be at most 1000000000.0, got inf'),
-    (['--columns', '-1,0'], 'argument --columns: expected one argument; one that begins with - is written --columns='),
+    (['--columns', '-1,0'], 'argument --columns: expected one argument; write --columns=... if the value begins with -'),
     (['--hiden', '4'], 'unrecognized arguments: --hiden 4; did you mean --hidden?'),
     (['--word_dim=4'], 'unrecognized arguments: --word_dim=4; did you mean --word-dim?'),
     (['--no-constraint'], 'unrecognized arguments: --no-constraint; did you mean --no-constraints?'),

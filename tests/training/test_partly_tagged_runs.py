@@ -79,7 +79,7 @@ def test_partly_tagged_runs_every_command_scores_what_is_judged(partly, tmp_path
         assert shown[0] == 'processed 5 tokens with 1 phrases; found: 1 phrases; correct: 1.'
         assert shown[-1] == '3 tokens beside these are not judged and do not count, nor do spans with them'
     assert evaluate.main(['--run', str(folder), '--input', str(path), '--json', str(tmp_path / 'x.json')]) == 0
-    assert '3 tokens beside these are not judged and do not count, nor do entities' in capsys.readouterr().out
+    assert '3 more tokens are not annotated and do not count; entities that' in capsys.readouterr().out
     record = json.loads((tmp_path / 'x.json').read_text())
     assert (record['tokens'], record['unjudged']) == (5, 3)
     assert (record['exact']['support'], record['exact']['f1']) == (1, 1.0)

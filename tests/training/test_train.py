@@ -166,7 +166,7 @@ def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
     process.send_signal(signal.SIGHUP)
     rest, errors = process.communicate(timeout=100)
     assert process.returncode == 130 and errors == ''
-    assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
+    assert rest.splitlines()[-1] == f'stopped and saved; resume with: python train.py --resume {folder}'
     epoch = records.read_tensors(folder / records.STATE)['position'][0]
     assert epoch >= 2
     options = SavedRun.open(folder).options
@@ -199,7 +199,7 @@ def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora
     arguments = [*files(corpora), *SMALL, '--seed', '2', '--save', str(folder), '--overwrite']
     assert train.main(arguments) == 130
     assert watcher.output.getvalue().splitlines()[-1] == (
-        f'stopped and saved; {folder} is the earlier run still; go on with: python train.py --resume '
+        f'stopped and saved; {folder} still holds the earlier run; resume with: python train.py --resume '
         f'{tmp_path}/.run.new')
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'} == before
