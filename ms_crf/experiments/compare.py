@@ -160,7 +160,7 @@ def measure(folder: PathLike, check: Callable[[], None] = lambda: None) -> dict[
     predicted = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
     seconds = time.perf_counter() - began
     check()
-    scores = Scores(tagger.found_scheme, tagger.scheme, options.test)
+    scores = Scores(tagger.file_scheme, tagger.scheme, options.test)
     scores.add([sentence.line for sentence in sentences], [sentence.tags for sentence in sentences], predicted)
     return {**as_record(scores.result), 'ill_formed': ill_formed(predicted, tagger.scheme),
             'sentences_per_second': len(tokens) / seconds}

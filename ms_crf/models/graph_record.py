@@ -146,7 +146,7 @@ class Graph:
 
     #: of the training, of its files, and of the tags that are returned: None in earlier records, for that of training
     scheme = property(lambda self: self.record['scheme'])
-    found_scheme = property(lambda self: self.record['found_scheme'])
+    file_scheme = property(lambda self: self.record['found_scheme'])
     written_scheme = property(lambda self: self.record.get('written_scheme'))
     #: the name of the splitter of raw text; None in earlier records
     splitter = property(lambda self: self.record.get('splitter'))

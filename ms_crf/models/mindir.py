@@ -117,7 +117,7 @@ def export(run: SavedRun | PathLike, path: PathLike, output: str = PATHS, static
     record = {
         'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
         'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
-        'scheme': run.scheme, 'found_scheme': run.found_scheme, 'written_scheme': run.written_scheme or run.scheme,
+        'scheme': run.scheme, 'found_scheme': run.file_scheme, 'written_scheme': run.written_scheme or run.scheme,
         'splitter': run.splitter, **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:

@@ -227,8 +227,8 @@ def compared(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, conf
         tagged = tagger.tag(tokens, confidence=confidence)
     except SentenceError as error:
         raise CorpusError(path, sentences[error.index].line, error.reason) from None
-    scores = Scores(tagger.found_scheme, tagger.scheme, path)
+    scores = Scores(tagger.file_scheme, tagger.scheme, path)
     raw, tags = [sentence.tags for sentence in sentences], [one.tags for one in tagged]
     gold, predicted = scores.compared([sentence.line for sentence in sentences], raw, tags)
-    return Evaluation(tokens, gold, predicted, scoring_scheme(tagger.found_scheme), tagged, resamples, seed,
-                      None if tagger.found_scheme == tagger.scheme else equal_tags(raw, tags, gold))
+    return Evaluation(tokens, gold, predicted, scoring_scheme(tagger.file_scheme), tagged, resamples, seed,
+                      None if tagger.file_scheme == tagger.scheme else equal_tags(raw, tags, gold))

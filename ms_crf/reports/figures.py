@@ -195,7 +195,7 @@ def _believable(tagger: Tagger, evaluation: Evaluation, run: SavedRun, given: In
     if isinstance(fit, str):
         return Believable(before, why_not=fit)
     tempered = Tagger(TemperedDecoder(cast(ChainDecoder, tagger.decoder), fit.temperature), tagger.model_scheme,
-                      tagger.found_scheme, tagger.splitter, tagger.scheme)
+                      tagger.file_scheme, tagger.splitter, tagger.scheme)
     return Believable(before, reliabilities(compared(tempered, given.sentences, given.path, True)), fit)
 
 

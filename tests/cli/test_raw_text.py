@@ -125,7 +125,7 @@ def test_raw_text_what_is_no_utf_8_is_told_and_stays_in_its_place(run, tmp_path,
     (['--splitter', 'blanks'], '--splitter has no effect without --raw, or texts with spans to --score; omit it'),
     (['--raw', '--chars'], '--chars has no effect with --raw; omit it'),
     (['--raw', '--input-format', 'conll'],
-     '--raw needs text, got conll; add --input-format text if that is what it is'),
+     '--raw needs text, got conll; add --input-format text if the file contains text'),
     (['--raw', '--splitter', 'no'], '--splitter must be blanks, characters, characters+words, or spacy- and the code '
                                     "of a language such as spacy-en, got 'no'")])
 def test_raw_text_options_that_do_not_go_together(run, text_file, infer_py, arguments, message):

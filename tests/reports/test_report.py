@@ -328,8 +328,8 @@ def test_report_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_pat
     os.remove(tmp_path / 'train.tsv')
     (tmp_path / 'dev.tsv').write_text('tagless\n')
     page = write(tmp_path / 'other')
-    assert f'The train file that config.json names, {tmp_path}/train.tsv, is not there.' in page.section('parts')
-    assert (f'The dev file that config.json names, {tmp_path}/dev.tsv, is another file than in the training.'
+    assert f'The train file that config.json names, {tmp_path}/train.tsv, is missing.' in page.section('parts')
+    assert (f'The dev file that config.json names, {tmp_path}/dev.tsv, has changed since the training.'
             in page.section('confidence'))
     assert 'No temperature could be fitted' in page.section('confidence')
 
@@ -342,7 +342,7 @@ def test_report_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_pat
     assert train.main(['--model', 'hmm', *arguments, '--save', str(tmp_path / 'other')]) == 0
     os.remove(tmp_path / 'test.tsv')
     assert refused(tmp_path / 'other') == (f'{tmp_path}/test.tsv, the test file that {tmp_path}/other/config.json '
-                                           'names, is not there; name a tagged file with --input')
+                                           'names, is missing; name a tagged file with --input')
     assert refused(hmm, '--input', 'absent.tsv').startswith('absent.tsv: ')
 
 

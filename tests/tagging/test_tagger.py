@@ -289,7 +289,7 @@ def other_bytes(data):
     ('config.json', None, 'no such file; expected a run made by training'),
     ('config.json', half, 'expected JSON as training writes it'),
     ('config.json', b'[]', 'expected a JSON object, got list'),
-    ('config.json', b'{"options": {}, "format": 7}', 'another version of this program made it'),
+    ('config.json', b'{"options": {}, "format": 7}', 'it was written by another version of ms_crf'),
     ('config.json', b'{"options": {"hidden": 5}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'hidden must be even'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": "x", "scheme": "BIO", '

@@ -275,7 +275,7 @@ def test_init_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_
         f'{weights}: expected the file that training wrote, got an edited or damaged one; restore it')
     weights.unlink()
     assert refused(arguments, capfd, tmp_path) == (
-        f'{weights}: no such file; expected a run that training has brought to the end of an epoch')
+        f'{weights}: no such file; expected a run whose training has finished an epoch')
 
 
 def test_init_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):

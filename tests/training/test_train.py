@@ -135,7 +135,7 @@ def test_train_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert capsys.readouterr().err == (
-        f'train.py: {folder}/state.ckpt: cannot be written: File too large; what was saved before stays\n')
+        f'train.py: {folder}/state.ckpt: cannot be written: File too large; the previous files are unchanged\n')
     assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
 
 
@@ -160,7 +160,7 @@ def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
             break
     for arguments in (['--resume', str(folder)], [*files(corpora), *SMALL, '--save', str(folder), '--overwrite']):
         assert train.main([*arguments, '--device', 'CPU']) == 2
-        assert capsys.readouterr().err == (f'train.py: {folder}: a training is running there already (process '
+        assert capsys.readouterr().err == (f'train.py: {folder}: a training is already running there (process '
                                            f'{process.pid}); wait for its end or stop it\n')
     Tagger.load(folder)
     process.send_signal(signal.SIGHUP)
@@ -248,10 +248,10 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
                                 "'NOUN'"),
     (['--embeddings', '{narrow}'], "narrow.txt:2: expected 2 numbers after 'to', as before, got 1"),
     (['--embeddings', '{nan}'], "nan.txt:1: expected finite numbers, got nan as number 1 of 'of'"),
-    (['--save', '{empty}'], 'empty.tsv: expected a folder that is not there yet, got a file; choose another --save'),
-    (['--save', '{folder}'], 'bad: expected a folder that is not there yet, got one that is; choose another --save, '),
+    (['--save', '{empty}'], 'empty.tsv: expected a new folder, got a file; choose another --save'),
+    (['--save', '{folder}'], 'bad: expected a new folder, got an existing one; choose another --save, '),
     (['--save', '{empty}/x/y'], 'empty.tsv is not a folder that you may write to'),
-    (['--save', '{folder}', '--overwrite'], 'expected a run of this program to overwrite, got something else'),
+    (['--save', '{folder}', '--overwrite'], 'expected a run to overwrite, got something else'),
     (['--columns', '1'], "--columns must be two numbers like 0,-1, got '1'"),
     (['--hidden', '7'], '--hidden must be even, half for each direction, got 7'),
     (['--dropout-embedding', '1'], '--dropout-embedding must be at most 0.95, got 1.0'),
@@ -259,7 +259,7 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--precision', 'mixed'], '--precision mixed needs a GPU or Ascend, got CPU; leave it away'),
     (['--nonsense'], 'unrecognized arguments: --nonsense; see --help'),
     (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options: '),
-    (['--config', '{options}'], "options.json: 'hiden' is no option; did you mean hidden?"),
+    (['--config', '{options}'], "options.json: unknown option 'hiden'; did you mean hidden?"),
     (['--resume', '{empty}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
@@ -362,7 +362,7 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
         del config[name]
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
-    with pytest.raises(CorpusError, match='has no checksum there, so that it may be any file; restore it, or '
+    with pytest.raises(CorpusError, match='has no checksum in config.json, and could be any file; restore it, or '
                                           'name it anew'):
         course.resume(folder, options, StopAt(1))
     parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
