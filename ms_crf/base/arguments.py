@@ -27,7 +27,7 @@ def option(default: Any, group: str, text: str, metavar: str | tuple[str, ...] |
 
     Args:
         default: the default value; None if the default depends on other arguments.
-        group: heading under which --help lists the option; '' for none.
+        group: heading under which the help lists the option; '' for none.
         text: the help text; names of arguments within the text are marked by `argument`.
         metavar: placeholder of the value in the help; FILE and DIR mark paths, which are checked.
         choices: the allowed values, if there is a fixed list.

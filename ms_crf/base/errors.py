@@ -38,7 +38,7 @@ def brief(value: object) -> str:
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = '') -> str:
-    """Returns the end of a message about an unknown word, such as '; did you mean --epochs?'.
+    """Returns the end of a message about an unknown word, such as '; did you mean epochs?'.
 
     Args:
         word: the unknown word: misspelt, abbreviated, or the initials of a hyphenated word.

@@ -101,7 +101,7 @@ def _rgb(number: int, lightness: float, saturation: float) -> Colour:
 
 
 def colour_rules(labels: Iterable[str]) -> str:
-    """Returns CSS rules that set the variables --c (background) and --e (edge) of .t0, .t1, ... in both themes."""
+    """Returns CSS rules that set the colours of background and edge of .t0, .t1, ... in both themes."""
     numbers = list(map(number_of, labels))
 
     def rules(dark: bool) -> str:

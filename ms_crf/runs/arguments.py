@@ -47,7 +47,7 @@ class TrainArguments(CommonArguments):
                        'N', least=1, most=MOST_TRAININGS)
     overwrite: bool = option(False, '', f'replace an existing run in the folder {argument("save")}; the old run stays '
                              'until the first epoch of the new run is saved, and until then the new run is in the '
-                             'hidden folder .NAME.new next to it')
+                             'hidden folder .NAME.new in the same place')
 
     def reasons(self) -> Mapping[str, str | None]:
         """Returns, by argument, why it has no effect."""
@@ -59,7 +59,8 @@ class ModelArguments(CommonArguments):
     """Arguments of every function that runs one model."""
 
     run: str = option(None, '', 'run directory of the model (default: the newest run in runs/)', DIR)
-    mindir: str = option(None, '', 'exported graph to use instead of a run; its .json file must be next to it', FILE)
+    mindir: str = option(None, '', 'exported graph to use instead of a run; needs its .json file in the same folder',
+                         FILE)
 
     def check(self) -> None:
         """Raises OptionError if a value is invalid, or if two models are named."""
@@ -73,7 +74,8 @@ class ExportArguments(CommonArguments):
     """Arguments of `export`."""
 
     run: str = option(None, '', 'run directory of the model (default: the newest run in runs/)', DIR)
-    output: str = option('model.mindir', '', 'MindIR file to write; a record in JSON is written next to it', FILE)
+    output: str = option('model.mindir', '', 'MindIR file to write; a .json file with the same name is also written',
+                         FILE)
     confidence: bool = option(False, '', 'add posteriors to the outputs of the graph, from which programs compute '
                               'confidences')
     emissions: bool = option(False, '', 'output score and history instead of paths, for programs that call post_decode')

@@ -1,7 +1,7 @@
 """Creating, replacing and locking run directories.
 
 A new run may replace an earlier run. The earlier run stays until the new run has saved its first epoch; until then the
-new run is written to the hidden folder `.NAME.new` next to it. During the exchange the earlier run is called
+new run is written to the hidden folder `.NAME.new`. During the exchange the earlier run is called
 `.NAME.old`; after a crash in this moment the next start restores its name.
 """
 
@@ -240,7 +240,7 @@ def _finish_exchange(path: Path) -> None:
 
 
 class Lock:
-    """The lock of a run directory, which lets one training at a time write to it; readers do not need the lock.
+    """The lock of a run directory, which lets only one training write at a time; readers do not need the lock.
 
     The lock is held until `release` or the end of the process. It is the operating system's lock of a file that is
     never replaced; file systems without locks are not protected.

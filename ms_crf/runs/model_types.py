@@ -1,7 +1,7 @@
-"""The table of model types: their names, their classes, and the options that have an effect with them.
+"""The table of model types: their names, their classes, and the options that have an effect with each type.
 
-The table is in this folder because `Options` takes the choices of --model from it, and runs look up the classes of
-their models in it. Classes of the package are listed as 'module:class' and imported when they are first needed, so that
+The table is in this folder because `Options` takes the choices of `model` from it, and runs look up the classes of
+their models in it. Classes of the package are listed as 'module:class' and imported at the first use, so that
 a model without graphs does not import MindSpore. `register` in `ms_crf.models.base` adds custom model types.
 """
 
@@ -32,7 +32,7 @@ class ModelType:
         name: name of the model type in config.json.
         model: value of the option `model` that selects the type.
         model_class: the class, or its location as 'module:class'.
-        description: text for the help of --model.
+        description: text for the help of the option `model`.
         chosen_by: name of another option that must also be set to select the type; '' for none.
         effects: names of options that have an effect with this type, among the options that depend on the model type.
             None (only for types of the package) means all options that no other row lists.
@@ -62,7 +62,7 @@ TYPES: dict[str, ModelType] = {row.name: row for row in (
     ModelType(DEFAULT, DEFAULT, 'ms_crf.models.words.model:WordKind',
               'a neural network with a BiLSTM or an encoder'),
     ModelType('encoder', DEFAULT, 'ms_crf.models.encoder.model:EncoderKind', chosen_by='encoder', mark='tokenizer'),
-    ModelType('hmm', 'hmm', 'ms_crf.models.hmm.model:HMMKind', 'a hidden Markov model, which only counts',
+    ModelType('hmm', 'hmm', 'ms_crf.models.hmm.model:HMMKind', 'a hidden Markov model, estimated by counting',
               effects=frozenset(['add'])),
 )}
 #: choices of the option `model`; `add` appends to the list

@@ -90,7 +90,7 @@ class Options(Arguments):
                                 'copy of the encoder', needs=_OF_ENCODERS)
 
     head: str = option('crf', 'Model', 'output layer of the network', choices=('crf', 'softmax'))
-    constraints: bool = option(True, 'Model', 'forbid invalid tag sequences in the CRF, such as O I-PER in BIO',
+    constraints: bool = option(True, 'Model', 'forbid tag sequences in the CRF that are invalid in the tag scheme',
                                needs={'head': ('crf',)})
     init: str = option('', 'Model', 'base run to fine-tune: training begins with the weights and vocabulary of this '
                        'run, which also determines the options of the network', DIR)

@@ -156,7 +156,8 @@ class Tagger:
         """Splits raw text of any length into sentences and tokens, and tags them.
 
         Args:
-            text, confidence, nbest: the text; see `tag`.
+            text: the text.
+            confidence, nbest: see `tag`.
             splitter: name of the splitter, see `ms_crf.text.splitting` (default: splitter of the model).
 
         Returns:
@@ -314,9 +315,7 @@ class Posteriors:
 
 
 class Run(runs.SavedRun):
-    """A run directory opened for reading, with its tagger; returned by the functions of `ms_crf.api`.
-
-    Inner modules use the base class `ms_crf.runs.run.SavedRun`, which does not import taggers.
+    """A run directory opened for reading, which also loads taggers; returned by the functions of `ms_crf.api`.
 
     Example, with the directory of a run:
         >>> from ms_crf.tagging.tagger import Run

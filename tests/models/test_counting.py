@@ -50,7 +50,7 @@ def test_counting_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
         assert tagged.tags == [tagger.tags[state] for state in best]
         assert tagged.confidence == pytest.approx(every.weights.max() / every.total)
         assert tagged.confidences == pytest.approx([every.posterior(place, state) for place, state in enumerate(best)])
-    with pytest.raises(OptionError, match='^nbest must be 0 for a model that does not compute'):
+    with pytest.raises(OptionError, match='^nbest must be 0 for a model without n-best taggings'):
         tagger.tag(sentences, nbest=2)
 
 
