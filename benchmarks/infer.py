@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.formats.registry import read_corpus  # noqa: E402
-from ms_crf.runs.run import Run  # noqa: E402
+from ms_crf.runs.run import SavedRun  # noqa: E402
 
 import numpy as np  # noqa: E402
 from contestants import ask, processor, start, stop  # noqa: E402
@@ -44,7 +44,7 @@ def peer(run, sentences, plain):
 
     import peer_tagger
 
-    vocabulary = Run.open(run).vocabulary(Vocabulary)
+    vocabulary = SavedRun.open(run).vocabulary(Vocabulary)
     model = peer_tagger.from_run(run, 'packed' if plain else 'padded')
     if plain:
         return lambda: peer_tagger.tag(model, EncodedWords(sentences, vocabulary), vocabulary.tags, 32,

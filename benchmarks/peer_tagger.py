@@ -172,10 +172,10 @@ FORMS = {'padded': Padded, 'packed': Packed}
 def from_run(run, form='padded'):
     """A peer with the weights of a run directory of one layer, a CNN over characters, and no n-grams of characters."""
     from ms_crf.models.words.vocabulary import Vocabulary
-    from ms_crf.runs.run import Run
+    from ms_crf.runs.run import SavedRun
     from ms_crf.text.schemes import allowed_transitions
 
-    opened = Run.open(run)
+    opened = SavedRun.open(run)
     options, vocabulary = opened.options, opened.vocabulary(Vocabulary)
     if vocabulary.ngrams:
         sys.exit(f'{run}: expected a run without n-grams, which these taggers do not read; train it with --no-ngrams')

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from ms_crf.cli import train  # noqa: E402
-from ms_crf.runs.run import Run  # noqa: E402
+from ms_crf.runs.run import SavedRun  # noqa: E402
 from ms_crf.training.course import start  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -66,7 +66,7 @@ def seconds_of_epochs(arguments, workers, folder):
     run = f'{folder}/{workers}-{time.monotonic_ns()}'
     subprocess.run([sys.executable, str(ROOT / 'train.py'), *arguments, '--save', run, '--workers', str(workers)],
                    check=True, stdout=subprocess.DEVNULL)
-    return [record['seconds'] for record in Run.open(run).metrics][1:]
+    return [record['seconds'] for record in SavedRun.open(run).metrics][1:]
 
 
 def seconds_of_sum(count, workers, folder):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ms_crf.base.environment import by_name, loader
 
-if TYPE_CHECKING:                # the names of `_HOMES` for editors and type checkers, which do not run `__getattr__`
+if TYPE_CHECKING:                # the names of `_MODULES` for editors and type checkers, which do not run `__getattr__`
     from ms_crf.bulk.tag_many import tag_many
     from ms_crf.experiments.compare import compare
     from ms_crf.experiments.train import train
@@ -20,9 +20,9 @@ if TYPE_CHECKING:                # the names of `_HOMES` for editors and type ch
     from ms_crf.tagging.files import tag
     from ms_crf.tagging.suggest import suggest
 
-_HOMES = by_name({
+_MODULES = by_name({
     'bulk.tag_many': 'tag_many', 'experiments.compare': 'compare', 'experiments.train': 'train',
     'formats.convert': 'convert', 'models.opening': 'export', 'reports.evaluation': 'evaluate',
     'reports.report': 'report', 'server.serve': 'serve', 'tagging.files': 'tag', 'tagging.suggest': 'suggest'})
 __all__ = ['compare', 'convert', 'evaluate', 'export', 'report', 'serve', 'suggest', 'tag', 'tag_many', 'train']
-__getattr__ = loader(__name__, globals(), _HOMES)
+__getattr__ = loader(__name__, globals(), _MODULES)

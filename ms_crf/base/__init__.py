@@ -1,4 +1,4 @@
-"""Layer 0: what all other folders stand on: errors, records, files, memory, processes, devices.
+"""Layer 0: the base of all other folders: errors, records, files, memory, processes, devices.
 
-It knows the operating system and how MindSpore starts, and nothing of tags or models.
+It may know the operating system and how MindSpore starts, but not tags or models.
 """

@@ -1,7 +1,7 @@
 """Arguments of functions that commands call: types, bounds, choices, and which arguments have no effect together.
 
-Each function has a dataclass of its arguments, a subclass of `Arguments`. The function checks its values by it, and the
-command makes its options of it, so that a bound, a default and a help text stand in one place.
+Each function has a dataclass of its arguments, a subclass of `Arguments`. The function uses the dataclass to check its
+values, and the command uses it to create its options. So each bound, default and help text is written only once.
 """
 
 import errno
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ms_crf.base.errors import OptionError, argument, brief, meant
 from ms_crf.base.fields import checked, fault_of
 
-FILE, DIR = 'FILE', 'DIR'      # what stands for the value of an argument that is a path
+FILE, DIR = 'FILE', 'DIR'      # metavars of arguments that are paths
 UNLESS_0 = 'unless 0'
 T = TypeVar('T', bound='Arguments')
 
@@ -23,96 +23,97 @@ T = TypeVar('T', bound='Arguments')
 def option(default: Any, group: str, text: str, metavar: str | tuple[str, ...] | None = None,
            choices: Sequence[str] | None = None, least: float | None = None, most: float | None = None,
            needs: Mapping[Any, Any] | None = None, **others: Any) -> Any:
-    """A field of `Arguments`.
+    """Returns a field of `Arguments`.
 
     Args:
-        default: None where it follows from others.
-        group: of options, under which help shows it; '' for none.
-        text: of help; `argument` marks the names of other arguments in it.
-        metavar: what stands for the value there; FILE and DIR are paths, and are checked as such.
-        choices: what the value may be, if that is a list.
-        least, most: bounds of a number.
-        needs: without what it has no effect: dict of other arguments to the values of which they must have one; to True
-            or False if they must have any or none; to UNLESS_0 if they must not be 0 where they count.
-        others: what only the command needs:
-            names: of the option, if it is not called like the argument.
+        default: the default value; None if the default depends on other arguments.
+        group: heading under which the help lists the option; '' for none.
+        text: the help text; names of arguments within the text are marked by `argument`.
+        metavar: placeholder of the value in the help; FILE and DIR mark paths, which are checked.
+        choices: the allowed values, if there is a fixed list.
+        least, most: bounds of a number, inclusive.
+        needs: conditions without which the argument has no effect. Keys are names of other arguments, or tuples of
+            names of which at least one must meet the condition. Values are: a tuple of allowed values; True or False if
+            that argument must be set or unset; UNLESS_0 if it must not be 0 wherever it has an effect.
+        others: metadata for the command only:
+            names: names of the option, if they differ from the argument's name.
             short: a second name of the option, such as '-n'.
-            positional: whether it is no option.
-            required: whether it must be there.
-            several: whether it takes a list, or how many values it takes.
-            negatable: whether the option can be negated; by default every bool that is not False by default.
-            may_be_empty: whether a path may be '', by default only if that is its default.
+            positional: whether the argument is positional instead of an option.
+            required: whether the option is required.
+            several: True if the option takes a list, or the number of its values.
+            negatable: whether the option can be negated (default: every bool whose default is not False).
+            may_be_empty: whether a path may be '' (default: only if '' is the default value).
     """
     return checked(default, choices=choices, least=least, most=most, group=group, text=text, metavar=metavar,
                    needs=needs or {}, **others)
 
 
 class Arguments:
-    """The arguments of a function, to be subclassed by dataclasses of fields that `option` makes."""
+    """Base class of dataclasses that hold the arguments of a function; their fields are created by `option`."""
 
     @classmethod
-    def given(cls: type[T], values: Mapping[str, Any]) -> T:
-        """The arguments among the local variables of a function, checked.
+    def from_call(cls: type[T], values: Mapping[str, Any]) -> T:
+        """Returns the checked arguments of a function call.
 
         Args:
-            values: `locals()`, called first in the function.
+            values: `locals()` at the beginning of the function; other local variables are ignored.
 
         Raises:
-            OptionError: a value is invalid, or has no effect with the other arguments.
+            OptionError: a value is invalid, or has no effect in this combination of arguments.
         """
         names = [entry.name for entry in fields(cls)]  # type: ignore[arg-type] # subclasses are dataclasses
-        made = cls(**{name: _plain(values[name]) for name in names if name in values})
-        made.check()
-        made.check_given([entry.name for entry in fields(made)  # type: ignore[arg-type]
-                          if getattr(made, entry.name) != entry.default])
-        return made
+        arguments = cls(**{name: _plain(values[name]) for name in names if name in values})
+        arguments.check()
+        arguments.check_effects([entry.name for entry in fields(arguments)  # type: ignore[arg-type]
+                                 if getattr(arguments, entry.name) != entry.default])
+        return arguments
 
     def check(self) -> None:
         """Raises OptionError at the first invalid value."""
         for entry in fields(self):  # type: ignore[arg-type]
             check_value(entry, getattr(self, entry.name))
 
-    def check_given(self, names: Container[str]) -> None:
-        """Raises OptionError if one of these arguments has no effect with the other arguments."""
+    def check_effects(self, names: Container[str]) -> None:
+        """Raises OptionError if an argument in `names` has no effect in this combination of arguments."""
         for entry in fields(self):  # type: ignore[arg-type]
             why = self.idle(entry.name) if entry.name in names else None
             if why:
-                raise OptionError(f'{argument(entry.name)} means nothing {why}; leave it away')
+                raise OptionError(f'{argument(entry.name)} has no effect {why}; omit it')
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Reasons for which arguments have no effect, such as 'with JSON lines', in addition to `needs`."""
+        """Returns, by argument, why it has no effect, such as 'with JSON lines'; these reasons add to `needs`."""
         return {}
 
     def idle(self, name: str) -> str | None:
-        """The reason for which an argument has no effect, such as 'with optimizer adam, only with sgd'; or None."""
+        """Returns why an argument has no effect, such as 'with optimizer adam, only with sgd'; None if it has one."""
         if reason := self.reasons().get(name):
             return reason
-        for others, wanted in self._needs(name).items():
-            reasons = [self._unmet(other, wanted) for other in (others if isinstance(others, tuple) else (others,))]
-            if all(reasons):                                     # of several, one is enough
+        for others, expected in self._needs(name).items():
+            reasons = [self._unmet(other, expected) for other in (others if isinstance(others, tuple) else (others,))]
+            if all(reasons):                                     # of several arguments, one is enough
                 return reasons[0]
         return None
 
     def _needs(self, name: str) -> Mapping[Any, Any]:
         return next(entry.metadata['needs'] for entry in fields(self) if entry.name == name)  # type: ignore[arg-type]
 
-    def _unmet(self, name: str, wanted: Any) -> str | None:
-        """Why an argument is not as another one wants it, or None."""
+    def _unmet(self, name: str, expected: Any) -> str | None:
+        """Returns why an argument does not meet a condition of `needs`, or None if it does."""
         value, shown = getattr(self, name), argument(name)
-        idle = self.idle(name)                                   # what means nothing has no value
-        if wanted is False:
+        idle = self.idle(name)                                   # then the value of the argument does not count
+        if expected is False:
             return f'with {shown}' if value and not idle else None
-        if wanted == UNLESS_0:
+        if expected == UNLESS_0:
             return f'with {shown} 0' if value == 0 and not idle else None
         if idle:
             return idle
-        if value is None:                                        # it follows from the text
+        if value is None:                                        # the default depends on the text
             return None
-        if wanted is True:
+        if expected is True:
             zero = value == 0 and not isinstance(value, bool)
             return None if value else f'with {shown} 0' if zero else f'without {shown}'
-        only = f', only with {" or ".join(wanted)}' if wanted else ''
-        return None if value in wanted else f'with {shown} {value}{only}'
+        only = f', only with {" or ".join(expected)}' if expected else ''
+        return None if value in expected else f'with {shown} {value}{only}'
 
 
 def _plain(value: object) -> object:
@@ -122,7 +123,7 @@ def _plain(value: object) -> object:
 
 
 def check_value(entry: Field, value: object) -> None:
-    """Raises OptionError if a field of `Arguments` can't have this value."""
+    """Raises OptionError if a value is invalid for a field of `Arguments`."""
     name, fault, choices = argument(entry.name), fault_of(entry, value), entry.metadata['choices']
     if fault:
         end = meant(value, choices, '') if choices and isinstance(value, str) else ''
@@ -136,12 +137,12 @@ def check_value(entry: Field, value: object) -> None:
 
 
 def check_path(name: str, path: str, recorded: bool = False) -> None:
-    """Raises OptionError for the name of a file or folder that no file system takes.
+    """Raises OptionError if a path is not a valid name of a file or folder.
 
     Args:
-        name: of the argument, as it is shown.
-        path: text.
-        recorded: whether it will stand in a JSON file, which holds Unicode only.
+        name: name of the argument for the message.
+        path: the path as text.
+        recorded: whether the path will be written to a JSON file, which must be valid Unicode.
     """
     if '\0' in path:
         raise OptionError(f'{name} must be a path without NUL characters, got {brief(path)}')
@@ -154,23 +155,23 @@ def check_path(name: str, path: str, recorded: bool = False) -> None:
     try:
         os.lstat(path)
     except UnicodeEncodeError:
-        return                                   # recorded in another locale; here no file has this name
+        return                                   # recorded in another locale; no file has this name in this one
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
-            raise OptionError(f'{name} must be a path that the file system takes, got one that is too long: '
+            raise OptionError(f'{name} must be a shorter path, got one that is too long for the file system: '
                               f'{brief(path)}') from None
 
 
 def whole_numbers(name: str, text: str, counts: Iterable[int]) -> tuple[int, ...]:
-    """The numbers of an argument such as '0,-1'.
+    """Returns the numbers of an argument such as '0,-1'.
 
     Args:
-        name: of the argument.
-        text: its value.
-        counts: how many numbers there may be.
+        name: name of the argument.
+        text: value of the argument.
+        counts: the allowed counts of numbers.
 
     Raises:
-        OptionError: these are not so many numbers, or two of them are equal.
+        OptionError: the text has another count of numbers, or the same number twice.
     """
     counts = list(counts)
     try:

@@ -1,4 +1,4 @@
-"""Records: JSON that others may have made, and the fields of dataclasses, checked by their types and metadata."""
+"""Validation of records: JSON from untrusted files, and dataclass fields with types and limits."""
 
 import contextlib
 import json
@@ -13,11 +13,11 @@ from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 
 LARGEST_JSON = 1 << 30     # bytes
-DEEPEST_JSON = 20          # levels; records have three or four
+DEEPEST_JSON = 20          # levels of nesting; records have three or four
 _TOO_DEEP = 'it is nested too deeply'
 
 T = TypeVar('T')
-#: what a value must be, such as 'at least 1', and what it is
+#: (expected, found), such as ('at least 1', '0')
 Fault = tuple[str, str]
 
 _TYPES: dict[Any, str] = {
@@ -27,21 +27,21 @@ _TYPES: dict[Any, str] = {
 
 
 def checked(default: Any = MISSING, **limits: Any) -> Any:
-    """A field of a dataclass whose values are checked.
+    """Returns a dataclass field whose values are checked against its type and some limits.
 
     Args:
-        default: where the field may be left away; with None it may also be null.
-        limits: what a value must be beside of the field's type, and whatever else is to be known of the field:
-            choices: what it may be, if that is a list.
-            least, most: bounds of a number.
-            must: a function that finds what else is wrong with it.
-            advice: what to do about a record where it can't be.
+        default: default value, if the field may be omitted; with None the field may also be null.
+        limits: limits in addition to the field's type, and other metadata:
+            choices: the allowed values, if there is a fixed list.
+            least, most: bounds of a number, inclusive.
+            must: a function that returns a `Fault` for other invalid values, or None.
+            advice: end of the message about an invalid value, such as 'train again'.
     """
     return field(default=default, metadata=limits)
 
 
 def fault_of(entry: Field, value: object) -> Fault | None:
-    """What is wrong with a value of a field, or None."""
+    """Returns the `Fault` of a value of a field, or None if the value is valid."""
     if value is None and entry.default is None:
         return None
     choices, least, most, must = map(entry.metadata.get, ('choices', 'least', 'most', 'must'))
@@ -68,7 +68,7 @@ def _is(kind: Any, value: object) -> bool:
 
 
 def distinct_strings(items: list[str]) -> Fault | None:
-    """What is wrong with strings that are to have ids: none may be empty or there twice."""
+    """Returns the `Fault` of a list of names, which must be distinct and not empty; None if the list is valid."""
     if '' in items:
         return 'strings that are not empty', "''"
     if len(set(items)) < len(items):
@@ -77,15 +77,15 @@ def distinct_strings(items: list[str]) -> Fault | None:
 
 
 def load_record(kind: type[T], record: object, closed: bool = False) -> T:
-    """A record from a JSON object.
+    """Returns a checked dataclass with the values of a JSON object.
 
     Args:
-        kind: a dataclass with a field for each name that counts.
-        record: what JSON says.
-        closed: whether there may be no other names.
+        kind: a dataclass with a field for each key that is used.
+        record: the parsed JSON.
+        closed: whether other keys are an error instead of being ignored.
 
     Raises:
-        ValueError: it is no such record; the message has one line and names the first field that can't be.
+        ValueError: the record is invalid; the message has one line and names the first invalid field.
     """
     if not isinstance(record, dict):
         raise ValueError(f'expected a JSON object, got {type(record).__name__}')
@@ -104,13 +104,13 @@ def load_record(kind: type[T], record: object, closed: bool = False) -> T:
 
 
 def wrong(name: str, expected: str, got: str, advice: str | None = None) -> ValueError:
-    """What says that a field of a record is not as expected."""
+    """Returns the error for an invalid field of a record."""
     return ValueError(f'expected "{name}" to be {expected}, got {got}' + (f'; {advice}' if advice else ''))
 
 
 @contextlib.contextmanager
-def found_in(path: object) -> Iterator[None]:
-    """Turns the ValueError of what a file holds into a `CorpusError` that names the file."""
+def errors_in(path: object) -> Iterator[None]:
+    """Turns a ValueError within the block into a `CorpusError` that names the file."""
     try:
         yield
     except CorpusError:
@@ -120,7 +120,7 @@ def found_in(path: object) -> Iterator[None]:
 
 
 def read_whole(path: PathLike, missing: str) -> bytes:
-    """The bytes of a file that is to be JSON; raises CorpusError, with what to say if there is none."""
+    """Returns the bytes of a JSON file; raises CorpusError, with the message `missing` if the file does not exist."""
     try:
         if os.stat(path).st_size > LARGEST_JSON:
             raise CorpusError(path, None, f'expected at most {LARGEST_JSON:,} bytes of JSON, got more')
@@ -129,24 +129,24 @@ def read_whole(path: PathLike, missing: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         raise CorpusError(path, None, missing) from None
     except OSError as error:
-        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+        raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
 
 
 def read_json(path: PathLike, maker: str, missing: str = 'no such file') -> Any:
-    """What JSON says in a file; arguments and errors are those of `read_whole` and `parse_json`."""
+    """Returns the parsed contents of a JSON file; for arguments and errors see `read_whole` and `parse_json`."""
     return parse_json(path, read_whole(path, missing), maker)
 
 
 def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
-    """What JSON says.
+    """Returns parsed JSON.
 
     Args:
-        path: of the file, for messages.
-        data: its bytes, or a part of them.
-        maker: the program that writes such files, for messages.
+        path: path of the file, for messages.
+        data: the bytes of the file, or of one line.
+        maker: name of the program that writes such files, for messages.
 
     Raises:
-        CorpusError: it is none that `json_of` takes.
+        CorpusError: `json_of` rejects the JSON.
     """
     try:
         return json_of(data)
@@ -156,7 +156,7 @@ def parse_json(path: PathLike, data: bytes, maker: str) -> Any:
 
 
 class JSONFault(ValueError):
-    """Why a text is no JSON, or none that is read here; `line` says where, if that is known."""
+    """The reason why JSON is invalid or rejected; `line` is the line number, or None if unknown."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -164,15 +164,15 @@ class JSONFault(ValueError):
 
 
 def json_of(text: str | bytes, deepest: int | None = DEEPEST_JSON) -> Any:
-    """What JSON says.
+    """Returns parsed JSON.
 
     Args:
-        text: or its bytes in UTF-8.
-        deepest: how many levels it may have; None for as many as Python can read.
+        text: the JSON as a string, or as bytes in UTF-8.
+        deepest: limit of nested levels; None for the limit of Python's parser.
 
     Raises:
-        JSONFault: it is none; a name of an object is given twice, of which one value would be lost; it has other
-            numbers than finite ones of less than some thousand digits; or it has too many levels.
+        JSONFault: the text is not JSON; an object has the same key twice; a number is not finite or has thousands of
+            digits; or the nesting is too deep.
     """
     try:
         text = text if isinstance(text, str) else text.decode('utf-8')
@@ -185,7 +185,7 @@ def json_of(text: str | bytes, deepest: int | None = DEEPEST_JSON) -> Any:
         raise JSONFault(f'expected UTF-8, got byte {error.object[error.start]:#04x}') from None
     except JSONFault:
         raise
-    except ValueError as error:                  # Python's, with advice to programmers behind a semicolon
+    except ValueError as error:                  # from Python, with advice to programmers after a semicolon
         raise JSONFault(str(error).partition(';')[0]) from None
     level = [record]
     for _ in range(0 if deepest is None else deepest + 1):
@@ -200,12 +200,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         (twice, _), = Counter(name for name, _ in pairs).most_common(1)
-        raise JSONFault(f'{brief(twice)} is given twice, expected it once')
+        raise JSONFault(f'{brief(twice)} appears twice, expected it once')
     return record
 
 
 def _no_number(word: str) -> NoReturn:
-    raise JSONFault(f'{word} is no finite number')
+    raise JSONFault(f'{word} is not a finite number')
 
 
 def _finite(text: str) -> float:

@@ -1,9 +1,9 @@
-"""Files written whole or not at all, and drafts that don't outlive their command.
+"""Atomic file writing: a file is written completely or not at all, and drafts do not outlive their command.
 
-A draft is a hidden file or folder that becomes, or leads to, what a command writes. Its name says whose it is. A
-command that ends in any way but SIGKILL, a crash or a power failure removes its drafts itself. What is left then goes
-when a command next writes to the same folder. A draft stays if its process is still running, or if it is of another
-machine.
+A draft is a hidden temporary file or folder, from which the output of a command is made. The draft's name contains its
+process and machine. A command removes its own drafts, unless it is ended by SIGKILL, a crash or a power failure. Drafts
+that remain are removed the next time a command writes to the same folder. A draft is kept while its process is running,
+or if it belongs to another machine.
 """
 
 import contextlib
@@ -25,16 +25,16 @@ from ms_crf.base.errors import CorpusError
 
 PathLike = str | os.PathLike[str]
 
-#: files and folders that are removed at the end of a block or when the command is interrupted, each with its process
+#: files and folders to remove at the end of a block or when the command is interrupted, with their process ids
 _temporaries: dict[str, int] = {}
 _NAME = re.compile(r'\.ms_crf-(\d+)-(\d+)-([0-9a-f]{8})\.')
-_SECONDS = 2                   # by which the start of a process may seem to change when the clock is set
+_SECONDS = 2                   # tolerance for the start time of a process, which changes when the clock is set
 _cleared: set[tuple[int, str]] = set()
 
 
 @contextlib.contextmanager
 def temporary(path: PathLike) -> Iterator[str]:
-    """Removes a file or folder, if it is still there, when the block ends or the command is interrupted in it."""
+    """Removes a file or folder, if it exists, when the block ends or the command is interrupted within it."""
     path = os.path.abspath(path)
     _temporaries[path] = os.getpid()
     try:
@@ -46,19 +46,19 @@ def temporary(path: PathLike) -> Iterator[str]:
 
 
 def keep(path: PathLike) -> None:
-    """From now on the file or folder of a `temporary` stays."""
+    """Makes a file or folder permanent that `temporary` would remove."""
     _temporaries.pop(os.path.abspath(path), None)
 
 
 def remove_temporaries() -> None:
-    """What an interrupted command does before it leaves; a forked child leaves its parent's files alone."""
+    """Removes the temporary files of this process; for interrupted commands. Files of its parent process are kept."""
     for path, process in list(_temporaries.items()):
         if process == os.getpid():
             remove(path)
 
 
 def is_written_through(path: PathLike) -> bool:
-    """Whether writing to this name fills no file of its own: a FIFO, a device, or what /dev/fd and /proc name."""
+    """Whether the path is not a regular file but a FIFO, a device, or a stream in /dev/fd or /proc."""
     try:
         mode = os.stat(path).st_mode
     except OSError:
@@ -68,18 +68,17 @@ def is_written_through(path: PathLike) -> bool:
 
 
 @contextlib.contextmanager
-def faults_named(path: object, kept: str = 'what was there before stays') -> Iterator[None]:
-    """Turns the operating system's refusal to write into a `CorpusError` about `path`."""
+def faults_named(path: object, kept: str = 'the previous file is unchanged') -> Iterator[None]:
+    """Turns an OSError within the block into a `CorpusError` that says that `path` cannot be written."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise CorpusError(path, None, f'can not be written: {reason}' + (f'; {kept}' if kept else '')) from None
+        raise CorpusError(path, None, f'cannot be written: {reason}' + (f'; {kept}' if kept else '')) from None
 
 
 def check_writable(path: PathLike, *read: PathLike) -> None:
-    """Raises CorpusError unless a file of this name could be written, other than those that are read; it is neither
-    made nor changed."""
+    """Raises CorpusError if a file cannot be written, or is in `read`; the file is not created or changed."""
     path = os.fspath(path)
     with faults_named(path, ''):
         if is_written_through(path):
@@ -89,26 +88,29 @@ def check_writable(path: PathLike, *read: PathLike) -> None:
         if os.path.isdir(target):
             raise CorpusError(path, None, 'expected the name of a file to write, got a folder')
         if not os.path.isdir(folder):
-            raise CorpusError(path, None, f'can not be written: there is no folder {folder}')
+            raise CorpusError(path, None, f'cannot be written: there is no folder {folder}')
         if not os.access(folder, os.W_OK | os.X_OK):
-            raise CorpusError(path, None, f'can not be written: {folder} is not a folder that you may write to')
+            raise CorpusError(path, None, f'cannot be written: {folder} is not a folder that you may write to')
         if os.path.lexists(target) and not os.access(target, os.W_OK):
-            raise CorpusError(path, None, 'can not be written: the file there may not be changed')
+            raise CorpusError(path, None, 'cannot be written: the existing file is read-only for you')
     if target in map(os.path.realpath, read):
-        raise CorpusError(path, None, 'expected another file to write than the one that is read, which would be lost; '
-                                      'choose another name')
+        raise CorpusError(path, None, 'cannot be written: it is also the input, which would be lost; choose another '
+                                      'name')
 
 
 @contextlib.contextmanager
 def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
-    """A name to write to, whose contents `path` gets when the block ends without an error.
+    """Yields the path of a draft, which replaces the file `path` when the block ends without an error.
 
-    Until then, and after a crash at any moment, `path` is what it was. A symbolic link stays one, a file that is there
-    keeps its mode and owner. What is no file (a FIFO, a device, a pipe under /dev/fd) is not replaced: it is written
-    to directly. `draft` is that name, for a file that no two processes write at once; a crash leaves it there.
+    Until then, and after a crash at any moment, `path` is unchanged. Symbolic links are followed and kept; a replaced
+    file keeps its mode and owner. A FIFO, a device or a pipe under /dev/fd is not replaced but written to directly.
+
+    Args:
+        path: path of the file.
+        draft: path of the draft, if no two processes write it at the same time; a crash does not remove this draft.
 
     Raises:
-        CorpusError: the file can't be written. An OSError within the block is the caller's: see `faults_named`.
+        CorpusError: the file cannot be written. An OSError within the block is not converted: see `faults_named`.
     """
     path = os.fspath(path)
     if is_written_through(path):
@@ -129,24 +131,24 @@ def whole(path: PathLike, draft: PathLike | None = None) -> Iterator[str]:
 
 
 def _create(draft: str, target: str) -> int:
-    """Makes an empty draft; the mode that the file is to have: that of the file it takes the place of."""
+    """Creates an empty draft; returns the mode for the file, which is the mode of the file that it replaces."""
     with open(draft, 'xb') as file:
         mode = os.fstat(file.fileno()).st_mode
         with contextlib.suppress(FileNotFoundError):
             before = os.stat(target)
             mode = before.st_mode
-            with contextlib.suppress(OSError):                   # only a privileged user may give files away
+            with contextlib.suppress(OSError):                   # only a privileged user may change the owner
                 os.fchown(file.fileno(), before.st_uid, before.st_gid)
     return stat.S_IMODE(mode)
 
 
 def sync(path: PathLike) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
+    """Waits until a file, or the list of names of a folder, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError:
-        if not os.path.isdir(path):              # some file systems have no such thing for folders
+        if not os.path.isdir(path):              # some file systems cannot do this for folders
             raise
     finally:
         os.close(descriptor)
@@ -154,11 +156,11 @@ def sync(path: PathLike) -> None:
 
 @contextlib.contextmanager
 def text_writer(path: PathLike, draft: PathLike | None = None) -> Iterator[Callable[[str], None]]:
-    """A function that writes text to a file, whole or not at all; compressed if its name ends in .gz.
+    """Yields a function that writes text to a file, completely or not at all; .gz files are compressed.
 
     Args:
-        path: of the file.
-        draft: as of `whole`.
+        path: path of the file.
+        draft: path of the draft, see `whole`.
     """
     with whole(path, draft) as draft, contextlib.ExitStack() as stack:
         with faults_named(path):
@@ -180,9 +182,9 @@ def text_writer(path: PathLike, draft: PathLike | None = None) -> Iterator[Calla
 
 
 def _opened(path: PathLike) -> BinaryIO:
-    """A binary file to write to; of what a name such as /dev/stdout or /dev/fd/5 means, the stream as it stands.
+    """Opens a binary file for writing; for paths such as /dev/stdout or /dev/fd/5 it duplicates the open stream.
 
-    To open that anew would empty the file that the stream was redirected to, or write at another place of it.
+    Opening such a path would truncate the file that the stream is redirected to, or write at another offset.
     """
     folder, name = os.path.split(os.path.abspath(path))
     streams = {'stdout': 1, 'stderr': 2} if folder == '/dev' else {}
@@ -197,25 +199,25 @@ def _close_quietly(file: IO[Any]) -> None:
 
 
 def write_text(path: PathLike, text: str, draft: PathLike | None = None) -> None:
-    """Writes a text file, whole or not at all; see `text_writer`."""
+    """Writes a text file, completely or not at all; see `text_writer`."""
     with text_writer(path, draft) as write:
         write(text)
 
 
 def json_text(record: object) -> str:
-    """A record as the text of a JSON file that people may read."""
+    """Returns a record as indented JSON text."""
     return json.dumps(record, ensure_ascii=False, indent=1) + '\n'
 
 
 def write_json(path: PathLike, record: object, draft: PathLike | None = None) -> None:
-    """Writes a record as a JSON file, whole or not at all; see `text_writer`."""
+    """Writes a record as a JSON file, completely or not at all; see `text_writer`."""
     write_text(path, json_text(record), draft)
 
 
 def sample(part: str) -> str:
-    """The path of a file of the sample corpus: 'train', 'dev' or 'test'.
+    """Returns the path of a file of the sample corpus: 'train', 'dev' or 'test'.
 
-    An installed package has the files in a folder of its own, a checkout in its folder data.
+    The files are in the folder `sample` of an installed package, or in the folder `data` of a checkout.
     """
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     installed = os.path.join(package, 'sample')
@@ -224,26 +226,26 @@ def sample(part: str) -> str:
 
 
 def draft_prefix() -> str:
-    """What the names of all drafts of this process begin with: its number, its start, and a checksum of the machine."""
+    """Returns the prefix of all drafts of this process: process id, start time, and a checksum of the machine."""
     return f'.ms_crf-{os.getpid()}-{_start_of(os.getpid())}-{_machine()}.'
 
 
 def draft_of(path: PathLike) -> str:
-    """A hidden name next to a file or folder, of this process alone, as long as the file system takes names."""
+    """Returns the path of a draft of this process, next to a file or folder; long names are shortened."""
     folder, name = os.path.split(os.path.abspath(path))
     clear_drafts(folder)
     return os.path.join(folder, os.fsdecode(os.fsencode(draft_prefix() + name)[:200]))
 
 
 def new_folder() -> str:
-    """Makes a folder for temporary files, with a name that later commands can clear away."""
+    """Creates a temporary folder that `clear_drafts` removes if this process is killed; returns its path."""
     parent = tempfile.gettempdir()
     clear_drafts(parent)
     return tempfile.mkdtemp(prefix=draft_prefix(), dir=parent)
 
 
 def clear_drafts(folder: str) -> None:
-    """Removes the drafts in a folder whose processes have ended; once for each folder and process."""
+    """Removes drafts of ended processes from a folder; only at the first call for each folder."""
     if (os.getpid(), folder) in _cleared:
         return
     _cleared.add((os.getpid(), folder))
@@ -251,13 +253,13 @@ def clear_drafts(folder: str) -> None:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in entries if _NAME.match(entry.name)]
     for name in names:
-        with contextlib.suppress(Exception):     # of psutil: a process that says nothing of itself
+        with contextlib.suppress(Exception):     # psutil raises errors for protected processes
             if _is_left(name):
                 remove(os.path.join(folder, name))
 
 
 def remove(path: PathLike) -> None:
-    """Removes a file or folder, if it is there and may be removed."""
+    """Removes a file or folder, if it exists and may be removed."""
     with contextlib.suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -266,7 +268,7 @@ def remove(path: PathLike) -> None:
 
 
 def _is_left(name: str) -> bool:
-    """Whether this is the name of a draft whose process was of this machine, and has ended."""
+    """Whether this is the name of a draft from this machine whose process has ended."""
     match = _NAME.match(name)
     if match is None or match[3] != _machine():
         return False
@@ -275,8 +277,8 @@ def _is_left(name: str) -> bool:
 
 
 def _start_of(number: int) -> int | None:
-    """When a process began, in seconds; None if none of this number is running."""
-    import psutil  # here, because most commands import this module before they need it
+    """Returns the start time of a process in seconds, or None if no process of this id is running."""
+    import psutil  # not above: most commands do not need it
     try:
         process = psutil.Process(number)
         return None if process.status() == psutil.STATUS_ZOMBIE else round(process.create_time())
@@ -286,7 +288,7 @@ def _start_of(number: int) -> int | None:
 
 @functools.cache
 def _machine() -> str:
-    """A checksum of this machine's name and, in a container, of its own count of processes."""
+    """Returns a checksum of the machine's name and of its process id namespace, which differs in containers."""
     namespace = ''
     with contextlib.suppress(OSError):
         namespace = os.readlink('/proc/self/ns/pid')

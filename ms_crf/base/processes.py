@@ -1,7 +1,7 @@
-"""Processes: how child processes are started and ended, and what signals do that end a process.
+"""Starting and ending child processes, and handling the signals that end a process.
 
 Python in a child process never imports from the current folder: `python -c` and `python -m` search the current folder
-first, so that a file called `json.py` there would be executed. A child process has no standard input unless it is
+first, so a file called `json.py` there would be executed. The standard input of a child process is empty unless it is
 started with pipes.
 """
 
@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-if TYPE_CHECKING:                # imported where they are needed: most commands start no process
+if TYPE_CHECKING:                # imported in functions: most commands start no process
     import asyncio
     import subprocess
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:                # imported where they are needed: most commands
 
 #: The folder that holds this package: a checkout, or where it is installed.
 PACKAGES = str(Path(__file__).resolve().parents[2])
-# An empty string in the import path means the current folder. Python before 3.11 knows no other way to leave it out.
+# An empty string in the import path means the current folder. Before Python 3.11 it can only be removed like this.
 _FIRST = 'import sys\nsys.path[:] = [folder for folder in sys.path if folder]\n'
 _ATTACHED = 'from ms_crf.base import processes\nprocesses.end_with({})\n'
-#: variables that this process has set for itself alone
+#: environment variables that this process has set for itself, and that child processes do not get
 PRIVATE: set[str] = set()
 SIGNALS = [getattr(signal, name) for name in ('SIGINT', 'SIGTERM', 'SIGHUP') if hasattr(signal, name)]
-INTERRUPTED = 130              # exit status of a command that a signal has stopped
+INTERRUPTED = 130              # exit status of a command stopped by a signal
 _MODULE = 'import runpy\nrunpy.run_module({!r}, run_name="__main__", alter_sys=True)\n'
 
 
@@ -82,7 +82,7 @@ def run(command_line: Sequence[str], **options: Any) -> 'subprocess.CompletedPro
 
 
 def start(command_line: Sequence[str], **options: Any) -> 'subprocess.Popen':
-    """Starts a child process in a session of its own, which the signals of a terminal do not reach, and returns it.
+    """Starts a child process in a new session, which does not receive the terminal's signals, and returns it.
 
     Args:
         command_line: program and arguments.
@@ -107,7 +107,7 @@ def descendants() -> 'set[psutil.Process]':
 
 
 def end(running: 'Iterable[psutil.Process]', patience: float, at_once: bool = False) -> None:
-    """Waits some seconds for the ends of processes, then kills the processes that still run; `at_once` kills first."""
+    """Waits `patience` seconds for processes to end, then kills the rest; with `at_once` kills them immediately."""
     import psutil
     _, left = psutil.wait_procs(running, timeout=0 if at_once else patience)
     for process in left:
@@ -119,10 +119,10 @@ def end(running: 'Iterable[psutil.Process]', patience: float, at_once: bool = Fa
 
 
 def end_with(parent: int) -> None:
-    """Kills this process as soon as its parent process ends, however that ends. Only Linux can do this.
+    """Kills this process as soon as its parent process ends in any way. This works on Linux only.
 
     Args:
-        parent: process id of the parent, which may have ended already.
+        parent: process id of the parent; if the parent has ended already, this process is killed at once.
     """
     if sys.platform == 'linux':
         end_signal = 1                                           # PR_SET_PDEATHSIG of <linux/prctl.h>
@@ -155,11 +155,11 @@ def handling_signals(handler: Callable[..., object]) -> Iterator[None]:
 
 @contextmanager
 def deferred_signals() -> Iterator[Callable[[], None]]:
-    """Within the block, where an exception is not safe, a signal only takes effect at the next safe point.
+    """Delays signals within the block, where an exception is not safe, to the next safe point.
 
     Yields:
-        a function to call at safe points, which raises KeyboardInterrupt if a signal has come. A second signal raises
-        KeyboardInterrupt at once, and a third one is handled as before the block.
+        a function to call at safe points; it raises KeyboardInterrupt if a signal was received. A second signal raises
+        KeyboardInterrupt at once, and a third signal is handled as before the block.
     """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     received: list[int] = []
@@ -185,12 +185,12 @@ def kept_signals() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(ValueError):               # not in the main thread, where nothing has changed
+        with suppress(ValueError):               # other threads cannot set handlers, and changed none
             for number, handler in before.items():
-                if handler is not None:          # a handler that Python has not set
+                if handler is not None:          # None is a handler that was not set by Python
                     signal.signal(number, handler)
 
 
 def interrupt(*_: object) -> NoReturn:
-    """The handler of signals where an exception is safe: while waiting for a line, or for another process."""
+    """A signal handler for code in which an exception is safe: waiting for a line or for another process."""
     raise KeyboardInterrupt

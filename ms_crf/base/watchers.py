@@ -1,4 +1,4 @@
-"""What a function tells its caller while it works: lines, and the progress of long tasks."""
+"""Watchers, which receive messages and the progress of long tasks from a running function."""
 
 import contextlib
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import Protocol
 
 
 class Watcher(Protocol):
-    """Is told how a function gets on. Commands show it; a program may pass an object of its own."""
+    """Receives messages and progress from a function. Commands show them; a program may pass its own watcher."""
 
     def say(self, text: str) -> None:
-        """Takes a line for the user."""
+        """Receives a line of information."""
 
     def warn(self, text: str) -> None:
-        """Takes a line about something unexpected; commands show it on standard error."""
+        """Receives a warning line; commands show it on standard error."""
 
     def progress(self, task: str, total: int | None, unit: str) -> AbstractContextManager[Callable[[int], object]]:
-        """Returns a context for a task of `total` units; within it, a function takes the number of units just done."""
+        """Returns a context manager for a task of `total` units, which yields a function to report finished units."""
 
 
 class Silent:
@@ -36,10 +36,10 @@ SILENT = Silent()
 
 
 class Lines(Silent):
-    """A watcher that gives its lines to a function.
+    """A watcher that passes its lines to a function.
 
     Args:
-        write: takes a line, without its end.
+        write: function that takes a line without line end.
     """
 
     def __init__(self, write: Callable[[str], object]) -> None:

@@ -104,7 +104,7 @@ def running(stop: Stop, address: str | None, workers: int, device: str) -> Itera
                 reason = _first_line(error)
                 if address is None:
                     raise OptionError(f'Ray does not start: {reason}') from None
-                raise OptionError(f'{argument("address")} {address} can not be used: {reason}; if the cluster asks for '
+                raise OptionError(f'{argument("address")} {address} cannot be used: {reason}; if the cluster asks for '
                                   'a token, set RAY_AUTH_MODE and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH as on its '
                                   'machines') from None
             with processes.handling_signals(stop):   # Ray has set handlers of its own

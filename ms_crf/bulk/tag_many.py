@@ -14,9 +14,9 @@ from ms_crf.bulk import engine as ray_engine
 from ms_crf.bulk.rows import Fields, arrow
 from ms_crf.bulk.shards import JSONL, PARQUET, Shard, locked, shards_of
 from ms_crf.bulk.worker import Order
-from ms_crf.runs.arguments import Computing
+from ms_crf.runs.arguments import CommonArguments
 from ms_crf.runs.records import check_output, newest
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.splitting import CHOICES, check_name
 
 RAY = 'ray'
@@ -24,7 +24,7 @@ MOST_WORKERS = 10_000
 
 
 @dataclass
-class TagManyArguments(Computing):
+class TagManyArguments(CommonArguments):
     """What `tag_many` takes."""
 
     run: str = option(None, 'Input', 'run directory (default: the newest in runs/)', DIR)
@@ -142,7 +142,7 @@ def tag_many(input: PathLike | Sequence[PathLike], output: PathLike, *, run: Pat
         >>> tag_many('shards/*.jsonl', 'tagged', run='runs/sample', workers=2).lines  # doctest: +SKIP
     """
     inputs = [input] if isinstance(input, (str, os.PathLike)) else input
-    return _tag_many(TagManyArguments.given({**locals(), 'input': [os.fspath(name) for name in inputs]}), watcher)
+    return _tag_many(TagManyArguments.from_call({**locals(), 'input': [os.fspath(name) for name in inputs]}), watcher)
 
 
 def _tag_many(given: TagManyArguments, watcher: Watcher) -> TaggedShards:
@@ -180,8 +180,8 @@ def _untagged(shards: Sequence[Shard]) -> list[Shard]:
 def _order(given: TagManyArguments) -> Order:
     """What workers are to do."""
     run = os.path.abspath(given.run or newest('runs'))
-    return Order(run, Run.open(run).digest, Fields(given.id_field, given.text_field, given.tokens_field), given.format,
-                 given.raw, given.confidence, given.splitter, given.device,
+    return Order(run, SavedRun.open(run).digest, Fields(given.id_field, given.text_field, given.tokens_field),
+                 given.format, given.raw, given.confidence, given.splitter, given.device,
                  given.plugin and os.path.abspath(given.plugin))
 
 

@@ -16,7 +16,7 @@ from ms_crf.formats.registry import JSON
 from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, run_plugin
 from ms_crf.render.tagged import Writer
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.splitting import splitter_named
 
@@ -80,7 +80,7 @@ class Worker:
         try:
             if order.plugin:
                 run_plugin(order.plugin)
-            run = Run.open(order.run)
+            run = SavedRun.open(order.run)
             device_for(order.device, run)
             self.tagger = Tagger.load(run)
             self.tagger.check(order.confidence, 0)

@@ -1,4 +1,4 @@
-"""Layer 12: the commands: command lines are parsed, functions are called, results are printed.
+"""Layer 12: the commands, which parse command lines, call the functions of the package and print results.
 
-It knows the functions of the package, and nothing else knows it.
+It may know the functions of all other folders; no other folder may know it.
 """

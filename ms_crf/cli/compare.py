@@ -6,7 +6,7 @@ import sys
 from ms_crf.api import compare
 from ms_crf.cli import console
 from ms_crf.cli.parser import Named, Namespace, Parser, add_arguments, command_parser, main_of
-from ms_crf.cli.terminal import Heading, trainings
+from ms_crf.cli.terminal import PlainTerminal, trainings
 from ms_crf.cli.train import with_options
 from ms_crf.experiments.compare import Comparison
 from ms_crf.formats.dataset import UnlikelyTags
@@ -15,23 +15,24 @@ from ms_crf.runs.options import Options
 
 
 def parser() -> Parser:
-    made = command_parser('compare', CompareArguments, _main.__doc__)
-    add_arguments(made, Options, ('train', 'dev', 'test', 'columns', 'scheme'))
-    for name in ('--resume', '--overwrite'):                     # refused with a reason, like --save
-        made.add_argument(name, nargs='?', const=True, help=argparse.SUPPRESS)
-    return made
+    """Returns the parser of the command line."""
+    result = command_parser('compare', CompareArguments, _main.__doc__)
+    add_arguments(result, Options, ('train', 'dev', 'test', 'columns', 'scheme'))
+    for name in ('--resume', '--overwrite'):                     # `compare` rejects them with a reason
+        result.add_argument(name, nargs='?', const=True, help=argparse.SUPPRESS)
+    return result
 
 
 def _main(parsed: Namespace, named: Named) -> None:
-    """Trains several models on the same files and prints a table of what they are worth on test. All other options are
-    those of training, for the models that have them.
+    """Trains several models on the same files and prints a table of their test scores. Options of `train`
+    are also accepted, and apply to the models in which they have an effect.
     """
     try:
-        _show(compare(**named, watcher=Heading('compare'), children=trainings(sys.stderr)))
+        _show(compare(**named, watcher=PlainTerminal('compare'), children=trainings(sys.stderr)))
     except UnlikelyTags as error:
         raise with_options(error) from None
     except BaseException as error:
-        _show(getattr(error, 'comparison', Comparison()))        # what was measured before
+        _show(getattr(error, 'comparison', Comparison()))        # the results so far
         raise
 
 

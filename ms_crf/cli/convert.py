@@ -1,4 +1,4 @@
-"""The command `ms-crf convert`: writes annotated text in another format."""
+"""The command `ms-crf convert`: converts annotated text to another format."""
 
 from ms_crf.api import convert
 from ms_crf.base.errors import OptionError
@@ -8,8 +8,8 @@ from ms_crf.formats.convert import ConvertArguments
 
 
 def _main(parsed: Namespace, named: Named) -> None:
-    """Writes annotated text in another format. What the other format has no place for, and spans that do not fit
-    its tokens, are counted and shown on standard error.
+    """Converts annotated text to another format. Annotations that the target format cannot represent, and
+    spans whose boundaries do not match its tokens, are counted and reported on standard error.
     """
     for name in ('source', 'target'):
         if not getattr(parsed, name):

@@ -13,20 +13,20 @@ from ms_crf.text.metrics import percent
 
 
 def _main(parsed: Namespace, named: Named) -> None:
-    """Scores a model on tagged sentences: exact entities, overall and by type, and tokens, with intervals that say
-    what chance has in it.
+    """Scores a model on tagged sentences and prints precision, recall and F1, overall, by type and by token, with
+    bootstrap confidence intervals.
     """
-    found = evaluate(**named, watcher=Terminal('evaluate'))
+    result = evaluate(**named, watcher=Terminal('evaluate'))
     console.use_utf8()
-    for line in lines(found.to_json()):
+    for line in lines(result.to_json()):
         console.show(line)
 
 
 def lines(record: Mapping[str, Any]) -> Iterator[str]:
-    """The figures as a table.
+    """Yields the lines of the tables that `evaluate` prints.
 
     Args:
-        record: what `Evaluation.to_json` gave.
+        record: result of `Evaluation.to_json`.
     """
     drawn, exact, by_token = record['bootstrap'], record['exact'], record['by_token']
     plain = record['scheme'] == 'plain'
@@ -35,8 +35,8 @@ def lines(record: Mapping[str, Any]) -> Iterator[str]:
            f'{100 * drawn["level"]:.0f} % intervals from {drawn["resamples"]} resamples of sentences')
     width = max(map(len, ['overall', 'accuracy', *exact['by_type']]))
     if record['unjudged']:
-        yield (f'{record["unjudged"]} tokens beside these are not judged and do not count, nor do '
-               f'{unit} with them')
+        yield (f'{record["unjudged"]} more tokens are not annotated and do not count; {unit} that contain them are '
+               'ignored')
     yield ''
     yield from _table(unit, exact, width)
     yield ''

@@ -1,4 +1,4 @@
-"""The command `ms-crf export`: writes the model of a run as a MindIR graph."""
+"""The command `ms-crf export`: exports the model of a run as a MindIR graph."""
 
 from ms_crf.api import export
 from ms_crf.cli import console
@@ -8,9 +8,9 @@ from ms_crf.runs.arguments import ExportArguments
 
 
 def _main(parsed: Namespace, named: Named) -> None:
-    """Writes the model of a run as a MindIR graph, and next to it, in JSON, what a program needs to run it: inputs
-    and outputs in their order, vocabularies and tags. The graph takes batches of any size and length: ids in, best
-    paths and their scores out.
+    """Exports the model of a run as a MindIR graph, and writes a JSON record next to the graph, which describes
+    inputs, outputs, vocabularies and tags. The graph takes batches of any size and length: its inputs are ids, its
+    outputs are the best paths and their scores.
     """
     written = export(**named, watcher=Terminal('export'))
     console.show(f'{written.run} is in {written.graph} and {written.record}')

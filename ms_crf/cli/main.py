@@ -9,19 +9,19 @@ NAME = 'ms-crf'
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command that is named first; returns its exit status.
+    """Runs the command named by the first argument; returns its exit status.
 
     Args:
-        arguments: of the command line, without the program's name; by default those of this process.
+        arguments: command line without the program's name (default: command line of this process).
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    console.begin(NAME)                                          # before anything that takes long to import
+    console.begin(NAME)                                          # before any slow import
     if arguments and arguments[0] in console.VERBS:
         return console.enter(arguments[0], f'{NAME} {arguments[0]}', arguments[1:])
-    return console.run(NAME, lambda: _about(arguments))
+    return console.run(NAME, lambda: _overview(arguments))
 
 
-def _about(arguments: Sequence[str]) -> int:
+def _overview(arguments: Sequence[str]) -> int:
     from ms_crf.base.errors import OptionError, brief, meant
     if arguments and arguments[0] in ('-V', '--version') and len(arguments) == 1:
         for line in version().splitlines():
@@ -35,13 +35,13 @@ def _about(arguments: Sequence[str]) -> int:
         for verb, (_, text) in console.VERBS.items():
             console.show(f'  {verb:<10}{text}')
         console.show()
-        console.show(f'{NAME} COMMAND --help shows the options of a command, {NAME} --version what is installed.')
+        console.show(f'{NAME} COMMAND --help shows the options of a command, {NAME} --version the installed versions.')
     return 0
 
 
 def version() -> str:
-    """What is installed, such as 'ms_crf 0.3.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7', and what computes on
-    CPU; imports none of it."""
+    """Returns installed versions, such as 'ms_crf 0.3.0, MindSpore 2.10.0, NumPy 1.26.4, Python 3.11.7', and the
+    implementation that computes on CPU; does not import the packages."""
     import platform
     from importlib import metadata
 

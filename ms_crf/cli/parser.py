@@ -1,4 +1,4 @@
-"""Parsers of command lines, whose faults are reported in one line; plugins."""
+"""Command line parsers with one-line error messages, and the loading of plugins."""
 
 import argparse
 import functools
@@ -22,16 +22,16 @@ Main = Callable[[Sequence[str] | None], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """An `ArgumentParser` that raises OptionError where that would print and exit, and checks the names of files."""
+    """An `ArgumentParser` that raises OptionError instead of printing and exiting, and rejects repeated files."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
         for kind, name in ((int, 'a whole number'), (float, 'a number')):
             self.register('type', kind, functools.partial(_number, kind, name))
-        self.required: list[argparse.Action] = []        # missed only if nothing else is wrong
+        self.required: list[argparse.Action] = []        # checked last, after all other errors
 
     def parse_args(self, args: Sequence[str]) -> Namespace:  # type: ignore[override]
-        """Parses a command line; for a misspelt option the message says which one was probably meant."""
+        """Parses a command line; the message about a misspelt option suggests the correct spelling."""
         self._check_once(args)
         parsed, strange = self.parse_known_args(args)
         if strange:
@@ -45,20 +45,20 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def _check_once(self, args: Sequence[str]) -> None:
-        """Refuses a file or text that is named twice, since one would be ignored; other options may be repeated."""
+        """Raises OptionError if an option with a file or text is repeated; of other options the last value counts."""
         for action in self._actions:
             one = action.metavar in (FILE, DIR, TEXT) and not getattr(action, 'may_be_repeated', False)
             if one and sum(arg.partition('=')[0] in action.option_strings for arg in args) > 1:
-                raise OptionError(f'{max(action.option_strings, key=len)} is given twice, expected it once')
+                raise OptionError(f'{max(action.option_strings, key=len)} appears twice, expected it once')
 
     def error(self, message: str) -> NoReturn:
         hint = message.removeprefix('argument ').split(':')[0].split('/')[0]
         if message.endswith('expected one argument'):
-            raise OptionError(f'{message}; one that begins with - is written {hint}=...')
+            raise OptionError(f'{message}; write {hint}=... if the value begins with -')
         raise OptionError(message if message.endswith('?') else f'{message}; see --help')
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        if message:                              # argparse would say nothing where this can't be written
+        if message:                              # unlike argparse, this raises an error if it cannot be written
             (file or sys.stderr).write(message)
 
     def _check_value(self, action: argparse.Action, value: str) -> None:
@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _as_option(argument: str, names: Sequence[str]) -> str:
-    """The end of a message about an argument without the name of its option, of all names that there are."""
+    """Returns the end of a message about an argument without an option; suggests an option, if `names` has it."""
     known = [name for name in ('--input', '--text', '--train') if name in names]
     if os.path.exists(argument):
         known = [name for name in known if name != '--text'][:1]
@@ -90,53 +90,54 @@ def _number(kind: type[float], name: str, text: str) -> float:
         raise argparse.ArgumentTypeError(f'expected {name}, got {brief(text)}') from None
 
 
-def add_arguments(made: argparse._ActionsContainer, kind: type[Arguments], shown: Container[str] | None = None) -> None:
+def add_arguments(parser: argparse._ActionsContainer, kind: type[Arguments],
+                  shown: Container[str] | None = None) -> None:
     """Adds an option for each field of a dataclass of arguments; if `shown` names fields, --help shows only these."""
-    groups: dict[str, argparse._ActionsContainer] = {'': made}
+    groups: dict[str, argparse._ActionsContainer] = {'': parser}
     for entry in fields(kind):  # type: ignore[arg-type] # subclasses are dataclasses
-        about = entry.metadata
-        if about['group'] not in groups:
-            groups[about['group']] = made.add_argument_group(about['group'])
-        names = about.get('names', (*about.get('short', '').split(),
-                                    f'--{entry.name.rstrip("_").replace("_", "-")}'))
-        text = with_names(about['text'], console.option_name).replace('%', '%%')
+        metadata = entry.metadata
+        if metadata['group'] not in groups:
+            groups[metadata['group']] = parser.add_argument_group(metadata['group'])
+        names = metadata.get('names', (*metadata.get('short', '').split(),
+                                       f'--{entry.name.rstrip("_").replace("_", "-")}'))
+        text = with_names(metadata['text'], console.option_name).replace('%', '%%')
         options: dict[str, Any] = {'default': entry.default,
                                    'help': text if shown is None or entry.name in shown else argparse.SUPPRESS}
-        if about.get('positional'):
-            names, options['nargs'] = (entry.name,), '*' if about.get('several') else '?'
+        if metadata.get('positional'):
+            names, options['nargs'] = (entry.name,), '*' if metadata.get('several') else '?'
         else:
             options['dest'] = entry.name
-            if several := about.get('several'):
+            if several := metadata.get('several'):
                 options.update({'nargs': '+', 'action': 'extend'} if several is True else {'nargs': several})
         if entry.type is bool:
-            negatable = about.get('negatable', entry.default is not False)
+            negatable = metadata.get('negatable', entry.default is not False)
             options['action'] = argparse.BooleanOptionalAction if negatable else 'store_true'
         else:
             (kind_of_value,) = get_args(entry.type) or (entry.type,)
-            options.update(type=kind_of_value if kind_of_value in (int, float) else str, choices=about['choices'],
-                           metavar=about['metavar'])
-        added = groups[about['group']].add_argument(*names, **options)
-        if about.get('required'):
-            made.required.append(added)  # type: ignore[attr-defined] # of `Parser`
-        added.may_be_repeated = about.get('recorded') or about.get('several')  # type: ignore[attr-defined]
+            options.update(type=kind_of_value if kind_of_value in (int, float) else str, choices=metadata['choices'],
+                           metavar=metadata['metavar'])
+        added = groups[metadata['group']].add_argument(*names, **options)
+        if metadata.get('required'):
+            parser.required.append(added)  # type: ignore[attr-defined] # of `Parser`
+        added.may_be_repeated = metadata.get('recorded') or metadata.get('several')  # type: ignore[attr-defined]
 
 
 def command_parser(verb: str, kind: type[Arguments], description: str | None) -> Parser:
-    """The parser of a command whose options are the fields of a dataclass of arguments."""
-    made = Parser(prog=console.program(verb), formatter_class=Help, add_help=False, description=description)
-    made.add_argument('--help', '-h', action='help', help='show this and stop')
-    add_arguments(made, kind)
-    return made
+    """Returns the parser of a command whose options are the fields of a dataclass of arguments."""
+    result = Parser(prog=console.program(verb), formatter_class=Help, add_help=False, description=description)
+    result.add_argument('--help', '-h', action='help', help='show this help and exit')
+    add_arguments(result, kind)
+    return result
 
 
 def main_of(verb: str, parser: Callable[[], Parser], action: Action) -> Main:
     """Returns the `main` of a command.
 
     Args:
-        verb: the command.
-        parser: makes its parser, once the plugin has run.
-        action: takes the parsed command line and, by name, the values that the command line names itself. It returns
-            the exit status; None stands for 0.
+        verb: name of the command, such as 'train'.
+        parser: function that creates its parser; it is called after the plugin has run.
+        action: function that runs the command. It takes all parsed values, and a dict of only those arguments that the
+            command line contains. It returns the exit status; None means 0.
     """
     def main(arguments: Sequence[str] | None = None) -> int:
         """Runs the command; returns its exit status."""
@@ -146,13 +147,13 @@ def main_of(verb: str, parser: Callable[[], Parser], action: Action) -> Main:
 
 
 def command(verb: str, kind: type[Arguments], action: Action) -> tuple[Callable[[], Parser], Main]:
-    """Returns `parser` and `main` of a command whose help begins with the docstring of its action; see `main_of`."""
+    """Returns `parser` and `main` of a command, see `main_of`; the docstring of `action` is the help's introduction."""
     parser = functools.partial(command_parser, verb, kind, action.__doc__)
     return parser, main_of(verb, parser, action)
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter):
-    """Help as wide as the terminal, with the default of each option."""
+    """Formats help for the width of the terminal, with the default of each option."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34, width=min(110, shutil.get_terminal_size().columns))
@@ -164,23 +165,27 @@ class Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def parse(parser: Callable[[], Parser], arguments: Sequence[str]) -> tuple[Namespace, Named]:
-    """Parses a command line, after the plugin that it names has run; also returns the values that it names itself."""
+    """Runs the plugin of a command line, then parses it.
+
+    Returns:
+        All values, defaults included, and a dict of only those arguments that the command line contains.
+    """
     load_plugin(arguments)
-    made = parser()
-    parsed = made.parse_args(arguments)
-    for action in made._actions:
+    created = parser()
+    parsed = created.parse_args(arguments)
+    for action in created._actions:
         action.default = argparse.SUPPRESS
-    return parsed, vars(made.parse_args(arguments))
+    return parsed, vars(created.parse_args(arguments))
 
 
 def load_plugin(arguments: Sequence[str]) -> None:
-    """Runs the plugin that a command line names, before the command line is parsed: it may add choices of --model.
+    """Runs the plugin that a command line names; this must precede parsing, as plugins add choices of --model.
 
     Args:
-        arguments: of the command line.
+        arguments: command line without the program's name.
 
     Raises:
-        OptionError: the plugin is not there, or fails.
+        OptionError: the plugin does not exist, or fails.
     """
     pairs = [(argument.partition('='), after) for argument, after in zip(arguments, [*arguments[1:], ''])]
     for (name, equals, value), after in pairs:

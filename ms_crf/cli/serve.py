@@ -1,4 +1,4 @@
-"""The command `ms-crf serve`: tags over HTTP."""
+"""The command `ms-crf serve`: tags text over HTTP."""
 
 from ms_crf.api import serve
 from ms_crf.cli.parser import Named, Namespace, command
@@ -7,8 +7,8 @@ from ms_crf.server.serve import ServeArguments
 
 
 def _main(parsed: Namespace, named: Named) -> None:
-    """Tags over HTTP: POST /v1/tag, and a page to paste text into. SIGHUP or POST /v1/reload loads the run again,
-    SIGTERM or Ctrl-C ends the server once it has answered what it was asked.
+    """Tags text over HTTP: POST /v1/tag, and a demo page. SIGHUP or POST /v1/reload loads the run again. SIGTERM or
+    Ctrl-C stops the server after the running requests are answered.
     """
     serve(**named, watcher=Terminal('serve'))
 

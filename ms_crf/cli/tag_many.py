@@ -10,16 +10,16 @@ VERB = 'tag-many'
 
 
 def _main(parsed: Namespace, named: Named) -> int:
-    """Tags many files, shards, with several processes of this machine or a cluster: a file in is a file out, whole
-    or not at all, and files that are there already stay.
+    """Tags many files (shards) in parallel, with several processes on this machine or a cluster. Each input file gives
+    one output file, which is written completely or not at all; existing output files are skipped.
     """
     try:
         result = tag_many(**named, watcher=Terminal(VERB))
-    except KeyboardInterrupt:                    # a line about it has been shown
+    except KeyboardInterrupt:                    # a message has been printed already
         return console.INTERRUPTED
     console.show(
         f'{result.shards:,} shards with {result.lines:,} lines and {result.entities:,} entities tagged; '
-        f'{result.skipped:,} shards skipped that were there, {len(result.faults):,} left out for faults, '
+        f'{result.skipped:,} shards skipped that existed already, {len(result.faults):,} skipped because of errors, '
         f'{result.retries:,} retried; {result.seconds:.1f} s, {len(result.workers):,} workers')
     return console.FAULT if result.faults else 0
 

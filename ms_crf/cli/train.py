@@ -1,4 +1,4 @@
-"""The command line of `train`: parses arguments, trains, prints scores."""
+"""The command `ms-crf train`: trains a tagger and prints its scores."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -8,76 +8,76 @@ from ms_crf.api import train
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import console
 from ms_crf.cli.parser import Help, Named, Namespace, Parser, add_arguments, main_of, parse
-from ms_crf.cli.terminal import Heading, Watcher, trainings
+from ms_crf.cli.terminal import PlainTerminal, TrainingTerminal, trainings
 from ms_crf.experiments.train import FIGURES, TABLE
 from ms_crf.formats.dataset import UnlikelyTags
 from ms_crf.formats.registry import without_columns
 from ms_crf.runs.arguments import TrainArguments
-from ms_crf.runs.directory import PathTaken
+from ms_crf.runs.directory import PathExists
 from ms_crf.runs.options import Options
 from ms_crf.training.train import Trained, named_options, new_options
 from ms_crf.training.watchers import Stopped, WorkersDied
 
 
 def parser() -> Parser:
-    """The command line, one group of options for each group of `Options`."""
-    made = Parser(prog=console.program('train'), formatter_class=Help, add_help=False,
-                  description=_main.__doc__)
-    general = made.add_argument_group('General')
-    general.add_argument('--help', '-h', action='help', help='show this and stop')
+    """Returns the parser of the command line, with a group of options for each group of `Options`."""
+    result = Parser(prog=console.program('train'), formatter_class=Help, add_help=False,
+                    description=_main.__doc__)
+    general = result.add_argument_group('General')
+    general.add_argument('--help', '-h', action='help', help='show this help and exit')
     add_arguments(general, TrainArguments)
-    add_arguments(made, Options)
-    return made
+    add_arguments(result, Options)
+    return result
 
 
 def options_of(arguments: Sequence[str]) -> Options:
-    """The `Options` of a command line that begins a new run."""
+    """Returns the `Options` of a command line that starts a new run."""
     parsed, named = parse(parser, arguments)
     return new_options(named_options(parsed.config, named))
 
 
 def _main(parsed: Namespace, named: Named) -> int:
-    """Trains a sequence tagger on tagged sentences and scores its best epoch. Without arguments it trains on the sample
-    corpus of the package.
+    """Trains a sequence tagger on tagged sentences and prints the scores of its best epoch. Without arguments it trains
+    on the sample corpus of the package.
     """
     if parsed.seeds is not None:
         return _train_seeds(named)
-    watcher = Watcher()
+    watcher = TrainingTerminal()
     again = f'{console.call("train")}{"" if parsed.plugin is None else f" --plugin {parsed.plugin}"} --resume '
     try:
         done = train(**named, watcher=watcher)
     except Stopped as stop:
         if stop.folder is not None:
-            earlier = f'; {stop.earlier} is the earlier run still' if stop.earlier is not None else ''
-            watcher.say(f'stopped and saved{earlier}; go on with: {again}{stop.folder}')
+            earlier = f'; {stop.earlier} still holds the earlier run' if stop.earlier is not None else ''
+            watcher.say(f'stopped and saved{earlier}; resume with: {again}{stop.folder}')
         return console.INTERRUPTED
     except WorkersDied as error:
-        watcher.warn(f'{error.fault}; all are ended, what was saved stays; go on with: {again}{error.folder} '
-                     f'--workers {parsed.workers}')
+        watcher.warn(f'{error.fault}; all workers were stopped, saved epochs are kept; resume with: '
+                     f'{again}{error.folder} --workers {parsed.workers}')
         return console.FAULT
-    except PathTaken as error:
-        others = ', go on with --resume, or add --overwrite' if error.is_run else ''
-        raise CorpusError(error.path, None, f'{error.fault}; choose another --save{others}') from None
+    except PathExists as error:
+        advice = ', resume the run with --resume, or add --overwrite' if error.is_run else ''
+        raise CorpusError(error.path, None, f'{error.fault}; choose another --save{advice}') from None
     except UnlikelyTags as error:
         raise with_options(error) from None
-    if done.scores:                              # of several processes the first has them
+    if done.scores:                              # only the first of several processes has scores
         _report(watcher, done)
     return 0
 
 
 def _train_seeds(named: Mapping[str, Any]) -> int:
     try:
-        found = train(**named, watcher=Heading('train'), children=trainings(sys.stdout))
+        result = train(**named, watcher=PlainTerminal('train'), children=trainings(sys.stdout))
     except KeyboardInterrupt:
-        console.say(f'{console.program("train")}: stopped; the same command goes on')
+        console.say(f'{console.program("train")}: stopped; run the same command again to resume')
         return console.INTERRUPTED
-    for line in ('', *found.table().splitlines(), ''):
+    for line in ('', *result.table().splitlines(), ''):
         console.show(line)
-    console.show(f'kept in {found.folder / TABLE} and {found.folder / FIGURES}')
+    console.show(f'saved in {result.folder / TABLE} and {result.folder / FIGURES}')
     return 0
 
 
-def _report(watcher: Watcher, done: Trained) -> None:
+def _report(watcher: TrainingTerminal, done: Trained) -> None:
     part = 'test' if 'test' in done.scores else 'dev'
     watcher.say('')
     watcher.say(f'best epoch {done.scores["best_epoch"]}, on {part}:' if done.scores['epochs'] else f'on {part}:')
@@ -89,7 +89,7 @@ def _report(watcher: Watcher, done: Trained) -> None:
 
 
 def with_options(error: UnlikelyTags) -> CorpusError:
-    """The error of a command line, which names the options that help."""
+    """Returns the error of a command line, whose message names the options that help."""
     columns = '' if without_columns(str(error.path)) else 'name the columns of token and tag with --columns, or '
     return CorpusError(error.path, None, f'{error.fault}; {columns}add --allow-any-tags if these are tags')
 

@@ -71,7 +71,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
     """Trains several models on the same files, each in processes of its own, and scores them on test.
 
     Args:
-        train, dev, test: files of tagged sentences; with `folds` only `train` is needed, and `test` can not be used.
+        train, dev, test: files of tagged sentences; with `folds` only `train` is needed, and `test` cannot be used.
         models: some of 'hmm', 'softmax', 'crf', and of custom model types.
         seeds: runs of each model that is random.
         folds: cross-validation with this number of folds of `train`.
@@ -102,7 +102,7 @@ def compare(*, train: PathLike | None = None, dev: PathLike | None = None, test:
     """
     if plugin is not None:
         run_plugin(str(plugin))
-    given = CompareArguments.given({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
+    given = CompareArguments.from_call({**locals(), 'models': models if isinstance(models, str) else ','.join(models)})
     paths = {part: str(path) for part, path in zip(PARTS, (train, dev, test)) if path is not None}
     named = _named(given, {**paths, **options})
     comparison = Comparison()
@@ -160,7 +160,7 @@ def measure(folder: PathLike, check: Callable[[], None] = lambda: None) -> dict[
     predicted = [tagged.tags for tagged in tagger.tag(tokens, confidence=False)]
     seconds = time.perf_counter() - began
     check()
-    scores = Scores(tagger.found_scheme, tagger.scheme, options.test)
+    scores = Scores(tagger.file_scheme, tagger.scheme, options.test)
     scores.add([sentence.line for sentence in sentences], [sentence.tags for sentence in sentences], predicted)
     return {**as_record(scores.result), 'ill_formed': ill_formed(predicted, tagger.scheme),
             'sentences_per_second': len(tokens) / seconds}

@@ -24,7 +24,7 @@ from ms_crf.training.launcher import started_by_msrun
 from ms_crf.training.train import Trained, named_options, new_options, takes_options, train_run
 
 TABLE, FIGURES = 'seeds.md', 'seeds.json'
-#: arguments of `train` that can not be used with several seeds, and why
+#: arguments of `train` that cannot be used with several seeds, and why
 _EXCLUDED = {
     'resume': 'the command with {seeds} goes on by itself with the runs below {save}',
     'overwrite': 'what is below {save} is kept; choose another {save} or delete it',
@@ -184,7 +184,7 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
         >>> found.best.path                                                             # doctest: +SKIP
         PosixPath('runs/mine/seed-2')
     """
-    given = TrainArguments.given(locals())
+    given = TrainArguments.from_call(locals())
     if seeds is None:
         return train_run(given, options, watcher)
     for name, why in _EXCLUDED.items():
@@ -192,7 +192,7 @@ def train(*, seeds: int | None = None, jobs: int | None = None, resume: PathLike
             reason = why.format(**{other: argument(other) for other in ('seeds', 'save', 'jobs')})
             raise OptionError(f'{argument(name)} can not stand beside {argument("seeds")}: {reason}')
     if started_by_msrun():
-        raise OptionError(f'{argument("seeds")} can not be used under msrun, which starts one training')
+        raise OptionError(f'{argument("seeds")} cannot be used under msrun, which starts one training')
     if given.plugin:
         run_plugin(given.plugin)
     return _train_seeds(given, named_options(given.config, options), watcher, children)

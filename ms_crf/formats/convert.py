@@ -185,7 +185,7 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
         >>> found.sentences, found.spans                                # doctest: +SKIP
         (200, 311)
     """
-    given = ConvertArguments.given(locals())
+    given = ConvertArguments.from_call(locals())
     source_format, kind = given.formats
     if kind.check is None:
         files.check_writable(given.target)

@@ -77,7 +77,7 @@ def unreadable(path: PathLike, error: EOFError | zlib.error | OSError) -> Corpus
         return CorpusError(path, None, 'expected a file, got a folder')
     if isinstance(error, (EOFError, zlib.error, gzip.BadGzipFile)):
         return CorpusError(path, None, 'expected a gzip file, got a damaged one; decompress or fetch it again')
-    return CorpusError(path, None, f'can not be read: {getattr(error, "strerror", error)}')
+    return CorpusError(path, None, f'cannot be read: {getattr(error, "strerror", error)}')
 
 
 def decode(path: object, line_number: int, line: bytes, errors: str = 'strict', raw: bool = False) -> str:
@@ -260,7 +260,7 @@ def placed(names: Mapping[str, str], output: PathLike) -> list[Job]:
 def _below(folder: str) -> Iterator[str]:
     """Names of the files in a folder and in those within it."""
     def fault(error: OSError) -> None:
-        raise CorpusError(error.filename or folder, None, f'can not be read: {error.strerror}') from None
+        raise CorpusError(error.filename or folder, None, f'cannot be read: {error.strerror}') from None
 
     for place, folders, names in os.walk(folder, onerror=fault):
         folders[:] = [name for name in folders if not name.startswith('.')]

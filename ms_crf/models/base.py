@@ -16,7 +16,7 @@ from ms_crf.formats.lines import half_of_pair
 from ms_crf.runs import model_types
 from ms_crf.runs.model_types import ModelType
 from ms_crf.runs.options import STEP_OPTIONS, Options
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.schemes import OPEN, completions
 
 import numpy as np
@@ -224,7 +224,7 @@ class Kind:
     options: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> Learner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> Learner:
         """What a training begins or resumes with.
 
         Args:
@@ -236,7 +236,7 @@ class Kind:
         raise NotImplementedError
 
     @classmethod
-    def shape(cls, run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
+    def shape(cls, run: SavedRun, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options, by name, of a training that begins with a run of this type: those that shape the network.
 
         A type that writes it takes the run that `options.init` names in `learner`, which then makes networks with the
@@ -259,12 +259,12 @@ class Kind:
         """Raises ValueError unless what `Learner.record` put into config.json is there and valid."""
 
     @classmethod
-    def load(cls, run: Run, compiled: Compiled | None = None) -> Decoder:
+    def load(cls, run: SavedRun, compiled: Compiled | None = None) -> Decoder:
         """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
         raise NotImplementedError
 
     @classmethod
-    def exported(cls, run: Run, output: str) -> tuple['GraphInput', 'Served']:
+    def exported(cls, run: SavedRun, output: str) -> tuple['GraphInput', 'Served']:
         """What makes the inputs of the graph of a run, and the cell to export.
 
         Args:
@@ -300,7 +300,7 @@ def kind_of(options: Options) -> 'type[Kind]':
     return cast('type[Kind]', model_types.chosen(options.model, options).load())
 
 
-def kind_of_run(run: Run) -> 'type[Kind]':
+def kind_of_run(run: SavedRun) -> 'type[Kind]':
     """The model type of a run."""
     return cast('type[Kind]', run.kind)
 

@@ -19,7 +19,7 @@ from ms_crf.models.bucketing import RowShape, TokenBatch, row_shapes, token_batc
 from ms_crf.models.graphs import GraphDecoder, GraphInput, Served, Static, constraints_of, load_weights
 from ms_crf.models.learning import NetworkLearner, texts_of
 from ms_crf.runs.options import Options
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.splitting import mostly_characters
 
 import numpy as np
@@ -224,12 +224,12 @@ class FeatureKind(Kind):
         return cls.network(vocabulary.known, len(tags), options, constraints_of(options, scheme, tags))
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> StepLearner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> StepLearner:
         """What a training begins or resumes with."""
         return _Learner(cls, options, corpora)
 
     @classmethod
-    def load_network(cls, run: Run) -> tuple[FeatureTags, FeatureNetwork]:
+    def load_network(cls, run: SavedRun) -> tuple[FeatureTags, FeatureNetwork]:
         """The tags of a run, and its network with the weights of the best epoch."""
         vocabulary = run.vocabulary(FeatureTags)
         network = cls.build(replace(run.options, precision='float32'), vocabulary, run.scheme)
@@ -237,13 +237,13 @@ class FeatureKind(Kind):
         return vocabulary, network
 
     @classmethod
-    def load(cls, run: Run, compiled: Compiled | None = None) -> _Decoder:
+    def load(cls, run: SavedRun, compiled: Compiled | None = None) -> _Decoder:
         """What tags with the model of a run."""
         vocabulary, network = cls.load_network(run)
         return _Decoder(network, vocabulary, cls.encoding(vocabulary), compiled)
 
     @classmethod
-    def exported(cls, run: Run, output: str) -> tuple[_GraphInput, _Served]:
+    def exported(cls, run: SavedRun, output: str) -> tuple[_GraphInput, _Served]:
         """What makes the inputs of the graph of a run, and the cell to export."""
         vocabulary, network = cls.load_network(run)
         return _GraphInput(cls, vocabulary), _Served(network, output)

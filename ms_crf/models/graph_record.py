@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError, argument, brief
-from ms_crf.base.fields import Fault, checked, found_in, json_of, load_record, read_json, wrong
+from ms_crf.base.fields import Fault, checked, errors_in, json_of, load_record, read_json, wrong
 from ms_crf.base.files import PathLike
 from ms_crf.base.memory import check_memory
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, kind_of_graph
@@ -146,7 +146,7 @@ class Graph:
 
     #: of the training, of its files, and of the tags that are returned: None in earlier records, for that of training
     scheme = property(lambda self: self.record['scheme'])
-    found_scheme = property(lambda self: self.record['found_scheme'])
+    file_scheme = property(lambda self: self.record['found_scheme'])
     written_scheme = property(lambda self: self.record.get('written_scheme'))
     #: the name of the splitter of raw text; None in earlier records
     splitter = property(lambda self: self.record.get('splitter'))
@@ -183,7 +183,7 @@ def _kind_of(path: PathLike) -> str | None:
     try:
         mode = os.stat(path).st_mode
     except PermissionError as error:
-        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+        raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     except (OSError, ValueError):
         return None
     return 'a file' if stat.S_ISREG(mode) else 'a folder' if stat.S_ISDIR(mode) else 'what is no file'
@@ -229,7 +229,7 @@ class GraphRecord:
 
 def _check(name: Path, record: dict) -> 'GraphInput':
     """What makes inputs as a record says; raises CorpusError if anything of the record can't be."""
-    with found_in(name):
+    with errors_in(name):
         loaded = load_record(GraphRecord, record)
         kind = kind_of_graph(record)
         if kind is None:

@@ -17,7 +17,7 @@ from ms_crf.nn.head import Head
 from ms_crf.nn.softmax import Softmax
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.schemes import PLAIN, allowed_transitions
 
 import mindspore as ms
@@ -171,7 +171,7 @@ def constraints_of(options: Options, scheme: str, tags: Sequence[str]) -> Constr
     return None
 
 
-def read_weights(run: Run, parameters: Mapping[str, Parameter]) -> list[tuple[Parameter, ms.Tensor]]:
+def read_weights(run: SavedRun, parameters: Mapping[str, Parameter]) -> list[tuple[Parameter, ms.Tensor]]:
     """The weights of the best epoch, each with its parameter; raises as `load_weights`.
 
     Args:
@@ -184,7 +184,7 @@ def read_weights(run: Run, parameters: Mapping[str, Parameter]) -> list[tuple[Pa
     return [(parameter, ms.Tensor(arrays[name])) for name, parameter in parameters.items()]
 
 
-def load_weights(run: Run, network: nn.Cell) -> None:
+def load_weights(run: SavedRun, network: nn.Cell) -> None:
     """Puts the weights of the best epoch into a network; raises CorpusError if they are damaged or do not fit."""
     for parameter, weight in read_weights(run, {one.name: one for one in network.trainable_params()}):
         parameter.set_data(weight)

@@ -15,7 +15,7 @@ from ms_crf.base.fields import checked
 from ms_crf.base.files import PathLike
 from ms_crf.models.base import Kind, kind_of, kind_of_run
 from ms_crf.runs.options import Options
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import numpy as np
 
@@ -30,7 +30,7 @@ _PATHS = {entry.name for entry in fields(Options) if entry.metadata['metavar'] i
 class BaseRecord:
     """What config.json of a run that began with a base says of it: "init"."""
 
-    sha256: str                # of its model, see `Run.digest`
+    sha256: str                # of its model, see `SavedRun.digest`
     words: int = checked(0, least=0)             # how many of the run's words, the first of them, are the base's
     characters: int = checked(0, least=0)        # the same of characters
     bigrams: int = checked(0, least=0)           # and of bigrams
@@ -47,7 +47,7 @@ def with_base(record: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
         OptionError: one that was named is not as the base has it, or the run would be written into the base.
         CorpusError: there is no such run, it is damaged, or no training can begin with one of its kind.
     """
-    run = Run.open(record['init'])
+    run = SavedRun.open(record['init'])
     shape = kind_of_run(run).shape(run, given)
     options = Options(**{**record, **shape})
     for name, value in shape.items():
@@ -89,9 +89,9 @@ def check_freeze(options: Options) -> None:
             raise OptionError(f'{argument("freeze")} must name {known}, got {brief(name)}{meant(name, parts, "")}')
 
 
-def read_base(kind: type[Kind], folder: PathLike) -> Run:
+def read_base(kind: type[Kind], folder: PathLike) -> SavedRun:
     """A base; raises CorpusError unless it is a run of that model type."""
-    run = Run.open(folder)
+    run = SavedRun.open(folder)
     if run.kind is not kind:
         raise CorpusError(folder, None, f'expected a run of kind {kind.name} to begin with, got one of {run.kind_name}')
     return run

@@ -18,7 +18,7 @@ from ms_crf.models import graph_record
 from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, E, SentenceError, kind_of_run
 from ms_crf.models.graph_record import Graph, check_target, record_of
 from ms_crf.models.graphs import GraphInput, Static
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import mindspore as ms
 import numpy as np
@@ -53,7 +53,7 @@ def check_operators(path: PathLike, draft: PathLike | None = None) -> None:
         with open(draft or path, 'rb') as file:
             model: Any = ModelProto.FromString(file.read())
     except OSError as error:
-        raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+        raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     except CorpusError:
         raise
     except Exception:                            # its type depends on the version of protobuf
@@ -88,7 +88,7 @@ def _placeholders(inputs: dict[str, tuple]) -> list[ms.Tensor]:
             for shape in inputs.values()]
 
 
-def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Static = None) -> None:
+def export(run: SavedRun | PathLike, path: PathLike, output: str = PATHS, static: Static = None) -> None:
     """Writes the graph of a run, and a record of the same name that ends in .json.
 
     Args:
@@ -102,7 +102,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
         CorpusError: the run is damaged, or the files can't be written; what was there before stays.
     """
     check_target(path)
-    run = run if isinstance(run, Run) else Run.open(run)
+    run = run if isinstance(run, SavedRun) else SavedRun.open(run)
     if output == EMISSIONS and run.options.head != 'crf':
         raise OptionError('emissions can be exported of a run with the head crf only, got softmax: there is nothing to '
                           'trace back')
@@ -117,7 +117,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
     record = {
         'format': graph_record.FORMAT, 'model': run.kind_name, 'graph': Path(path).name, 'output': output,
         'static': static, 'set_inputs': static is None, **graph_record.tensors_of(graph_input, output, static),
-        'scheme': run.scheme, 'found_scheme': run.found_scheme, 'written_scheme': run.written_scheme or run.scheme,
+        'scheme': run.scheme, 'found_scheme': run.file_scheme, 'written_scheme': run.written_scheme or run.scheme,
         'splitter': run.splitter, **graph_input.to_json()}
     # A name of its own: MindSpore writes elsewhere if it does not end in .mindir, as a long one that is cut does not.
     with temporary(draft_of(Path(os.path.realpath(path)).with_name('graph.mindir'))) as draft:
@@ -125,7 +125,7 @@ def export(run: Run | PathLike, path: PathLike, output: str = PATHS, static: Sta
             try:
                 ms.export(cell, *_placeholders(graph_input.inputs(static)), file_name=draft, file_format='MINDIR')
             except RuntimeError as error:                        # what MindSpore makes of a full disk
-                raise CorpusError(path, None, f'can not be written: {_first_line(error)}') from None
+                raise CorpusError(path, None, f'cannot be written: {_first_line(error)}') from None
         check_operators(path, draft)
         graph_record.replace_pair(path, draft, record)
 

@@ -16,7 +16,7 @@ from ms_crf.models.base import CONFIDENCES, EMISSIONS, PATHS, Compiled, Decoder,
 from ms_crf.models.graph_record import Graph, check_target, record_of
 from ms_crf.runs.arguments import ExportArguments
 from ms_crf.runs.records import newest
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 
 def run_plugin(path: str) -> None:
@@ -49,26 +49,26 @@ def run_plugin(path: str) -> None:
         raise OptionError(f'{argument("plugin")}: {location}: {type(error).__name__}: {error}') from None
 
 
-def open_model(path: PathLike | Run | Graph) -> Run | Graph:
+def open_model(path: PathLike | SavedRun | Graph) -> SavedRun | Graph:
     """Opens a run directory, or a graph if the name ends in .mindir; an opened one is returned as it is.
 
     Raises:
         CorpusError: it is damaged, of another version, or neither of both.
     """
-    if isinstance(path, (Run, Graph)):
+    if isinstance(path, (SavedRun, Graph)):
         return path
-    return Graph(path) if str(path).endswith('.mindir') else Run.open(path)
+    return Graph(path) if str(path).endswith('.mindir') else SavedRun.open(path)
 
 
-def decoder_of(model: Run | Graph, compiled: Compiled | None = None) -> Decoder:
+def decoder_of(model: SavedRun | Graph, compiled: Compiled | None = None) -> Decoder:
     """What tags with a model; `compiled` is called after a graph of a run was compiled."""
-    if isinstance(model, Run):
+    if isinstance(model, SavedRun):
         return kind_of_run(model).load(model, compiled)
     from ms_crf.models.mindir import MindIRDecoder  # here, because it starts MindSpore
     return MindIRDecoder(model)
 
 
-def device_for(name: str, *models: Run | Graph, watcher: Watcher = SILENT) -> str | None:
+def device_for(name: str, *models: SavedRun | Graph, watcher: Watcher = SILENT) -> str | None:
     """Makes MindSpore compute on a device, if one of some models computes with MindSpore.
 
     Args:
@@ -126,7 +126,7 @@ def export(output: PathLike = 'model.mindir', *, run: PathLike | None = None, co
         >>> export('model.mindir', run='runs/sample').record                              # doctest: +SKIP
         PosixPath('model.json')
     """
-    given = ExportArguments.given(locals())
+    given = ExportArguments.from_call(locals())
     if given.plugin:
         run_plugin(given.plugin)
     path = Path(given.output)

@@ -143,7 +143,7 @@ def cache() -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         _check_own(folder, stat.S_ISDIR)
     except OSError as error:
-        raise _Refusal(f'{folder} can not be made: {error.strerror}') from None
+        raise _Refusal(f'{folder} cannot be made: {error.strerror}') from None
     return folder
 
 
@@ -245,7 +245,7 @@ def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
                 if not _is_intact(path):                         # another process may have compiled it meanwhile
                     _store(path, march)
         except OSError as error:
-            raise _Refusal(f'{folder} can not be written to: {error.strerror}') from None
+            raise _Refusal(f'{folder} cannot be written to: {error.strerror}') from None
         if not _is_intact(path):
             raise _Refusal(f'{path} does not have its checksum, because another process wrote it; start again')
     return Library(str(path), f'compiled here, in {folder}')

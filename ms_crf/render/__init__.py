@@ -1,4 +1,4 @@
-"""Layer 6: how tagged sentences are written: text with brackets, columns, JSON lines and HTML.
+"""Layer 6: the output of tagged sentences: text with brackets, columns, JSON lines and HTML.
 
-It knows sentences and formats, and nothing of models.
+It may know sentences and formats, but not models.
 """

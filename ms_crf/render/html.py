@@ -1,7 +1,7 @@
-"""Text with coloured marks in it as HTML: a page that needs nothing but itself, and a fragment for notebooks.
+"""HTML with coloured marks in text: a standalone page, and a fragment for notebooks.
 
-What comes from the text is escaped. HTML can't hold all of its characters: control characters and lone surrogates stand
-on the page as their numbers, such as U+0000, marked as no part of the text. All others are as they were.
+All text is escaped. HTML cannot represent control characters and lone surrogates; these are shown as code points such
+as U+0000, in an element that marks them as not part of the text.
 """
 
 import colorsys
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 @functools.cache
 def asset(module: str, name: str) -> str:
-    """Returns the text of a file in the folder of a module, whose `__file__` is `module`."""
+    """Returns the text of the file `name` next to the file `module` (`__file__` of a module)."""
     return Path(module).with_name(name).read_text(encoding='utf-8')
 
 
@@ -29,30 +29,30 @@ def _theme(rules: str) -> dict[str, str]:
     return dict(re.findall(r'--([\w-]+): (#[0-9a-f]{6})', rules))
 
 
-#: the colours of the light and of the dark theme by their names, such as '#ffffff'
+#: colours of the light and of the dark theme by name, such as '#ffffff'
 THEMES = tuple(map(_theme, PALETTE.split('@media')))
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """Returns the red, green and blue of a colour such as '#ffffff'."""
+    """Returns red, green and blue (0 to 255) of a colour such as '#ffffff'."""
     red, green, blue = bytes.fromhex(colour[1:])
     return red, green, blue
 
 
-TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # what marks are: single tokens, some tokens, all of the text
+TAGS, SPANS, WORDS = 'tags', 'spans', 'words'       # kinds of marks: on each token, on spans, on all words
 
-#: background and text of the page, light and dark
+#: colours of background and text of the page, for the light and the dark theme
 PAGE = tuple((rgb(theme['page']), rgb(theme['ink'])) for theme in THEMES)
-LEVELS = 20                                         # steps of strength that confidences are shown in
-#: labels of usual corpora: their number in the palette is their position in the line; synonyms share one
+LEVELS = 20                                         # steps of colour strength for confidences
+#: labels of common corpora: the index in the line is the number in the palette; synonyms share a number
 _USUAL = ('PER/PERSON LOC/LOCATION ORG/ORGANIZATION/CORPORATION MISC GPE PRODUCT/PROD NORP/GROUP '
           'WORK_OF_ART/CREATIVE-WORK FAC/FACILITY DATE TIME MONEY PERCENT QUANTITY CARDINAL ORDINAL EVENT LAW LANGUAGE',
           'NP VP PP ADVP ADJP SBAR PRT CONJP',
           'NOUN VERB ADJ ADV PRON DET ADP PUNCT PROPN AUX CCONJ SCONJ NUM PART INTJ SYM X')
 _NUMBERS = {name: number for line in _USUAL for number, names in enumerate(line.split()) for name in names.split('/')}
-COLOURS, _FIRST_HASHED = 2048, 24                   # of all labels, and the first number of labels that are not usual
-_GOLDEN = 137.508                                   # degrees; many hues at this distance stay apart
-_LIGHTNESS = ((.80, .27), (.72, .22), (.87, .17))   # of marks, light and dark; another for each round of eight types
+COLOURS, _FIRST_HASHED = 2048, 24                   # number of colours; first number of other labels
+_GOLDEN = 137.508                                   # degrees between hues: many such hues are well separated
+_LIGHTNESS = ((.80, .27), (.72, .22), (.87, .17))   # for light and dark; the next row after every 8 colours
 _EDGES = (.38, .62)
 
 _SPECIAL = re.compile('\r\n?|[&<>"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]')
@@ -63,7 +63,7 @@ _BEGIN, _END = asset(__file__, 'page.html').split('$sentences')
 
 
 class Mark(NamedTuple):
-    """A part of a text that stands out: from `begin` to `end`, exclusive, in characters."""
+    """A highlighted part of a text, from character `begin` to `end`, exclusive."""
 
     begin: int
     end: int
@@ -72,14 +72,14 @@ class Mark(NamedTuple):
 
 
 def colour(label: str, dark: bool = False) -> Colour:
-    """Returns the background of marks with this label, as red, green and blue up to 255.
+    """Returns the background colour of marks with a label: red, green and blue from 0 to 255.
 
-    The colour depends on the label alone, so a type looks the same in reports, tagged pages and notebooks.
+    The colour depends only on the label, so that a type has the same colour in reports, tagged pages and notebooks.
 
     Args:
-        label: a type or a tag. Labels of usual corpora have colours that differ clearly; other labels get a colour by
-            their checksum, and two of them may look alike.
-        dark: for the dark theme.
+        label: a type or a tag. Labels of common corpora have clearly different colours. The colours of other labels
+            are chosen by checksum and may be similar.
+        dark: whether to return the colour for the dark theme.
     """
     return colour_of(number_of(label), dark)
 
@@ -91,7 +91,7 @@ def number_of(label: str) -> int:
 
 
 def colour_of(number: int, dark: bool) -> Colour:
-    """Returns a colour of the palette. Text of the theme is readable on each of them, at each strength."""
+    """Returns a colour of the palette; the text colour of the theme is readable on every colour and strength."""
     return _rgb(number, _LIGHTNESS[number // 8 % len(_LIGHTNESS)][dark], .5 if dark else .85)
 
 
@@ -101,7 +101,7 @@ def _rgb(number: int, lightness: float, saturation: float) -> Colour:
 
 
 def colour_rules(labels: Iterable[str]) -> str:
-    """Returns a style sheet with the background and the edge of .t0, .t1, ... in both themes, as two variables."""
+    """Returns CSS rules that set the colours of background and edge of .t0, .t1, ... in both themes."""
     numbers = list(map(number_of, labels))
 
     def rules(dark: bool) -> str:
@@ -115,13 +115,13 @@ def _numbers(colour: Colour) -> str:
 
 
 def escaped(text: str) -> str:
-    """A text as the content of an element whose blanks are kept: each character once, numbers of what HTML lacks."""
+    """Returns text as escaped content of an element that preserves white space; control characters become U+XXXX."""
     return _SPECIAL.sub(_entity, text)
 
 
 def _entity(match: re.Match[str]) -> str:
-    found = match.group()
-    return _ENTITIES.get(found) or f'<span class="code" title="U+{ord(found):04X}">U+{ord(found):04X}</span>'
+    text = match.group()
+    return _ENTITIES.get(text) or f'<span class="code" title="U+{ord(text):04X}">U+{ord(text):04X}</span>'
 
 
 def _attribute(text: str) -> str:
@@ -140,7 +140,7 @@ def _title(mark: Mark) -> str:
 
 
 def _interleaved(text: str, marks: Iterable[Mark], shown: Callable[[Mark, str], str]) -> str:
-    """A text, escaped, with what `shown` makes of each mark and the escaped text in it; marks come in order."""
+    """Returns escaped text in which `shown(mark, escaped text)` replaces each mark; marks must be in order."""
     pieces, done = [], 0
     for mark in marks:
         pieces += [escaped(text[done:mark.begin]), shown(mark, escaped(text[mark.begin:mark.end]))]
@@ -149,14 +149,15 @@ def _interleaved(text: str, marks: Iterable[Mark], shown: Callable[[Mark, str], 
 
 
 class Page:
-    """A page in parts, which are written one after the other: `begin`, any number of `sentence`, `end`.
+    """A standalone HTML page, written in parts: `begin`, any number of `sentence`, `end`.
 
-    Colours follow the reader's choice of light or dark. Strength of a colour is confidence; its figure is a title, text
-    that screen readers read, and for all to see once a box is ticked. There is no script, and nothing is loaded.
+    Colours follow the light or dark theme of the reader. The strength of a colour shows the confidence. The number is
+    in the title, in text for screen readers, and visible after ticking a checkbox. The page has no script and loads no
+    files.
 
     Args:
-        labels: all labels that marks may have, in the order of the legend; '' is a mark without a label.
-        kind: what marks are, TAGS, SPANS or WORDS.
+        labels: all labels of marks, in the order of the legend; '' is a mark without a label.
+        kind: kind of the marks: TAGS, SPANS or WORDS.
         confidence: whether marks have confidences.
     """
 
@@ -166,19 +167,19 @@ class Page:
         self.element = 'span' if kind == TAGS else 'mark'
 
     def begin(self, title: str) -> str:
-        """All that comes before the first sentence: styles, the title as a heading, the legend."""
+        """Returns the beginning of the page: styles, heading and legend."""
         style = self.style()
-        policy = f"default-src 'none'; style-src '{digest_of(style)}'; base-uri 'none'; form-action 'none'"
+        policy = f"default-src 'none'; style-src '{policy_hash(style)}'; base-uri 'none'; form-action 'none'"
         return Template(_BEGIN).substitute(policy=policy, title=_attribute(title), style=style, kind=self.kind,
                                            legend=self.legend(), switch=self.switch())
 
     def style(self) -> str:
-        """The style sheet of text with its marks, and of the page around it."""
+        """Returns the style sheet of the page."""
         levels = ''.join(f'.s{level}{{--s:{level / LEVELS:g}}}' for level in range(LEVELS + 1))
         return f'\n{PALETTE}{colour_rules(self.numbers)}{asset(__file__, "page.css")}{levels}\n'
 
     def legend(self) -> str:
-        """The colours of all labels as a list; nothing if there are none."""
+        """Returns the legend as a list of labels; '' if there are no labels."""
         items = [f'<li><{self.element} class="m t{index}">{_attribute(label) or "no type"}</{self.element}></li>\n'
                  for label, index in self.numbers.items()]
         if self.kind == WORDS or list(self.numbers) in ([], ['']):
@@ -187,29 +188,29 @@ class Page:
         return f'<ul class="legend" role="list" aria-label="{name}">\n{"".join(items)}</ul>\n'
 
     def switch(self) -> str:
-        """The box that shows confidences of marks in a <div> beside it; nothing if there are none."""
+        """Returns the checkbox that makes confidences visible; '' if marks have no confidences."""
         if not self.confidence:
             return ''
-        # Beside the sentences, so that a rule of the style sheet can tell from it what to show there.
-        return ('<input type="checkbox" id="figures"><label for="figures">Show confidences; the stronger a colour, the '
-                'surer the model</label>\n')
+        # The checkbox is a sibling of the sentences, so that a CSS rule can depend on its state.
+        return ('<input type="checkbox" id="figures"><label for="figures">Show confidences (stronger colours '
+                'mean higher confidence)</label>\n')
 
     def sentence(self, text: str, marks: Iterable[Mark], confidence: float | None = None,
                  alternatives: Sequence[tuple[Iterable[Mark], float]] = ()) -> str:
-        """A sentence, with its alternatives folded away below it.
+        """Returns the HTML of a sentence, with collapsed alternatives below it.
 
         Args:
-            text: as it is to be read.
-            marks: in order; they must not overlap.
-            confidence: of all marks together.
-            alternatives: other marks of the same text, each with their confidence, likeliest first.
+            text: the text of the sentence.
+            marks: marks in order, without overlaps.
+            confidence: confidence of all marks together.
+            alternatives: (marks, confidence) of the n-best taggings, best first.
         """
         figure = '' if confidence is None else f'<bdi class="note figure"> sentence {confidence:.2f}</bdi>'
         folded = ''
         if alternatives:
             items = [f'<li>{other:.4f}<p class="text other" dir="auto">{_interleaved(text, others, self._shown)}'
                      '</p></li>\n' for others, other in alternatives]
-            folded = (f'<details><summary lang="en">Likeliest taggings: {len(items)}</summary>\n'
+            folded = (f'<details><summary lang="en">N-best taggings: {len(items)}</summary>\n'
                       f'<ol>\n{"".join(items)}</ol>\n</details>\n')
         return f'<p class="text" dir="auto">{_interleaved(text, marks, self._shown)}{figure}</p>\n{folded}'
 
@@ -221,21 +222,21 @@ class Page:
                 f'</{self.element}>')
 
     def end(self) -> str:
-        """What comes after the last sentence."""
+        """Returns the end of the page."""
         return _END
 
 
-def digest_of(source: str) -> str:
-    """By what a policy (Content-Security-Policy) knows a style sheet or a script that stands in the page."""
+def policy_hash(source: str) -> str:
+    """Returns the hash of an inline style sheet or script for a Content-Security-Policy."""
     return f'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'
 
 
 def fragment(text: str, marks: Iterable[Mark]) -> str:
-    """A text with marks as an element for a page of someone else's; a label has the same colour in all of them.
+    """Returns text with marks as an HTML element to embed in other pages, with inline styles.
 
     Args:
-        text: as it is to be read.
-        marks: in order; they must not overlap.
+        text: the text to show.
+        marks: marks in order, without overlaps.
     """
     return ('<div dir="auto" style="white-space:pre-wrap;overflow-wrap:anywhere;line-height:1.9">'
             f'{_interleaved(text, marks, _inline)}</div>')

@@ -1,4 +1,4 @@
-"""Writes tagged sentences as they come: as text with brackets, as HTML, or in a format of the registry."""
+"""Writers of tagged sentences: text with brackets, HTML, and the formats of the registry."""
 
 from collections.abc import Callable, Iterable
 from itertools import accumulate, pairwise
@@ -12,21 +12,21 @@ from ms_crf.text.schemes import PLAIN, spans_of
 from ms_crf.text.sentence import Alternative as Alternative
 from ms_crf.text.sentence import Sentence, Span
 
-SHOWN = 100                                # sentences of a list that a notebook shows
-COLOURS = (36, 33, 32, 35, 34, 31)         # of terminals: a type keeps its colour
+SHOWN = 100                                # maximum number of sentences shown in a notebook
+COLOURS = (36, 33, 32, 35, 34, 31)         # colour codes of terminals
 _LINE_ENDS = str.maketrans('\r\n', '  ')
 _Item = TypeVar('_Item')
-Tagged = TaggedText = Sentence             # as in earlier versions
+Tagged = TaggedText = Sentence             # names of earlier versions
 Entity = Span
 
 
 class TaggedList(list[_Item]):
-    """A list of tagged sentences, which notebooks show with coloured spans. Slices and sums of it are plain lists."""
+    """A list of tagged sentences, displayed by notebooks with coloured spans. Slices and sums are plain lists."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        """Returns what a notebook shows: the first SHOWN sentences, and the number of the others."""
+        """Returns HTML for notebooks: the first SHOWN sentences, and the number of further sentences."""
         shown = ''.join(notebook(item) if isinstance(item, Sentence) else f'<div>{escaped(repr(item))}</div>'
                         for item in self[:SHOWN])
         more = len(self) - SHOWN
@@ -34,9 +34,9 @@ class TaggedList(list[_Item]):
 
 
 def notebook(sentence: Sentence) -> str:
-    """A sentence for a notebook: tokens with coloured spans, or with tags where there are no spans.
+    """Returns HTML of a sentence for notebooks, with coloured spans, or with coloured tags if there are no spans.
 
-    A space separates tokens, unless they touch in the text.
+    Tokens are separated by spaces, unless they are adjacent in the text.
     """
     apart = [True, *(before[1] < after[0] for before, after in pairwise(sentence.offsets))]
     pieces = [' ' * bool(index and space) + token for index, (token, space) in enumerate(zip(sentence.tokens, apart))]
@@ -50,23 +50,23 @@ Sentence.renderer = notebook
 
 
 def _marks(sentence: Sentence, spans: Iterable[Span], confidence: bool = True) -> list[Mark]:
-    """A mark for each span of a sentence."""
+    """Returns a mark for each span of a sentence."""
     return [Mark(span.start - sentence.start, span.end - sentence.start, span.type,
                  span.confidence if confidence else None) for span in spans]
 
 
 class Writer:
-    """Turns tagged sentences into lines.
+    """Converts tagged sentences to text of an output format.
 
     Args:
-        kind: the format, 'text', 'html', or that of a stream in the registry, such as 'conll' and 'json'.
-        scheme: the scheme of the tags.
+        kind: output format: 'text', 'html', or a stream format of the registry, such as 'conll' and 'json'.
+        scheme: tag scheme of the sentences.
         tags: all tags of the model.
-        characters: whether tokens are single characters; then spans without types are words.
-        confidence: whether to show confidences; JSON always has them if there are any.
+        characters: whether tokens are single characters; then spans without a type are words.
+        confidence: whether to show confidences; JSON always contains available confidences.
         colour: whether to colour text for a terminal.
-        conllu: for rows of CoNLL-U that are to stay it, the column that tags go to if they are not of spans.
-        model: name and version of the model, for JSON; '' leaves them out.
+        conllu: for CoNLL-U output, the column of plain tags; None for other column formats.
+        model: name and version of the model, for JSON; '' for none.
     """
 
     def __init__(self, kind: str, scheme: str, tags: Iterable[str], characters: bool = False, confidence: bool = False,
@@ -76,24 +76,24 @@ class Writer:
         self.makes_words = types == [''] and (characters or scheme == 'BMES')
         self.colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(types)} if colour else {}
         row = FORMATS[CONLLU] if conllu is not None else of_stream('', kind) if kind not in (TEXT, HTML) else None
-        #: returns a sentence as text, with the end of its last line
+        #: function that returns a sentence as text, including its line end
         self.lines: Callable[[Sentence], str] = self._html if kind == HTML else self._text
         if row is not None and (write := row.line) is not None:
             look = Look(scheme, confidence, conllu, model)
             self.lines = lambda sentence: write(sentence, look)
-        what = TAGS if scheme == PLAIN else WORDS if self.makes_words else SPANS
-        self.kind, self.page = kind, Page(sorted(tags) if what == TAGS else types, what, confidence)
+        marks = TAGS if scheme == PLAIN else WORDS if self.makes_words else SPANS
+        self.kind, self.page = kind, Page(sorted(tags) if marks == TAGS else types, marks, confidence)
 
     def begin(self, title: str) -> str:
-        """What comes before the first sentence: of a page its head, otherwise nothing."""
+        """Returns the text before the first sentence: the beginning of a page, otherwise ''."""
         return self.page.begin(title) if self.kind == HTML else ''
 
     def end(self) -> str:
-        """What comes after the last sentence."""
+        """Returns the text after the last sentence: the end of a page, otherwise ''."""
         return self.page.end() if self.kind == HTML else ''
 
     def record(self, sentence: Sentence) -> dict[str, Any]:
-        """A sentence as an object of JSON: what the input said of it, text, tokens, tags, entities, confidences."""
+        """Returns a sentence as a JSON object: fields of the input, text, tokens, tags, entities and confidences."""
         return json_exports.record_of(sentence, self.model)
 
     def _text(self, sentence: Sentence) -> str:
@@ -114,7 +114,7 @@ class Writer:
         return span.text + (f'\033[36m{note}\033[0m' if self.colours else note)
 
     def _note(self, span: Span, before: str) -> str:
-        """The confidence of a span after some character, if it is to be shown."""
+        """Returns the confidence of a span after the text `before`; '' if confidences are not shown."""
         return f'{before}{span.confidence:.2f}' if self.confidence and span.confidence is not None else ''
 
     def _words(self, sentence: Sentence) -> str:
@@ -123,7 +123,7 @@ class Writer:
         notes = {span.end_token - 1: self._note(span, '/') for span in sentence.spans}
         pieces, done = [], sentence.start
         for index, (token, (start, end)) in enumerate(zip(sentence.tokens, sentence.offsets)):
-            # Of raw text all characters stay; a line of text has blanks only where words end.
+            # All characters of raw text are kept; in other text, spaces are only written between words.
             before = sentence.text_at(done, start) if sentence.raw else ''
             if index and not before and (index in begins or index not in inside):
                 before = ' '
@@ -136,10 +136,10 @@ class Writer:
             if not sentence.tokens:
                 return ''
             sentence = sentence.stripped()
-        others = [(self._marks(sentence.replace(tags=other.tags, spans=spans_of(other.tags), confidences=None), True),
-                   other.confidence) for other in sentence.alternatives if sentence.tokens]
+        nbest = [(self._marks(sentence.replace(tags=each.tags, spans=spans_of(each.tags), confidences=None), True),
+                  each.confidence) for each in sentence.alternatives if sentence.tokens]
         return self.page.sentence(sentence.text, self._marks(sentence, self.confidence),
-                                  sentence.confidence if self.confidence and sentence.tokens else None, others)
+                                  sentence.confidence if self.confidence and sentence.tokens else None, nbest)
 
     def _marks(self, sentence: Sentence, confidence: bool) -> list[Mark]:
         return _marks(sentence, sentence.token_spans if self.scheme == PLAIN else sentence.spans, confidence)

@@ -189,7 +189,7 @@ def evaluate(input: PathLike, *, run: PathLike | None = None, mindir: PathLike |
         >>> round(found.score.spans.f1, 4)                        # doctest: +SKIP
         0.9931
     """
-    given = EvaluateArguments.given(locals())
+    given = EvaluateArguments.from_call(locals())
     if given.plugin:
         run_plugin(given.plugin)
     if given.json:
@@ -227,8 +227,8 @@ def compared(tagger: Tagger, sentences: Sequence[Sentence], path: PathLike, conf
         tagged = tagger.tag(tokens, confidence=confidence)
     except SentenceError as error:
         raise CorpusError(path, sentences[error.index].line, error.reason) from None
-    scores = Scores(tagger.found_scheme, tagger.scheme, path)
+    scores = Scores(tagger.file_scheme, tagger.scheme, path)
     raw, tags = [sentence.tags for sentence in sentences], [one.tags for one in tagged]
     gold, predicted = scores.compared([sentence.line for sentence in sentences], raw, tags)
-    return Evaluation(tokens, gold, predicted, scoring_scheme(tagger.found_scheme), tagged, resamples, seed,
-                      None if tagger.found_scheme == tagger.scheme else equal_tags(raw, tags, gold))
+    return Evaluation(tokens, gold, predicted, scoring_scheme(tagger.file_scheme), tagged, resamples, seed,
+                      None if tagger.file_scheme == tagger.scheme else equal_tags(raw, tags, gold))

@@ -18,7 +18,7 @@ from ms_crf.reports.analysis import Confusion, Mistake, Part, Reliability, confu
 from ms_crf.reports.evaluation import Evaluation, compared
 from ms_crf.runs import checksums, records
 from ms_crf.runs.options import Options, dashed
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.partial import in_scheme, is_open
 from ms_crf.text.schemes import PLAIN
@@ -101,7 +101,7 @@ class RunFigures:
         return shlex.join(words)
 
 
-def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
+def input_of(run: SavedRun, path: str | None, columns: tuple[int, ...] | None, mark: str | None = None) -> Input:
     """The sentences of a report.
 
     Args:
@@ -131,7 +131,7 @@ def input_of(run: Run, path: str | None, columns: tuple[int, ...] | None, mark: 
     return Input(path, parts, sentences)
 
 
-def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int, watcher: Watcher) -> RunFigures:
+def figures_of(run: SavedRun, given: Input, resamples: int, seed: int, number: int, watcher: Watcher) -> RunFigures:
     """All figures of a run.
 
     Args:
@@ -159,7 +159,7 @@ def figures_of(run: Run, given: Input, resamples: int, seed: int, number: int, w
                       _parts(tagger, evaluation, run), shown, wrong, seconds)
 
 
-def epochs_of(run: Run) -> list[dict[str, Any]]:
+def epochs_of(run: SavedRun) -> list[dict[str, Any]]:
     """The records of metrics.jsonl, without that of a model that is not trained in epochs.
 
     Raises:
@@ -175,7 +175,7 @@ def epochs_of(run: Run) -> list[dict[str, Any]]:
     return [record for record in metrics if 'loss' in record]
 
 
-def _read(run: Run, part: str) -> list[Sentence] | str:
+def _read(run: SavedRun, part: str) -> list[Sentence] | str:
     """The sentences of a file of the training, or why they can't be had."""
     options = run.options
     path, fault = getattr(options, part), checksums.corpus_fault(run.config, options, part)
@@ -184,21 +184,22 @@ def _read(run: Run, part: str) -> list[Sentence] | str:
     try:
         return read_corpus(path, options.column_pair(), options.splitter, mark=options.unknown_tag)
     except CorpusError as error:
-        return f'The {part} file of the training can not be read: {error}.'
+        return f'The {part} file of the training cannot be read: {error}.'
 
 
-def _believable(tagger: Tagger, evaluation: Evaluation, run: Run, given: Input, watcher: Watcher) -> Believable | None:
+def _believable(tagger: Tagger, evaluation: Evaluation, run: SavedRun, given: Input,
+                watcher: Watcher) -> Believable | None:
     if not tagger.gives_confidences:
         return None
     before, fit = reliabilities(evaluation), _fitted(tagger, run, watcher)
     if isinstance(fit, str):
         return Believable(before, why_not=fit)
     tempered = Tagger(TemperedDecoder(cast(ChainDecoder, tagger.decoder), fit.temperature), tagger.model_scheme,
-                      tagger.found_scheme, tagger.splitter, tagger.scheme)
+                      tagger.file_scheme, tagger.splitter, tagger.scheme)
     return Believable(before, reliabilities(compared(tempered, given.sentences, given.path, True)), fit)
 
 
-def _fitted(tagger: Tagger, run: Run, watcher: Watcher) -> FittedTemperature | str:
+def _fitted(tagger: Tagger, run: SavedRun, watcher: Watcher) -> FittedTemperature | str:
     """The temperature that is fitted on the dev file of the run, or why there is none."""
     if not isinstance(tagger.decoder, ChainDecoder) or tagger.decoder.chain() is None:
         return 'This kind of model has no scores that a temperature could divide.'
@@ -215,7 +216,7 @@ def _fitted(tagger: Tagger, run: Run, watcher: Watcher) -> FittedTemperature | s
     return fit or f'The model can give none of the tags in {path}, on which a temperature would be fitted.'
 
 
-def _parts(tagger: Tagger, evaluation: Evaluation, run: Run) -> dict[str, list[Part] | str]:
+def _parts(tagger: Tagger, evaluation: Evaluation, run: SavedRun) -> dict[str, list[Part] | str]:
     unit = 'token' if evaluation.plain else 'entity'
     found: dict[str, list[Part] | str] = {'length of the sentence, in tokens': analysis.by_sentence_length(evaluation)}
     if not evaluation.plain:

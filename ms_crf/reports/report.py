@@ -20,7 +20,7 @@ from ms_crf.reports.figures import Believable, Input, RunFigures, figures_of, in
 from ms_crf.reports.pictures import LIBRARIES, library
 from ms_crf.runs.arguments import ReportArguments
 from ms_crf.runs.records import check_output, newest
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text import bootstrap
 from ms_crf.text.bootstrap import LEVEL, Interval, difference
 
@@ -62,13 +62,13 @@ def report(runs: Sequence[PathLike] | None = None, *, input: PathLike | None = N
         >>> from ms_crf.api import report
         >>> figures = report(['runs/sample'], output='report.html')  # doctest: +SKIP
     """
-    given = ReportArguments.given(locals())
+    given = ReportArguments.from_call(locals())
     if given.plugin:
         run_plugin(given.plugin)
     check_output(given.output)
     for name in LIBRARIES:
         library(name)
-    opened = [Run.open(name) for name in given.runs or [newest('runs')]]
+    opened = [SavedRun.open(name) for name in given.runs or [newest('runs')]]
     tagged = input_of(opened[0], given.input, given.pair or None, given.unknown_tag)
     if given.columns is not None and (why := without_columns(tagged.path)):
         raise OptionError(f'{argument("columns")} means nothing {why}, which {tagged.path} has; leave it away')

@@ -1,4 +1,4 @@
-"""Layer 7: the run directory: what its files hold, how they are replaced so that no crash loses them, how it is locked.
+"""Layer 7: the run directory: the contents of its files, their crash-safe replacement, and its lock.
 
-It knows text and options, and of models only what their records hold.
+It may know text and options, but only the records of models.
 """

@@ -12,71 +12,78 @@ from ms_crf.runs.model_types import MODELS
 from ms_crf.runs.options import Options
 from ms_crf.text import bootstrap
 
-MOST_RUNS = 12                 # in one report
-MOST_TRAININGS = 1000          # of one model in an experiment
+MOST_RUNS = 12                 # limit of runs in a report
+MOST_TRAININGS = 1000          # limit of trainings of one model in an experiment
 
 
 @dataclass
-class Computing(Arguments):
-    """What every function takes that computes."""
+class CommonArguments(Arguments):
+    """Arguments of every function that trains or runs models."""
 
-    plugin: str = option(None, '', 'Python file that registers kinds of model of your own; it is run; see the topic '
-                         '"Custom models" in the documentation', FILE)
-    device: str = option('auto', '', 'where to compute', choices=DEVICES)
+    plugin: str = option(None, '', 'Python file with custom model types; it is executed; see the topic "Custom models" '
+                         'in the documentation', FILE)
+    device: str = option('auto', '', 'device to compute on; auto is the first usable device of Ascend, GPU and CPU',
+                         choices=DEVICES)
 
 
 @dataclass
-class TrainArguments(Computing):
-    """What `train` takes beside the `Options` of a run."""
+class TrainArguments(CommonArguments):
+    """Arguments of `train` in addition to the `Options` of a run."""
 
-    config: str = option(None, '', 'JSON object of options; the command line wins', FILE)
-    resume: str = option(None, '', f'go on with a run that was stopped; takes {argument("device")}, '
+    config: str = option(None, '', 'JSON file with an object of options, such as {"epochs": 10}; options on the '
+                         'command line override the file', FILE)
+    resume: str = option(None, '', f'resume a stopped training; can be combined only with {argument("device")}, with '
                          f'{argument("epochs")}, {argument("patience")}, {argument("learning_rate")} and '
-                         f'{argument("encoder_lr")}, which the run keeps, and {argument("train")}, {argument("dev")} '
-                         f'and {argument("test")} if these files have moved, nothing else', DIR)
-    workers: int = option(1, '', 'processes on this machine that train together, each on its share of every batch; for '
-                          'several machines see the topic "Distributed training" in the documentation', 'N', least=1,
-                          most=1024)
-    seeds: int = option(None, '', f'train with N seeds, from {argument("seed")} on, each in a folder below '
-                        f'{argument("save")}, seed-1 and so on, and make a table of all; finished runs are kept, and '
-                        'the same command resumes', 'N', least=1, most=MOST_TRAININGS)
-    jobs: int = option(None, '', f'number of trainings at the same time, with {argument("seeds")} (default: 1)', 'N',
-                       least=1, most=MOST_TRAININGS)
-    overwrite: bool = option(False, '', f'replace the run that {argument("save")} names, if there is one; it stays '
-                             'until the first epoch of the new one is saved, which is in .NAME.new beside it until '
-                             'then')
+                         f'{argument("encoder_lr")}, whose new values the run keeps, and with {argument("train")}, '
+                         f'{argument("dev")} and {argument("test")} if these files have moved', DIR)
+    workers: int = option(1, '', 'number of processes on this machine for data-parallel training, which split every '
+                          'batch; for several machines see the topic "Distributed training" in the documentation', 'N',
+                          least=1, most=1024)
+    seeds: int = option(None, '', f'train N times, with consecutive seeds beginning at {argument("seed")}, in the '
+                        f'folders seed-1, seed-2 ... within {argument("save")}, and write a table of all scores; the '
+                        'same command resumes stopped trainings and keeps finished ones', 'N', least=1,
+                        most=MOST_TRAININGS)
+    jobs: int = option(None, '', f'number of trainings to run at the same time, with {argument("seeds")} (default: 1)',
+                       'N', least=1, most=MOST_TRAININGS)
+    overwrite: bool = option(False, '', f'replace an existing run in the folder {argument("save")}; the old run stays '
+                             'until the first epoch of the new run is saved, and until then the new run is in the '
+                             'hidden folder .NAME.new in the same place')
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect beside the others."""
+        """Returns, by argument, why it has no effect."""
         return {'jobs': None if self.seeds else f'without {argument("seeds")}'}
 
 
 @dataclass
-class OfModel(Computing):
-    """What every function takes that runs one model."""
+class ModelArguments(CommonArguments):
+    """Arguments of every function that runs one model."""
 
-    run: str = option(None, '', 'run directory (default: the newest in runs/)', DIR)
-    mindir: str = option(None, '', 'graph that ms_crf.export has made, with its .json beside it', FILE)
+    run: str = option(None, '', 'run directory of the model (default: the newest run in runs/)', DIR)
+    mindir: str = option(None, '', 'exported graph to use instead of a run; needs its .json file in the same folder',
+                         FILE)
 
     def check(self) -> None:
-        """Raises OptionError also if two models are named."""
+        """Raises OptionError if a value is invalid, or if two models are named."""
         super().check()
         if self.run and self.mindir:
             raise OptionError(f'{argument("run")} and {argument("mindir")} name two models, expected one of them')
 
 
 @dataclass
-class ExportArguments(Computing):
-    """What `export` takes."""
+class ExportArguments(CommonArguments):
+    """Arguments of `export`."""
 
-    run: str = option(None, '', 'run directory (default: the newest in runs/)', DIR)
-    output: str = option('model.mindir', '', 'graph to write', FILE)
-    confidence: bool = option(False, '', 'posteriors as well, from which confidences are computed')
-    emissions: bool = option(False, '', 'stop at score and history, for programs that call post_decode')
-    static: list[int] = option(None, '', 'only for batches of B sentences, padded to L tokens', ('B', 'L'), several=2)
+    run: str = option(None, '', 'run directory of the model (default: the newest run in runs/)', DIR)
+    output: str = option('model.mindir', '', 'MindIR file to write; a .json file with the same name is also written',
+                         FILE)
+    confidence: bool = option(False, '', 'add posteriors to the outputs of the graph, from which programs compute '
+                              'confidences')
+    emissions: bool = option(False, '', 'output score and history instead of paths, for programs that call post_decode')
+    static: list[int] = option(None, '', 'fix the input shape to batches of B sentences with L tokens (default: any '
+                               'shape)', ('B', 'L'), several=2)
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be."""
+        """Raises OptionError at the first invalid value."""
         super().check()
         if self.confidence and self.emissions:
             raise OptionError(f'argument {argument("confidence")}: not allowed with argument {argument("emissions")}')
@@ -88,54 +95,57 @@ class ExportArguments(Computing):
 
 
 @dataclass
-class OfScores(Arguments):
-    """What every function takes that scores tagged sentences and draws samples of them."""
+class ScoringArguments(Arguments):
+    """Arguments of every function that computes scores with bootstrap confidence intervals."""
 
-    columns: str = option('0,-1', '', 'column of the token and of the tag, from 0, or from -1 backwards', 'TOKEN,TAG')
-    unknown_tag: str = option(None, '', 'what stands in place of the tag of a token that nobody has judged, which does '
-                              "not count; '' for nothing (default: as the model was trained)", 'TAG')
-    resamples: int = option(bootstrap.RESAMPLES, '', 'how many times sentences are drawn for the intervals', 'N',
+    columns: str = option('0,-1', '', 'indices of the columns of token and tag, counted from 0; -1 is the last column',
+                          'TOKEN,TAG')
+    unknown_tag: str = option(None, '', "mark in place of the tag of an unlabelled token, which scores ignore; '' for "
+                              'no mark (default: as in the training of the model)', 'TAG')
+    resamples: int = option(bootstrap.RESAMPLES, '', 'number of bootstrap samples for the confidence intervals', 'N',
                             least=bootstrap.LEAST, most=bootstrap.MOST)
-    seed: int = option(bootstrap.SEED, '', 'of these draws', 'N', least=0, most=2 ** 31 - 1)
+    seed: int = option(bootstrap.SEED, '', 'random seed of the bootstrap samples', 'N', least=0, most=2 ** 31 - 1)
 
     @property
     def pair(self) -> tuple[int, ...]:
-        """The columns of token and tag; () if they are not named."""
+        """Indices of the columns of token and tag; () if `columns` is None."""
         return whole_numbers('columns', self.columns, [2]) if self.columns is not None else ()
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be."""
+        """Raises OptionError at the first invalid value."""
         super().check()
         _ = self.pair
 
 
 @dataclass
-class EvaluateArguments(OfScores, OfModel):
-    """What `evaluate` takes."""
+class EvaluateArguments(ScoringArguments, ModelArguments):
+    """Arguments of `evaluate`."""
 
-    input: str = option(None, '', 'tagged sentences: columns, or JSON lines (.jsonl)', FILE, required=True)
-    json: str = option(None, '', 'write all figures there', FILE)
+    input: str = option(None, '', 'file of tagged sentences to score: columns, or JSON lines (.jsonl)', FILE,
+                        required=True)
+    json: str = option(None, '', 'JSON file to write all scores to', FILE)
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect beside the others."""
+        """Returns, by argument, why it has no effect."""
         return {'columns': without_columns(self.input)}
 
 
 @dataclass
-class ReportArguments(OfScores, Computing):
-    """What `report` takes."""
+class ReportArguments(ScoringArguments, CommonArguments):
+    """Arguments of `report`."""
 
-    runs: list = option(None, '', 'run directories (default: the newest in runs/)', 'RUN', positional=True,
-                        several=True)
-    input: str = option(None, '', 'tagged sentences (default: the test file that the first run names, or else its dev '
-                        'file)', FILE)
-    output: str = option('report.html', '', 'page to write', FILE)
-    errors: int = option(50, '', 'sentences with errors to show, the worst first', 'N', least=0, most=10_000)
-    columns: str = option(None, '', 'column of the token and of the tag, from 0, or from -1 backwards (default: as the '
-                          'first run was trained)', 'TOKEN,TAG')
+    runs: list = option(None, '', 'run directories to report on (default: the newest run in runs/)', 'RUN',
+                        positional=True, several=True)
+    input: str = option(None, '', 'file of tagged sentences to score (default: the test file of the first run, or its '
+                        'dev file if it has no test file)', FILE)
+    output: str = option('report.html', '', 'HTML file to write', FILE)
+    errors: int = option(50, '', 'maximum number of sentences in the error list, most errors first; 0 for none', 'N',
+                         least=0, most=10_000)
+    columns: str = option(None, '', 'indices of the columns of token and tag, counted from 0; -1 is the last column '
+                          '(default: as in the training of the first run)', 'TOKEN,TAG')
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be."""
+        """Raises OptionError at the first invalid value."""
         super().check()
         runs = self.runs or []
         for name in runs:
@@ -145,41 +155,44 @@ class ReportArguments(OfScores, Computing):
         if len(runs) > MOST_RUNS:
             raise OptionError(f'{argument("runs")} must be at most {MOST_RUNS} directories, got {len(runs)}')
         real = [os.path.realpath(run) for run in runs]
-        twice = next((run for place, run in enumerate(runs) if real[place] in real[:place]), None)
+        twice = next((run for index, run in enumerate(runs) if real[index] in real[:index]), None)
         if twice is not None:
             raise OptionError(f'{argument("runs")} names {twice} twice, expected it once')
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect beside the others."""
+        """Returns, by argument, why it has no effect."""
         return {'errors': 'with several runs' if self.runs and len(self.runs) > 1 else None,
                 'columns': without_columns(self.input) if self.input else None}
 
 
-HEADS = ('softmax', 'crf')     # of the default model
+HEADS = ('softmax', 'crf')     # output layers of the default model type
 
 
 @dataclass
-class CompareArguments(Computing):
-    """What `compare` takes beside `Options`."""
+class CompareArguments(CommonArguments):
+    """Arguments of `compare` in addition to `Options`."""
 
-    models: str = option('hmm,softmax,crf', '', 'some of hmm, softmax, crf, and of custom model types', 'NAMES')
-    seeds: int = option(3, '', 'runs of each model that is random', 'N', least=1, most=MOST_TRAININGS)
-    folds: int = option(None, '', 'cross-validation: cut the training sentences into K folds, each of which is '
-                        'tested once by a model of the others; the next fold is dev, unless there is a dev file; '
-                        f'{argument("seed")} is the seed of the shuffle and of all runs (default: 1)', 'K', least=2,
+    models: str = option('hmm,softmax,crf', '', 'models to compare, separated by commas: hmm, softmax, crf and custom '
+                         'model types', 'NAMES')
+    seeds: int = option(3, '', 'number of trainings of each model, with different random seeds; hmm is trained once',
+                        'N', least=1, most=MOST_TRAININGS)
+    folds: int = option(None, '', 'cross-validation with K folds of the training sentences: each fold is the test set '
+                        'of a model trained on the rest; the next fold is the dev set, unless a dev file is named; '
+                        f'{argument("seed")} is the random seed of folds and trainings (default: 1)', 'K', least=2,
                         most=MOST_TRAININGS)
-    jobs: int = option(1, '', 'number of trainings at the same time', 'N', least=1, most=MOST_TRAININGS)
-    json: str = option(None, '', 'write all figures of all runs to FILE', FILE)
-    keep: str = option(None, '', 'keep the run directories in DIR', DIR)
-    config: str = option(None, '', 'JSON object of options; the command line wins', FILE)
+    jobs: int = option(1, '', 'number of trainings to run at the same time', 'N', least=1, most=MOST_TRAININGS)
+    json: str = option(None, '', 'JSON file to write the scores of all runs to', FILE)
+    keep: str = option(None, '', 'folder to keep the run directories in (default: they are deleted)', DIR)
+    config: str = option(None, '', 'JSON file with an object of options of train; options on the command line override '
+                         'the file', FILE)
 
     @property
     def names(self) -> list[str]:
-        """The models."""
+        """The names of the models as a list."""
         return self.models.split(',')
 
     def check(self) -> None:
-        """Raises OptionError at the first value that can't be."""
+        """Raises OptionError at the first invalid value."""
         super().check()
         known = [model for model in (*MODELS, *HEADS) if model != Options().model]
         for model in self.names:
@@ -191,11 +204,11 @@ class CompareArguments(Computing):
                                   f'{self.names.count(model)} times')
 
     def reasons(self) -> Mapping[str, str | None]:
-        """Why arguments have no effect with the others."""
+        """Returns, by argument, why it has no effect."""
         return {'seeds': f'with {argument("folds")}, each of which is trained with the seed of {argument("seed")}'
                 if self.folds else None}
 
 
 def selected_by(model: str) -> dict[str, str]:
-    """Returns the options that one of the names of `models` stands for."""
+    """Returns the options that select a model of the argument `models`."""
     return {'head': model} if model in HEADS else {'model': model}

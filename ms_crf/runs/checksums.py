@@ -1,8 +1,8 @@
-"""checksums.json of a run directory: what its files may hold, so that a damaged or edited one is noticed.
+"""checksums.json of a run directory, by which damaged and edited files are detected.
 
-For each file the record lists the SHA-256 of its contents, and before that the one of its previous contents if there
-were any. For config.json it is the SHA-256 not of the bytes but of the parsed contents, without the names of files and
-folders, which may be moved. A run without this record, as earlier versions made it, is read unchecked.
+For each file the record lists the SHA-256 of its contents, preceded by the SHA-256 of its previous contents, if any.
+The SHA-256 of config.json is computed from the parsed contents without the paths of files and folders, which may
+change. A run without this record, written by an earlier version, is read without checks.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ _MOVED = [entry.name for entry in fields(Options) if entry.metadata['metavar'] i
 
 @dataclass(kw_only=True)
 class Checksums:
-    """What checksums.json holds: the SHA-256 of each file's contents, and that of this list."""
+    """The contents of checksums.json: digests by file, and `sha256`, the digest of this list."""
 
     format: int = checked(choices=(FORMAT,))
     files: dict[str, list[str]]
@@ -39,7 +39,7 @@ class Checksums:
 
 
 def checksum(paths: Iterable[PathLike]) -> str:
-    """SHA-256 of files, one after the other."""
+    """Returns the SHA-256 of the concatenated contents of files."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -47,20 +47,20 @@ def checksum(paths: Iterable[PathLike]) -> str:
                 while block := file.read(1 << 20):
                     digest.update(block)
         except OSError as error:
-            raise CorpusError(path, None, f'can not be read: {error.strerror}') from None
+            raise CorpusError(path, None, f'cannot be read: {error.strerror}') from None
     return digest.hexdigest()
 
 
-def digest_of(path: PathLike, name: str | None = None) -> str:
-    """The digest under which the record lists a file; for a draft, `name` is the name of the file that it becomes."""
+def file_digest(path: PathLike, name: str | None = None) -> str:
+    """Returns the digest of a file for the record; `name` is the final name of the file if `path` is a draft."""
     path = Path(path)
     if (name or path.name) != CONFIG:
         return checksum([path])
-    return digest_of_config(read_json(path, 'training', NO_RUN))
+    return config_digest(read_json(path, 'training', NO_RUN))
 
 
-def digest_of_config(record: object) -> str:
-    """The digest of the contents of config.json."""
+def config_digest(record: object) -> str:
+    """Returns the digest of the parsed contents of config.json."""
     if isinstance(record, dict):
         record = dict(record)
         for key, moved in (('options', _MOVED), ('encoder', ['folder'])):
@@ -70,42 +70,42 @@ def digest_of_config(record: object) -> str:
 
 
 def digest(record: object) -> str:
-    """SHA-256 of what JSON can say."""
+    """Returns the SHA-256 of a value as JSON with sorted keys."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(',', ':')).encode()).hexdigest()
 
 
 def read(folder: PathLike) -> dict[str, list[str]] | None:
-    """For each file's name the list of its digests, the latest last; None if there is no record."""
+    """Returns the list of digests of each file, the latest last; None if there is no record."""
     path = Path(folder) / RECORD
     if not path.exists():
         return None
-    says = read_json(path, 'training')
+    contents = read_json(path, 'training')
     with contextlib.suppress(ValueError):
-        record = load_record(Checksums, says)
+        record = load_record(Checksums, contents)
         if record.sha256 == digest(record.files):
             return record.files
     raise CorpusError(path, None, f'expected the checksums that training wrote, "format": {FORMAT}, got edited or '
-                                  'damaged ones; restore the run, or delete this file to use the others as they are')
+                                  'damaged ones; restore the run, or delete this file to use the run unchecked')
 
 
 def write(folder: PathLike, listed: Mapping[str, list[str]]) -> None:
-    """Replaces the record by one that lists these digests by file, as `read` returns them."""
+    """Replaces the record; `listed` has the form that `read` returns."""
     record = {'format': FORMAT, 'files': listed, 'sha256': digest(listed)}
     path = Path(folder) / RECORD
     files.write_json(path, record, path.with_name(f'.{RECORD}'))
 
 
 class Verified:
-    """The files of a run directory, compared with its record, which is read once.
+    """Reads files of a run directory and compares them with its record, which is read once.
 
-    A training may replace a file in the meantime. So a record that does not list what a file holds is read again, and
-    with it the file.
+    A running training may replace a file in between. So if the record does not list the contents of a file, both are
+    read again before an error is raised.
 
     Args:
         folder: the run directory.
 
     Attributes:
-        digests: of the files that were read so far, by name.
+        digests: digests of the files that have been read, by name.
     """
 
     def __init__(self, folder: PathLike) -> None:
@@ -114,30 +114,30 @@ class Verified:
 
     @cached_property
     def listed(self) -> dict[str, list[str]] | None:
-        """What `read` returned last."""
+        """The digests by file as `read` returned them, or None if there is no record."""
         return read(self.folder)
 
     def check(self, name: str) -> None:
-        """Raises CorpusError unless the record lists what the file holds."""
-        while self.listed is not None and not self._lists(name, digest_of(self.folder / name)):
+        """Raises CorpusError if the record does not list the contents of a file."""
+        while self.listed is not None and not self._lists(name, file_digest(self.folder / name)):
             pass
 
     def read(self, name: str) -> bytes:
-        """The contents of a file; raises CorpusError unless the record lists them."""
+        """Returns the contents of a file; raises CorpusError if the record does not list them."""
         path = self.folder / name
         while True:
             data = read_whole(path, NO_RUN)
-            self.digests[name] = (digest_of_config(parse_json(path, data, 'training')) if name == CONFIG
+            self.digests[name] = (config_digest(parse_json(path, data, 'training')) if name == CONFIG
                                   else hashlib.sha256(data).hexdigest())
             if self._lists(name, self.digests[name]):
                 return data
 
     def json(self, name: str) -> Any:
-        """What a JSON file holds; raises CorpusError unless the record lists it."""
+        """Returns the parsed contents of a JSON file; raises CorpusError if the record does not list them."""
         return parse_json(self.folder / name, self.read(name), 'training')
 
     def _lists(self, name: str, digest: str) -> bool:
-        """Whether the record lists a digest; False, with the record read again, if the record has changed since."""
+        """Whether the record lists a digest; False if the record has changed since it was read, and was read again."""
         before = self.listed
         if before is None or digest in before.get(name, []):
             return True
@@ -145,23 +145,23 @@ class Verified:
         if self.listed == before:
             raise CorpusError(self.folder / name, None, 'expected the file that training wrote, got an edited or '
                                                         f'damaged one; restore it, train again, or delete {RECORD} '
-                                                        'beside it to use it as it is')
+                                                        'to use the run unchecked')
         return False
 
 
-CORPORA = 'corpus_sha256'      # in config.json
+CORPORA = 'corpus_sha256'      # key in config.json
 PARTS = ('train', 'dev', 'test')
-CHANGED = 'is another file than in the training'
+CHANGED = 'has changed since the training'
 
 
 def corpora_digests(options: Options) -> dict[str, str]:
-    """What config.json holds under `CORPORA`: the SHA-256 of each corpus that can be read again; a pipe has none."""
+    """Returns the value of `CORPORA` in config.json: the SHA-256 of each corpus; pipes are left out."""
     return {part: digest for part in PARTS
             if (path := getattr(options, part)) and (digest := corpus_digest(path)) is not None}
 
 
 def corpus_digest(path: PathLike) -> str | None:
-    """The SHA-256 of a file, or of all files of a corpus in brat; None if that is no file, or not there."""
+    """Returns the SHA-256 of a file, or of all files of a brat corpus; None if a file is missing or not regular."""
     name = os.fspath(path)
     paths = [name]
     if os.path.isdir(name):
@@ -172,16 +172,16 @@ def corpus_digest(path: PathLike) -> str | None:
 
 
 def corpus_fault(config: Mapping[str, Any], options: Options, part: str) -> str | None:
-    """Why a corpus that only config.json names must not be opened, such as 'is not there'; None if it may be.
+    """Returns why a corpus that only config.json names must not be opened, such as 'is missing'; None if it may be.
 
     Args:
-        config: what config.json holds; in runs of earlier versions it has no checksums.
-        options: of the run.
+        config: contents of config.json; runs of earlier versions have no checksums.
+        options: options of the run.
         part: 'train', 'dev' or 'test'.
     """
     path, digests = getattr(options, part), config.get(CORPORA)
     if not os.path.exists(path):
-        return 'is not there'
+        return 'is missing'
     if not isinstance(digests, dict) or not isinstance(digests.get(part), str):
-        return 'has no checksum there, so that it may be any file'
+        return 'has no checksum in config.json, and could be any file'
     return None if corpus_digest(path) == digests[part] else CHANGED

@@ -1,8 +1,8 @@
-"""Making a run directory: a new one, or one that replaces an earlier run as soon as it has an epoch to show.
+"""Creating, replacing and locking run directories.
 
-Until then the earlier run stays as it was, and the new one is written to a hidden folder beside it: for NAME that is
-`.NAME.new`. While the two are exchanged, the earlier one is called `.NAME.old`; if a crash comes just then, the next
-start gives it its name back.
+A new run may replace an earlier run. The earlier run stays until the new run has saved its first epoch; until then the
+new run is written to the hidden folder `.NAME.new`. During the exchange the earlier run is called
+`.NAME.old`; after a crash in this moment the next start restores its name.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike, faults_named, keep, temporary
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 try:
     import fcntl
@@ -24,120 +24,120 @@ except ImportError:              # Windows
 
 LOCK = 'lock'
 _HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK)
-_FAR = 1 << 30                   # the byte that Windows locks; otherwise no one could read the number of the process
+_FAR = 1 << 30                   # offset of the byte that Windows locks; the process id before it stays readable
 _KNOWN = {*records.NAMES, *records.LEFT, records.ENCODER, LOCK}
-_RENAMES_OPEN = os.name != 'nt'                  # whether a folder can be renamed while a file in it is open
+_RENAMES_OPEN = os.name != 'nt'                  # whether a folder with an open file can be renamed
 
 
-class PathTaken(CorpusError):
-    """There is something at the path of a new run that it can't replace.
+class PathExists(CorpusError):
+    """The path of a new run already exists, and must not be replaced.
 
     Attributes:
-        path: of the new run.
-        fault: what was expected, and what is there.
-        is_run: whether it is, as far as can be seen, a run that could be resumed or overwritten.
+        path: path of the new run.
+        fault: the message without advice: what was expected and what was found.
+        is_run: whether the path seems to be a run, which could be resumed or overwritten.
     """
 
     def __init__(self, path: PathLike, fault: str, is_run: bool = False) -> None:
-        advice = ', resume the run that is there, or overwrite it' if is_run else ''
+        advice = ', resume the existing run, or overwrite it' if is_run else ''
         super().__init__(path, None, f'{fault}; choose another folder{advice}')
         self.path, self.fault, self.is_run = path, fault, is_run
 
 
 def new_beside(path: PathLike, ending: str = 'new') -> Path:
-    """The hidden folder of a training that is going to replace a run; with 'old' that of a run that is replaced."""
+    """Returns the hidden folder for a run that will replace another; with 'old' the folder of the replaced run."""
     path = _resolved(path)
     return path.with_name(f'.{path.name}.{ending}')
 
 
 def _resolved(path: PathLike) -> Path:
-    """The folder's own name: what a link, or a path that ends in dots, leads to."""
+    """Resolves a path that is a symbolic link or ends in dots; other paths are returned unchanged."""
     path = Path(path)
     return Path(os.path.realpath(path)) if path.is_symlink() or path.name in ('', '..') else path
 
 
 def check_new(path: PathLike) -> None:
-    """Raises CorpusError unless a folder of this name can be made."""
+    """Raises CorpusError if a folder of this name cannot be created."""
     path = Path(path)
     if path.exists() or path.is_symlink():
-        kind = 'one that is' if path.is_dir() else 'a file' if path.exists() else 'a link to nothing'
-        raise PathTaken(path, f'expected a folder that is not there yet, got {kind}', path.is_dir())
+        kind = 'an existing one' if path.is_dir() else 'a file' if path.exists() else 'a broken link'
+        raise PathExists(path, f'expected a new folder, got {kind}', path.is_dir())
     check_parent(path, nearest_folder(path.absolute().parent))
 
 
 def nearest_folder(path: PathLike) -> Path:
-    """Returns the path itself, or the next one above it that exists."""
+    """Returns the path if it exists, otherwise the nearest parent folder that exists."""
     absolute = Path(path).absolute()
     return next(parent for parent in (absolute, *absolute.parents) if os.path.lexists(parent))
 
 
-def check_parent(path: Path, parent: Path, action: str = 'made') -> None:
-    """Raises CorpusError unless files can be created in the parent folder; `action` is a word of the message."""
+def check_parent(path: Path, parent: Path, action: str = 'created') -> None:
+    """Raises CorpusError if files cannot be created in the parent folder; `action` is a word for the message."""
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise CorpusError(path, None, f'can not be {action}: {parent} is not a folder that you may write to')
+        raise CorpusError(path, None, f'cannot be {action}: {parent} is not a folder that you may write to')
 
 
 def check_run(path: PathLike) -> None:
-    """Raises CorpusError unless the folder holds a run and nothing else."""
+    """Raises CorpusError if the folder is not a run, or contains other files."""
     path = Path(path)
     names = {file.name.removeprefix('.') for file in path.iterdir()} if path.is_dir() else set()
     if records.CONFIG not in names or names - _KNOWN:
-        raise PathTaken(path, 'expected a run of this program to overwrite, got something else')
+        raise PathExists(path, 'expected a run to overwrite, got something else')
 
 
 class RunDirectory:
-    """The directory of a run that is written to, locked until `release`; `new` and `resumed` make one.
+    """The directory of a run during training, locked until `release`; created by `new` and `resumed`.
 
     Attributes:
-        path: where the run belongs.
-        folder: where it is now, until `publish` another one than `path` if it replaces an earlier run.
-        earlier: the run that it is going to replace; None if there is none, or not any more.
+        path: final path of the run.
+        folder: current folder of the run; differs from `path` until `publish` if the run replaces an earlier run.
+        earlier: the run that will be replaced by `publish`; None if there is none.
     """
 
     def __init__(self, path: PathLike) -> None:
         self.path = self.folder = Path(path)
         self.earlier: Path | None = None
         self._locks: dict[Path, Lock] = {}
-        self._real = _resolved(path)             # a link stays one, and leads to the new run
+        self._real = _resolved(path)             # a symbolic link is kept, and leads to the new run
         if not self._real.name:
-            raise PathTaken(path, 'expected a folder that is not there yet, got the root of the file system')
-        _put_back(self._real)
+            raise PathExists(path, 'expected a new folder, got the root of the file system')
+        _finish_exchange(self._real)
 
     @classmethod
     def new(cls, path: PathLike, overwrite: bool = False) -> 'RunDirectory':
-        """For a new run; nothing is made before `create`.
+        """Prepares the directory of a new run; nothing is written before `create`.
 
         Args:
-            path: of the run.
-            overwrite: whether an earlier run may be there, to be replaced.
+            path: path of the run.
+            overwrite: whether an existing run may be replaced.
 
         Raises:
-            CorpusError: the run can't be made there, or another training writes to it.
+            CorpusError: the run cannot be created there, or another training writes to it.
         """
-        made = cls(path)
-        if overwrite and made.path.exists():
-            check_run(made.path)
-            check_parent(made.path, made._real.parent)
-            if os.path.ismount(made._real):
-                raise PathTaken(path, 'a file system is mounted there, which can not be replaced by another folder')
-            made._replace()
+        directory = cls(path)
+        if overwrite and directory.path.exists():
+            check_run(directory.path)
+            check_parent(directory.path, directory._real.parent)
+            if os.path.ismount(directory._real):
+                raise PathExists(path, 'a mounted file system cannot be replaced by another folder')
+            directory._replace()
         else:
-            check_new(made.path)
-        return made
+            check_new(directory.path)
+        return directory
 
     @classmethod
     def resumed(cls, path: PathLike) -> 'RunDirectory':
-        """For a run that is there; also for one that has not replaced an earlier run yet, by its hidden name."""
-        made = cls(path)
-        save = Run.open(path).config['options'].get('save')       # before a lock is made: it may be no run
-        made._lock(made.folder)
-        if isinstance(save, str) and Path(save).name and made._real.name == f'.{Path(save).name}.new':
-            made.path = made._real.with_name(Path(save).name)
-            made._real = _resolved(made.path)
-            if made.path.exists():
-                check_run(made.path)
-                made._replace()
-        return made
+        """Locks the directory of an existing run; `path` may be a folder `.NAME.new` that has not replaced NAME yet."""
+        directory = cls(path)
+        save = SavedRun.open(path).config['options'].get('save')       # first, so that only runs get a lock file
+        directory._lock(directory.folder)
+        if isinstance(save, str) and Path(save).name and directory._real.name == f'.{Path(save).name}.new':
+            directory.path = directory._real.with_name(Path(save).name)
+            directory._real = _resolved(directory.path)
+            if directory.path.exists():
+                check_run(directory.path)
+                directory._replace()
+        return directory
 
     def _replace(self) -> None:
         self._lock(self.path)
@@ -147,18 +147,15 @@ class RunDirectory:
         self._locks[folder] = Lock(folder)
 
     def create(self, config: object, vocabulary: object, fill: Callable[[Path], object] | None = None) -> Path:
-        """Makes the folder, whole or not at all, with both records in it.
+        """Creates the folder with config.json and vocab.json, completely or not at all; returns the folder.
 
         Args:
-            config, vocabulary: what config.json and vocab.json are to hold.
-            fill: is called with the folder, before it has its name, and puts more into it; may raise OSError.
-
-        Returns:
-            The folder.
+            config, vocabulary: contents of config.json and vocab.json.
+            fill: function that adds more files to the folder before it gets its final name; may raise OSError.
         """
         draft = new_beside(self._real)
         with faults_named(self.path, ''):
-            if draft.exists():                   # of a training that was stopped before its first epoch was saved
+            if draft.exists():                   # a training was stopped before it saved an epoch
                 self._lock(draft)
                 shutil.rmtree(draft)
                 self._locks.pop(draft).release()
@@ -171,7 +168,7 @@ class RunDirectory:
                     fill(draft)
             except (OSError, CorpusError) as error:
                 reason = getattr(error, 'strerror', None) or str(error)
-                raise CorpusError(self.path, None, f'can not be written: {reason}') from None
+                raise CorpusError(self.path, None, f'cannot be written: {reason}') from None
             self.folder = draft
             if self.earlier is None:
                 self.publish()
@@ -179,7 +176,7 @@ class RunDirectory:
         return self.folder
 
     def publish(self) -> Path:
-        """Moves the run to its path, unless it is there already; an earlier run there is deleted. Returns the path."""
+        """Moves the run to its final path, replacing an earlier run; returns the path. Does nothing if done before."""
         if self.folder == self.path:
             return self.path
         old = new_beside(self._real, 'old')
@@ -203,21 +200,21 @@ class RunDirectory:
         return self.path
 
     def release(self) -> None:
-        """Ends the locks."""
+        """Releases all locks."""
         for lock in self._locks.values():
             lock.release()
 
     def has_state(self) -> bool:
-        """Whether there is a training to go on with."""
+        """Whether the folder has the state of a training that can be resumed."""
         return (self.folder / records.STATE).exists()
 
 
-class Onlooker(RunDirectory):
-    """The directory of a run to which another process writes: it is only read, and not locked.
+class ReadOnlyRun(RunDirectory):
+    """The directory of a run to which another process writes; this process only reads it, without a lock.
 
     Args:
-        path: where the run belongs, which for a new one need not be there.
-        resumed: whether the run is there already.
+        path: path of the run; the folder of a new run need not exist yet.
+        resumed: whether the training of an existing run is resumed.
     """
 
     def __init__(self, path: PathLike, resumed: bool) -> None:
@@ -225,15 +222,15 @@ class Onlooker(RunDirectory):
         self.earlier, self._locks, self._resumed = None, {}, resumed
 
     def has_state(self) -> bool:
-        """Whether there is a training to go on with."""
+        """Whether the folder has the state of a training that can be resumed."""
         return self._resumed and super().has_state()
 
 
-def _put_back(path: Path) -> None:
-    """Ends an exchange of two runs that a crash cut off: the earlier one gets its name back, or is deleted."""
+def _finish_exchange(path: Path) -> None:
+    """Finishes an exchange of runs that a crash interrupted: the earlier run is renamed back, or deleted."""
     old = new_beside(path, 'old')
     if old.is_dir():
-        lock = Lock(old)                         # which another process holds while it exchanges them
+        lock = Lock(old)                         # a process that is exchanging the runs holds this lock
         if path.exists():
             shutil.rmtree(old, ignore_errors=True)
         else:
@@ -243,18 +240,18 @@ def _put_back(path: Path) -> None:
 
 
 class Lock:
-    """The lock of a run directory: one training at a time writes to it; who only reads it does not ask for the lock.
+    """The lock of a run directory, which lets only one training write at a time; readers do not need the lock.
 
-    It is held until `release`, or the end of the process in whatever way. It is the system's lock of a file in the
-    folder that is never replaced; on a file system without locks there is none.
+    The lock is held until `release` or the end of the process. It is the operating system's lock of a file that is
+    never replaced; file systems without locks are not protected.
 
     Args:
         folder: the run directory.
-        name: of the file.
-        holder: what holds the lock otherwise, for the message.
+        name: name of the lock file.
+        holder: description of another holder of the lock, for the message.
 
     Raises:
-        CorpusError: another training holds it, or no file can be written there.
+        CorpusError: another training holds the lock, or the lock file cannot be written.
     """
 
     def __init__(self, folder: PathLike, name: str = LOCK, holder: str = 'a training') -> None:
@@ -269,11 +266,11 @@ class Lock:
                 if error.errno in _HELD:
                     process = os.read(self._descriptor, 20).decode('ascii', 'replace').strip()
                     self.release()
-                    raise CorpusError(folder, None, f'{holder} is running there already (process {process or "?"}); '
+                    raise CorpusError(folder, None, f'{holder} is already running there (process {process or "?"}); '
                                                     'wait for its end or stop it') from None
-            if not _is_still(path, self._descriptor):            # another training has replaced the run
+            if not _is_still(path, self._descriptor):            # another training has replaced the folder
                 self.release()
-        with contextlib.suppress(OSError):                       # it is for the message only
+        with contextlib.suppress(OSError):                       # the process id is only used in messages
             os.ftruncate(self._descriptor, 0)
             os.write(self._descriptor, f'{os.getpid()}\n'.encode())
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ms_crf.base.errors import OptionError
 from ms_crf.formats.registry import HTML, JSON
-from ms_crf.render.html import Page, asset, digest_of, escaped
+from ms_crf.render.html import Page, asset, escaped, policy_hash
 from ms_crf.render.tagged import Writer
 from ms_crf.server.batching import Job, Queue
 from ms_crf.server.child import Child, Say
@@ -119,7 +119,7 @@ def page(model: Model, name: str, most: int) -> tuple[str, str]:
     """
     tagged: Page = model.writers[HTML, model.about.gives_confidences].page
     style, script = tagged.style() + asset(__file__, 'page.css'), asset(__file__, 'page.js')
-    policy = (f"default-src 'none'; style-src '{digest_of(style)}'; script-src '{digest_of(script)}'; "
+    policy = (f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(script)}'; "
               "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
     counts = [0, *(count for count in (2, 3, 5, 10) if model.about.gives_nbest and count <= most)]
     choices = ''.join(f'<option value="{count}">{f"the {count} likeliest" if count else "the best only"}</option>'

@@ -66,7 +66,7 @@ def _begin(settings: Settings, say: Say) -> tuple[About | str, Callable[[Any], l
     except OSError as error:
         return f'{error.filename}: {error.strerror or error}' if error.filename else str(error), None
     except Exception as error:                   # of a library or a plugin
-        return one_line(f'{settings.path}: can not be loaded: {type(error).__name__}: {error}'), None
+        return one_line(f'{settings.path}: cannot be loaded: {type(error).__name__}: {error}'), None
     # What is there now stays: a collection of garbage that went through all of it would take a twentieth of a second.
     gc.collect()
     gc.freeze()

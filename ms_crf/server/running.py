@@ -154,7 +154,7 @@ class Running:
         try:
             new = await Model.load(self.settings, service.limits, service.metrics, service.say)
         except OSError as error:                 # of the system, which starts no more processes
-            raise Failed(one_line(f'{service.name} can not be loaded: {error}')) from None
+            raise Failed(one_line(f'{service.name} cannot be loaded: {error}')) from None
         try:
             await service.splitters.prepare(new.about.splitter)
         except asyncio.CancelledError:           # the server is to end

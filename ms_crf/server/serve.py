@@ -13,7 +13,7 @@ from ms_crf.base.errors import CorpusError, OptionError, argument, brief, not_in
 from ms_crf.base.fields import read_whole
 from ms_crf.base.files import PathLike
 from ms_crf.base.watchers import SILENT, Watcher
-from ms_crf.runs.arguments import OfModel
+from ms_crf.runs.arguments import ModelArguments
 from ms_crf.runs.records import newest
 from ms_crf.server.limits import Limits
 from ms_crf.server.process import Settings
@@ -23,7 +23,7 @@ TOKEN = 'MS_CRF_TOKEN'                 # the variable of the environment
 
 
 @dataclass
-class ServeArguments(Limits, OfModel):
+class ServeArguments(Limits, ModelArguments):
     """What `serve` takes."""
 
     splitter: str = option(None, '', f'what cuts raw text: {CHOICES} (default: as the model was trained)', 'NAME')
@@ -103,7 +103,8 @@ def serve(*, run: PathLike | None = None, mindir: PathLike | None = None, splitt
         >>> from ms_crf.api import serve
         >>> serve(run='runs/sample', port=8000)  # doctest: +SKIP
     """
-    _serve(ServeArguments.given({**locals(), 'allow_origin': list(allow_origin)}), stop or threading.Event(), watcher)
+    _serve(ServeArguments.from_call({**locals(), 'allow_origin': list(allow_origin)}), stop or threading.Event(),
+           watcher)
 
 
 def _serve(given: ServeArguments, stop: threading.Event, watcher: Watcher) -> None:

@@ -1,4 +1,4 @@
-"""Layer 9: the tagger of trained models, and what is chosen of the sentences that it tags.
+"""Layer 9: tagging with trained models, and the selection of sentences for active learning.
 
-It knows decoders and text, and no kind of model by name.
+It may know decoders and text, but no particular model type.
 """

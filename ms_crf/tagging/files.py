@@ -1,4 +1,4 @@
-"""The function `tag`: text, files and streams in, tags out."""
+"""The function `tag`, which tags text, files and streams."""
 
 import contextlib
 import os
@@ -20,27 +20,27 @@ from ms_crf.models.base import SentenceError
 from ms_crf.models.opening import device_for, open_model, run_plugin
 from ms_crf.render.tagged import TaggedList, Writer
 from ms_crf.runs.records import check_output, newest
-from ms_crf.tagging.arguments import AUTO, LINES, OfText, TagArguments
+from ms_crf.tagging.arguments import AUTO, LINES, TagArguments, TextArguments
 from ms_crf.tagging.tagger import Tagger
 from ms_crf.text.metrics import Scores
 from ms_crf.text.partial import MARK, opened
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import Deferred
 
-TITLE = 'Tagged text'                  # of a page that is not made of a file
+TITLE = 'Tagged text'                  # title of a page without an input file
 Write = Callable[[str], object]
 
 
 class TagResult(TaggedList[Sentence]):
-    """The sentences that `tag` returns, which notebooks show; empty if they are written or only scored.
+    """The sentences that `tag` returns, displayed by notebooks; empty if sentences are written or only scored.
 
     Attributes:
-        sentences: the number of sentences that were tagged.
-        files: the number of inputs that were tagged.
-        done_before: the number of inputs of many whose outputs were there already.
-        remarks: a line for each kind of span in the input that was not kept as it is.
-        scores: the comparison with the tags in the input; None unless it was asked for. `scores.lines()` is the table,
-            `scores.result.spans.f1` a figure of it.
+        sentences: number of tagged sentences.
+        files: number of tagged inputs.
+        done_before: number of input files that were skipped because their output file existed.
+        remarks: one line for each kind of input spans that could not be kept unchanged.
+        scores: comparison with the tags of the input; None without `score`. `scores.lines()` is the printed table,
+            `scores.result.spans.f1` is F1.
     """
 
     sentences = files = done_before = 0
@@ -57,37 +57,38 @@ def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = Non
     """Tags a text, files or lines with a trained model.
 
     Args:
-        text: one sentence, or raw text with `raw`; in place of an input.
-        input: path of a file, also .gz, of a folder, or a pattern like 'texts/*.txt'; or lines of text: an open text
-            stream or any other iterable of strings. '-' and `sys.stdin` are standard input, which is answered as lines
-            come.
-        output: path of a file to write, of many inputs of a folder; or a text stream. Without an output the tagged
-            sentences are returned.
-        run: run directory; by default the newest in runs/.
-        mindir: exported graph, in place of a run.
-        input_format: 'text', 'conll' or 'json'; 'auto' goes by the name of the file. Lines are text.
-        columns: columns of the token, and of the tag, from 0, or from -1 backwards.
-        chars: whether each character is a token; by default as the model was trained.
-        raw: whether to find sentences and tokens in the text.
-        splitter: the name of what finds them, see `ms_crf.text.splitting`; by default as the model was trained.
-        strict: whether a line that is not UTF-8 is an error.
-        format: of the output: 'text', 'conll', 'json' or 'html'.
-        confidence: whether to compute confidences; by default in JSON, in HTML and in sentences that are returned.
-        nbest: number of likeliest taggings to add to each sentence.
-        temperature: what all scores of the model are divided by before confidences are computed.
-        score: whether to compare with the tags in the input; without an output no sentences are returned then.
-        unknown_tag: the tag of tokens that nobody has judged; by default as the model was trained.
-        plugin: Python file that registers kinds of model.
+        text: one sentence, or with `raw` any text; instead of `input`.
+        input: path of a file, also .gz, or of a folder, or a pattern such as 'texts/*.txt'. Or lines of text: an open
+            text stream or another iterable of strings. '-' and `sys.stdin` mean standard input, whose lines are tagged
+            as they arrive.
+        output: path of a file to write, or of a folder for several input files; or a text stream. Without `output`
+            tagged sentences are returned.
+        run: run directory (default: the newest run in runs/).
+        mindir: exported graph, instead of a run.
+        input_format: 'text', 'conll' or 'json'; 'auto' uses the name of the file. Lines are text.
+        columns: indices of the columns of token and tag, counted from 0; -1 is the last column.
+        chars: whether each character is a token (default: as in the training of the model).
+        raw: whether to split the text into sentences and tokens.
+        splitter: name of the splitter for `raw`, see `ms_crf.text.splitting` (default: as in the training of the
+            model).
+        strict: whether a line that is not valid UTF-8 is an error.
+        format: output format: 'text', 'conll', 'json' or 'html'.
+        confidence: whether to compute confidences (default: for JSON, HTML and returned sentences).
+        nbest: number of n-best taggings to add to each sentence; 0 for none.
+        temperature: number that divides all scores before confidences are computed; above 1 confidences are lower.
+        score: whether to compare with the tags of the input; without `output` no sentences are returned.
+        unknown_tag: mark of an unlabelled token (default: as in the training of the model).
+        plugin: Python file that registers custom model types.
         device: 'auto', 'CPU', 'GPU' or 'Ascend'.
-        watcher: is told what is loaded, how many sentences or files are tagged, and which lines are no UTF-8.
+        watcher: receives messages, progress, and warnings about invalid UTF-8.
 
     Returns:
-        A list of the tagged sentences, with counts, remarks and scores as attributes. Of raw text each sentence is a
-        `TaggedText` with its offsets, otherwise a `Tagged`.
+        A list of tagged sentences (`Sentence`), with counts, remarks and scores as attributes. With `raw`, offsets
+        count characters of the whole text.
 
     Raises:
-        OptionError: an argument can't be, or has no effect beside the others.
-        CorpusError: a file has a fault. A file that is being written then stays as it was.
+        OptionError: an argument is invalid, or has no effect in this combination.
+        CorpusError: an input file is invalid, or a file cannot be read or written. An output file is then unchanged.
 
     Example:
         >>> from ms_crf.api import tag
@@ -97,17 +98,17 @@ def tag(text: str | None = None, *, input: PathLike | Iterable[str] | None = Non
         >>> tag(input='texts', output='tagged', run='runs/sample').files                  # doctest: +SKIP
         12
     """
-    given = TagArguments.given({**locals(), 'input': source_of(input)})
-    for job in given.jobs:
-        if job.source != LINES and given.kind(job.source) != BRAT:
+    arguments = TagArguments.from_call({**locals(), 'input': source_of(input)})
+    for job in arguments.jobs:
+        if job.source != LINES and arguments.kind(job.source) != BRAT:
             check_readable(job.source)
-    if isinstance(given.output, str) and not given.many:
-        check_output(given.output)
-    return Tagging(given, watcher).run()
+    if isinstance(arguments.output, str) and not arguments.many:
+        check_output(arguments.output)
+    return Tagging(arguments, watcher).run()
 
 
 def source_of(value: PathLike | Iterable[str] | None) -> object:
-    """An argument `input` as `OfText` takes it: a path, `LINES` for standard input, or an iterator of lines."""
+    """Converts an argument `input` for `TextArguments`: a path, `LINES` for standard input, or an iterator of lines."""
     if value is None or isinstance(value, (str, os.PathLike)):
         return value
     return LINES if value is sys.stdin else iter(value)
@@ -117,131 +118,131 @@ class Inputs:
     """Loads a model, and reads sentences for it.
 
     Args:
-        given: what names the model, and says how inputs are read.
-        watcher: is told what is loaded, and which lines are no UTF-8.
-        temperature: of the model.
+        arguments: the arguments that name the model and describe the inputs.
+        watcher: receives messages and warnings about invalid UTF-8.
+        temperature: temperature of the tagger.
 
     Attributes:
-        path: of the model.
-        model: its run directory or graph, opened.
-        tagger: what tags with it.
+        path: path of the run directory or exported graph.
+        model: the opened run directory or graph.
+        tagger: its `Tagger`.
         characters: whether each character of a text is a token.
-        splitter: finds sentences and tokens in raw text.
+        splitter: splitter for raw text.
     """
 
-    def __init__(self, given: OfText, watcher: Watcher, temperature: float = 1.0) -> None:
-        if given.plugin:
-            run_plugin(given.plugin)
-        self.given, self.watcher = given, watcher
-        self.path = given.mindir or given.run or newest('runs')
+    def __init__(self, arguments: TextArguments, watcher: Watcher, temperature: float = 1.0) -> None:
+        if arguments.plugin:
+            run_plugin(arguments.plugin)
+        self.arguments, self.watcher = arguments, watcher
+        self.path = arguments.mindir or arguments.run or newest('runs')
         self.model = open_model(self.path)
-        device_for(given.device, self.model, watcher=watcher)
+        device_for(arguments.device, self.model, watcher=watcher)
         watcher.say(f'loading {self.path}')
         self.tagger = Tagger.load(self.model, temperature=temperature)
-        self.characters = self.tagger.of_characters if given.chars is None else given.chars
-        self.splitter = Deferred(given.splitter or self.tagger.splitter)
-        if given.raw:
-            self.splitter.split('')              # raises at once if it is not installed
+        self.characters = self.tagger.of_characters if arguments.chars is None else arguments.chars
+        self.splitter = Deferred(arguments.splitter or self.tagger.splitter)
+        if arguments.raw:
+            self.splitter.split('')              # raises an error now if its library is not installed
 
     def of_text(self, text: str) -> list[Sentence]:
-        """The sentences of a text that came alone: one, or of raw text those that are found."""
-        if not self.given.raw:
+        """Returns the sentences of the argument `text`: one sentence, or with `raw` all sentences of the text."""
+        if not self.arguments.raw:
             return [sentence_of_text(text, self.characters)]
         return [item for item in raw_sentences([(1, f'{text}\n')], self.splitter) if item is not None]
 
     def of_file(self, source: str, columns: tuple[int, ...], report: Report = nowhere,
                 mark: str = MARK) -> Iterator[Sentence | None]:
-        """The sentences of a file, or of the caller's lines; None whenever the next one is not there yet.
+        """Yields the sentences of a file or of the caller's lines, and None while the next sentence is not available.
 
         Args:
-            source: its path, or `LINES`.
+            source: path of the file, or `LINES`.
             columns, report, mark: see `Reading`.
         """
-        name, raw = self.name(source), self.given.raw
-        if isinstance(self.given.input, str):
-            lines = numbered(open_lines(source, raw), name, self.given.strict, self.watcher.warn, raw)
+        name, raw = self.name(source), self.arguments.raw
+        if isinstance(self.arguments.input, str):
+            lines = numbered(open_lines(source, raw), name, self.arguments.strict, self.watcher.warn, raw)
         else:
-            lines = self._given_lines(raw)
+            lines = self._caller_lines(raw)
         if raw:
             return raw_sentences(lines, self.splitter)
-        reader = of_stream(source, self.given.input_format).sentences
+        reader = of_stream(source, self.arguments.input_format).sentences
         assert reader is not None
         return reader(lines, name, self.reading(source, columns, report, mark))
 
     def reading(self, source: str, columns: tuple[int, ...], report: Report = nowhere, mark: str = MARK) -> Reading:
-        """How a file is read; arguments are those of `of_file`."""
+        """Returns the settings for reading a file; for the arguments see `of_file`."""
         return Reading(columns_of(source, columns), mark, report, self.splitter, self.characters)
 
     def name(self, source: str) -> str:
-        """A file as messages name it."""
-        return self.given.name if source == LINES else source
+        """Returns the name of a file for messages."""
+        return self.arguments.name if source == LINES else source
 
-    def _given_lines(self, raw: bool) -> Iterator[tuple[int, str]]:
-        """The caller's lines with their numbers; of raw text each has its end."""
-        for number, line in enumerate(cast(Iterable[str], self.given.input), 1):
+    def _caller_lines(self, raw: bool) -> Iterator[tuple[int, str]]:
+        """Yields the caller's lines with their line numbers; with `raw` each line ends in a newline."""
+        for number, line in enumerate(cast(Iterable[str], self.arguments.input), 1):
             if not isinstance(line, str):
                 raise TypeError(f'input must be a path or lines of text, got a line of type {type(line).__name__}')
             yield number, line if raw and line.endswith('\n') else line.rstrip('\r\n') + '\n' * raw
 
 
 class Tagging(Inputs):
-    """A model that is loaded as the arguments of `tag` say, and one call with it.
+    """One call of `tag`, with a loaded model.
 
     Args:
-        given: the arguments.
+        arguments: the arguments of `tag`.
         watcher: see `tag`.
-        colour: whether text is coloured for a terminal.
+        colour: whether entities in text are coloured for a terminal.
     """
 
-    given: TagArguments
+    arguments: TagArguments
 
-    def __init__(self, given: TagArguments, watcher: Watcher = SILENT, colour: bool = False) -> None:
-        super().__init__(given, watcher, given.temperature)
+    def __init__(self, arguments: TagArguments, watcher: Watcher = SILENT, colour: bool = False) -> None:
+        super().__init__(arguments, watcher, arguments.temperature)
         self.colour = colour
-        self.confidence = given.confidence if given.confidence is not None else (
-            given.with_confidences and self.tagger.gives_confidences)
+        self.confidence = arguments.confidence if arguments.confidence is not None else (
+            arguments.with_confidences and self.tagger.gives_confidences)
         if self.confidence and not self.tagger.gives_confidences:
-            raise OptionError(f'{argument("confidence")}: this graph gives no confidences; export one with '
+            raise OptionError(f'{argument("confidence")}: this graph computes no confidences; export it with '
                               f'{argument("confidence")}, or use the run itself')
-        if given.nbest and not self.tagger.gives_nbest:
-            raise OptionError(f'{argument("nbest")}: the n best taggings come from the run of a network only, not from '
-                              'an exported graph or a hidden Markov model')
-        self.mark = self.model.unknown_tag if given.unknown_tag is None else given.unknown_tag
-        self.version = self.model.version if given.format == JSON else ''
-        self.result, self.remarks = TagResult(), Remarks(given.name)
+        if arguments.nbest and not self.tagger.gives_nbest:
+            raise OptionError(f'{argument("nbest")}: n-best taggings need the run of a neural network; exported graphs '
+                              'and hidden Markov models do not compute them')
+        self.mark = self.model.unknown_tag if arguments.unknown_tag is None else arguments.unknown_tag
+        self.version = self.model.version if arguments.format == JSON else ''
+        self.result, self.remarks = TagResult(), Remarks(arguments.name)
 
     def writer(self, tag_column: int | None = None) -> Writer:
-        """What writes sentences in the format of the output; of CoNLL-U with the column of tags."""
-        return Writer(self.given.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
-                      self.confidence, self.colour and self.given.format == TEXT, tag_column, self.version)
+        """Returns the writer for the output format; `tag_column` is the column of plain tags in CoNLL-U."""
+        return Writer(self.arguments.format, self.tagger.scheme, self.tagger.tags, self.tagger.of_characters,
+                      self.confidence, self.colour and self.arguments.format == TEXT, tag_column, self.version)
 
     def run(self) -> TagResult:
-        """Tags all inputs."""
-        given, many = self.given, self.given.many
-        waiting = given.jobs if given.score else [job for job in given.jobs if not (
+        """Tags all inputs and returns the result."""
+        arguments, many = self.arguments, self.arguments.many
+        waiting = arguments.jobs if arguments.score else [job for job in arguments.jobs if not (
             many and job.target and os.path.lexists(job.target))]
-        with self.watcher.progress('', len(given.jobs) if many else None, 'files' if many else 'sentences') as done:
+        with self.watcher.progress('', len(arguments.jobs) if many else None, 'files' if many else 'sentences') as done:
             for job in waiting:
                 if many and job.target:
                     os.makedirs(os.path.dirname(job.target), exist_ok=True)
                 self._run_job(job, (lambda count: None) if many else done)
                 done(many)
-        self.result.files, self.result.done_before = len(waiting), len(given.jobs) - len(waiting)
+        self.result.files, self.result.done_before = len(waiting), len(arguments.jobs) - len(waiting)
         self.result.remarks = self.remarks.lines()
         if many:
-            self._check_scored(given.name)
+            self._check_scored(arguments.name)
         return self.result
 
     def answer(self, text: str, writer: Writer, write: Write) -> None:
-        """Tags a text, and writes it."""
-        self._tag(self.of_text(text), self.given.name, writer, write)
+        """Tags a text and writes the result."""
+        self._tag(self.of_text(text), self.arguments.name, writer, write)
 
     def _run_job(self, job: Job, done: Callable[[int], object]) -> None:
-        """Tags an input from its beginning to its end; `done` takes numbers of sentences."""
-        name, column = self.name(job.source), self.given.tag_column(job.source)
+        """Tags one input; `done` is called with the number of sentences of each chunk."""
+        name, column = self.name(job.source), self.arguments.tag_column(job.source)
         writer = self.writer(column)
         items = self._items(job)
-        if self.given.format == CONLL:
+        if self.arguments.format == CONLL:
             items = for_columns(items, name)
             items = items if column is None else conllu.checked(items, name)
         with text_writer(job.target) if job.target else contextlib.nullcontext(self._show) as write:
@@ -250,47 +251,47 @@ class Tagging(Inputs):
                 self._tag(chunk, name, writer, write)
                 done(len(chunk))
             write(writer.end())
-            if not self.given.many:
+            if not self.arguments.many:
                 self._check_scored(name)
 
     def _check_scored(self, name: str) -> None:
-        if self.given.score and not (self.result.scores and self.result.scores.result.tokens):
+        if self.arguments.score and not (self.result.scores and self.result.scores.result.tokens):
             raise CorpusError(name, None, 'expected tagged sentences, got none')
 
     def _items(self, job: Job) -> Iterable[Sentence | None]:
-        """The sentences of an input."""
-        if self.given.text is not None:
-            return self.of_text(self.given.text)
-        columns = self.given.indices('score')
-        if self.given.kind(job.source) == BRAT:
+        """Returns the sentences of an input."""
+        if self.arguments.text is not None:
+            return self.of_text(self.arguments.text)
+        columns = self.arguments.indices('score')
+        if self.arguments.kind(job.source) == BRAT:
             reading = self.reading(job.source, columns, self.remarks.add, self.mark)
             return sentences_of(FORMATS[BRAT].read(job.source, reading), reading)
         return self.of_file(job.source, columns, self.remarks.add, self.mark)
 
     def _show(self, text: str) -> None:
-        """Writes text to the output if that is a stream."""
-        if self.given.output is not None:
-            self.given.output.write(text)
-            self.given.output.flush()
+        """Writes text to the output if the output is a stream."""
+        if self.arguments.output is not None:
+            self.arguments.output.write(text)
+            self.arguments.output.flush()
 
     def _tag(self, items: Sequence[Sentence], name: str, writer: Writer, write: Write) -> None:
         try:
-            tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.given.nbest)
+            tagged = self.tagger.tag([item.tokens for item in items], self.confidence, self.arguments.nbest)
         except SentenceError as error:
             if error.index:
                 self._tag(items[:error.index], name, writer, write)
-            if self.given.text is not None:
+            if self.arguments.text is not None:
                 raise OptionError(f'{argument("text")}: {error.reason}') from None
             raise CorpusError(name, items[error.index].line, error.reason) from None
         self.result.sentences += len(items)
-        if self.given.score:
-            scores = self.result.scores or Scores(self.tagger.found_scheme, self.tagger.scheme, name)
+        if self.arguments.score:
+            scores = self.result.scores or Scores(self.tagger.file_scheme, self.tagger.scheme, name)
             self.result.scores, scores.path = scores, name
             scores.add([item.line for item in items], [opened(item.tags, self.mark) for item in items],
                        [sentence.tags for sentence in tagged])
-        found = [item.predicted(sentence.prediction) for item, sentence in zip(items, tagged)]
-        if self.given.returned:
-            self.result += [sentence.stripped() if sentence.raw else sentence for sentence in found
+        results = [item.predicted(sentence.prediction) for item, sentence in zip(items, tagged)]
+        if self.arguments.returned:
+            self.result += [sentence.stripped() if sentence.raw else sentence for sentence in results
                             if sentence.tokens or not sentence.raw]
         else:
-            write(''.join(map(writer.lines, found)))
+            write(''.join(map(writer.lines, results)))

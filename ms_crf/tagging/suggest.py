@@ -1,8 +1,8 @@
-"""The function `suggest`: which sentences of unlabelled text to annotate next.
+"""The function `suggest`, which selects unlabelled sentences to annotate next (active learning).
 
-It chooses the sentences with the highest scores, none of them like another or like known ones. Sentences are alike if
-they have the same tokens, or if they share many word n-grams: if the Jaccard index of the two sets, what they share of
-what is in either, is above a threshold. Capitals don't count there.
+It selects the sentences with the highest uncertainty scores, without duplicates and near-duplicates of each other or of
+known sentences. Two sentences are near-duplicates if the Jaccard index of their sets of lower-case word n-grams is
+above a threshold. The Jaccard index is the size of the intersection divided by the size of the union.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,33 +28,33 @@ from ms_crf.text.schemes import PLAIN
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import BLANK, CHARACTERS, Deferred
 
-SPARE = 10_000                 # candidates that are held beside as many as are wanted
+SPARE = 10_000                 # number of candidates to keep in addition to the requested number of sentences
 
 
 class Suggestion(NamedTuple):
-    """A sentence that may be chosen."""
+    """A candidate sentence."""
 
-    score: float               # the higher, the sooner it is chosen; equal tokens have equal scores
+    score: float               # uncertainty; higher scores are selected first, and equal tokens have equal scores
     tokens: list[str]
-    document: Document         # with its text, file and line; the sentence is all that the document holds
-    tags: Sequence[str] = ()   # of the model
-    confidence: float = 1.0    # the posterior of all tags together
+    document: Document         # contains this sentence only, with text, file and line number
+    tags: Sequence[str] = ()   # predicted tags
+    confidence: float = 1.0    # posterior of all tags together
 
 
 class Suggestions(list[Suggestion]):
     """The sentences that `suggest` returns, the highest score first.
 
     Attributes:
-        read: the number of sentences in the input.
-        known: how many of them were left out because they are annotated.
-        repeated: how many because a sentence with the same tokens came before.
-        near: how many near-duplicates were left out before the last sentence was chosen.
-        remarks: a line for each kind of loss in the format of the output.
+        read: number of sentences in the input.
+        known: number of sentences omitted because they are annotated already.
+        repeated: number of sentences omitted because the same tokens occurred before.
+        near: number of near-duplicates with scores above the lowest selected score.
+        remarks: one line for each kind of data that the output format cannot represent.
     """
 
     remarks: Sequence[str] = ()
 
-    def __init__(self, pool: 'Pool') -> None:
+    def __init__(self, pool: 'CandidatePool') -> None:
         chosen, near = pool.chosen()
         super().__init__(chosen)
         self.read, self.known, self.repeated, self.near = pool.read, pool.known_left_out, pool.repeated, near
@@ -67,213 +67,217 @@ def suggest(input: PathLike | Iterable[str], *, known: Sequence[PathLike] | None
             near: float = 0.5, ngram: int = 2, format: str | None = None, from_name: str | None = None,
             to_name: str | None = None, label_type: str | None = None, plugin: PathLike | None = None,
             device: str = 'auto', watcher: Watcher = SILENT) -> Suggestions:
-    """Finds the sentences of unlabelled text whose annotation would teach a model most.
+    """Selects the unlabelled sentences about which a model is most uncertain, for annotation (active learning).
 
     Args:
-        input: path of a file, also .gz, of a folder, or a pattern like 'texts/*.txt'; or lines of text: an open text
-            stream or any other iterable of strings. '-' and `sys.stdin` are standard input.
-        known: files of annotated sentences; they and their near-duplicates are not suggested again.
-        output: path of a file to write, of brat a folder; or a text stream.
+        input: path of a file, also .gz, or of a folder, or a pattern such as 'texts/*.txt'. Or lines of text: an open
+            text stream or another iterable of strings. '-' and `sys.stdin` mean standard input.
+        known: files of annotated sentences; these sentences and near-duplicates of them are not suggested.
+        output: path of a file to write, or of a folder for brat; or a text stream.
         run, mindir, input_format, columns, chars, raw, splitter, strict, plugin, device: as for `tag`.
-        count: how many sentences to choose.
-        by: the measure: 'least-confidence', 'mnlp' or 'token-entropy', see `ms_crf.models.chains`.
-        near: of two sentences whose word n-grams have a larger Jaccard index only one is chosen.
-        ngram: words of an n-gram.
-        format: of the output, such as 'tokens' or 'label-studio'; by default by its name, otherwise 'tokens'.
-        from_name, to_name, label_type: the names in a labelling interface of Label Studio.
-        watcher: is told what is loaded, how many sentences are read, and which lines are no UTF-8.
+        count: number of sentences to select.
+        by: measure of uncertainty: 'least-confidence', 'mnlp' or 'token-entropy', see `ms_crf.models.chains`.
+        near: threshold for near-duplicates: of two sentences with a larger Jaccard index only one is selected.
+        ngram: number of words in an n-gram.
+        format: output format, such as 'tokens' or 'label-studio' (default: by the name of `output`, otherwise
+            'tokens').
+        from_name, to_name, label_type: names in the labelling configuration of Label Studio.
+        watcher: receives messages, progress, and warnings about invalid UTF-8.
 
     Returns:
-        The chosen sentences with their tags and scores, the highest score first, and counts as attributes.
+        The selected sentences with predicted tags and scores, the highest score first; counts are attributes.
 
     Raises:
-        OptionError: an argument can't be, or has no effect beside the others.
-        CorpusError: a file has a fault, or there is nothing to choose from.
+        OptionError: an argument is invalid, or has no effect in this combination.
+        CorpusError: an input file is invalid, or contains no sentences.
 
     Example:
         >>> from ms_crf.api import suggest
         >>> chosen = suggest('raw.txt', known=['train.tsv'], run='runs/mine', count=2)    # doctest: +SKIP
-        >>> [(round(one.score, 2), one.document.text) for one in chosen]                  # doctest: +SKIP
+        >>> [(round(each.score, 2), each.document.text) for each in chosen]                # doctest: +SKIP
         [(0.81, 'Kowalski moved to Porto in May .'), (0.64, 'Lisbon Systems hired her .')]
     """
-    given = SuggestArguments.given({**locals(), 'input': source_of(input)})
-    for path in [path for path in given.sources if path != LINES] + [
-            path for path in given.known or () if of_corpus(path) is not FORMATS[BRAT]]:
+    arguments = SuggestArguments.from_call({**locals(), 'input': source_of(input)})
+    for path in [path for path in arguments.sources if path != LINES] + [
+            path for path in arguments.known or () if of_corpus(path) is not FORMATS[BRAT]]:
         check_readable(path)
-    if isinstance(given.output, str):
-        conversion.check_target(given.output, given.written)
-    return _Chooser(given, watcher).run()
+    if isinstance(arguments.output, str):
+        conversion.check_target(arguments.output, arguments.written)
+    return _Chooser(arguments, watcher).run()
 
 
 class _Chooser(Inputs):
     """One call of `suggest`.
 
     Args:
-        given: its arguments.
+        arguments: its arguments.
         watcher: see there.
     """
 
-    given: SuggestArguments
+    arguments: SuggestArguments
 
-    def __init__(self, given: SuggestArguments, watcher: Watcher) -> None:
-        super().__init__(given, watcher)
+    def __init__(self, arguments: SuggestArguments, watcher: Watcher) -> None:
+        super().__init__(arguments, watcher)
         if not self.tagger.gives_confidences:
-            raise OptionError(f'{self.path}: this graph gives no confidences; export one with '
+            raise OptionError(f'{self.path}: this graph computes no confidences; export it with '
                               f'{argument("confidence")}, or use the run itself')
-        if given.by == TOKEN_ENTROPY and not chains.gives_entropy(self.tagger.decoder):
+        if arguments.by == TOKEN_ENTROPY and not chains.gives_entropy(self.tagger.decoder):
             raise OptionError(f'{argument("by")} {TOKEN_ENTROPY} needs the posterior of every tag, which exported '
-                              'graphs and custom heads do not give; use the run itself, or '
+                              'graphs and custom heads do not compute; use the run itself, or '
                               f'{argument("by")} {LEAST_CONFIDENCE}')
 
     def run(self) -> Suggestions:
-        """Chooses sentences, and writes them if there is an output."""
-        given, model = self.given, self.model.version
-        pool = Pool(given.count, Alike(given.ngram, given.near, self._known()))
+        """Selects sentences, and writes them if there is an output."""
+        arguments, model = self.arguments, self.model.version
+        pool = CandidatePool(arguments.count, DuplicateIndex(arguments.ngram, arguments.near, self._known()))
         with self.watcher.progress('', None, 'sentences') as done:
             for chunk in chunks(self._items(), lambda entry: len(entry[1].tokens)):
-                for (source, item), unsure, score in zip(chunk, *self._judged(chunk)):
-                    pool.add(Suggestion(score, item.tokens, _document(source, item, unsure, model), unsure.tags,
-                                        unsure.confidence))
+                for (source, item), tagged, score in zip(chunk, *self._scored(chunk)):
+                    pool.add(Suggestion(score, item.tokens, _document(source, item, tagged, model), tagged.tags,
+                                        tagged.confidence))
                 done(len(chunk))
         chosen = Suggestions(pool)
         if not chosen.read:
-            raise CorpusError(given.name, None, 'expected sentences, got none')
+            raise CorpusError(arguments.name, None, 'expected sentences, got none')
         if not chosen:
-            raise OptionError(f'{given.name}: expected sentences that are not like those of {argument("known")}, got '
-                              'none')
-        if given.output is not None:
+            raise OptionError(f'{arguments.name}: expected sentences that differ from {argument("known")}, got none')
+        if arguments.output is not None:
             chosen.remarks = self._write([sentence.document for sentence in chosen])
         return chosen
 
     def _known(self) -> Iterator[list[str]]:
-        for path in self.given.known or ():
-            for sentence in read_corpus(path, self.given.indices('known'), self.splitter):
+        for path in self.arguments.known or ():
+            for sentence in read_corpus(path, self.arguments.indices('known'), self.splitter):
                 yield sentence.tokens
 
     def _items(self) -> Iterator[tuple[str, Sentence]]:
-        """(name, sentence) of all inputs."""
-        for source in self.given.sources:
-            name, items = self.name(source), self.of_file(source, self.given.indices('known')[:1])
-            for item in for_columns(items, name) if FORMATS[self.given.written].columns else items:
+        """Yields (name of the input, sentence) for all inputs."""
+        for source in self.arguments.sources:
+            name, items = self.name(source), self.of_file(source, self.arguments.indices('known')[:1])
+            for item in for_columns(items, name) if FORMATS[self.arguments.written].columns else items:
                 if item is not None and item.tokens:
                     yield name, item
 
-    def _judged(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Unsure], list[float]]:
-        """What the model says of sentences, and how uncertain it is of each."""
+    def _scored(self, chunk: Sequence[tuple[str, Sentence]]) -> tuple[list[Unsure], list[float]]:
+        """Returns predictions of the model for sentences, and their uncertainty scores."""
         sentences = [item.tokens for _, item in chunk]
         try:
-            if self.given.by == TOKEN_ENTROPY:
-                found = chains.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
-                return found, [one.entropy for one in found]
-            found = [Unsure(one.tags, one.confidence or 0.0, 0.0) for one in self.tagger.tag(sentences, True)]
+            if self.arguments.by == TOKEN_ENTROPY:
+                predictions = chains.token_entropies(cast(ChainDecoder, self.tagger.decoder), sentences)
+                return predictions, [each.entropy for each in predictions]
+            predictions = [Unsure(each.tags, each.confidence or 0.0, 0.0) for each in self.tagger.tag(sentences, True)]
         except SentenceError as error:
             name, item = chunk[error.index]
             raise CorpusError(name, item.line, error.reason) from None
-        return found, [chains.of_confidence(one.confidence, len(one.tags), self.given.by) for one in found]
+        return predictions, [chains.of_confidence(each.confidence, len(each.tags), self.arguments.by)
+                             for each in predictions]
 
     def _write(self, documents: list[Document]) -> list[str]:
-        """Writes the chosen sentences; returns what is said of what the format has no place for."""
-        given, remarks = self.given, Remarks(self.given.name)
-        splitter = self.splitter if given.raw else Deferred(CHARACTERS if self.characters else BLANK)
-        scheme = scoring_scheme(self.tagger.found_scheme)        # of the files, in which people annotate
-        with_tags = scheme != PLAIN and 'tags' in FORMATS[given.written].holds
-        target = Target(given.written, splitter, scheme if with_tags else None, names=given.names)
+        """Writes the selected sentences; returns one line for each kind of data that the format cannot represent."""
+        arguments, remarks = self.arguments, Remarks(self.arguments.name)
+        splitter = self.splitter if arguments.raw else Deferred(CHARACTERS if self.characters else BLANK)
+        scheme = scoring_scheme(self.tagger.file_scheme)         # scheme of the files, in which people annotate
+        with_tags = scheme != PLAIN and 'tags' in FORMATS[arguments.written].holds
+        target = Target(arguments.written, splitter, scheme if with_tags else None, names=arguments.names)
         source = Source(documents, JSON, self.tagger.scheme, (0, 1))
-        if isinstance(given.output, str):
-            conversion.write(source, target, given.output, remarks.add)
+        if isinstance(arguments.output, str):
+            conversion.write(source, target, arguments.output, remarks.add)
         else:
-            given.output.writelines(conversion.lines(source, target, remarks.add))
+            arguments.output.writelines(conversion.lines(source, target, remarks.add))
         return remarks.lines()
 
 
-def _document(source: str, item: Sentence, unsure: Unsure, model: str) -> Document:
-    """A sentence with the tags of a model.
+def _document(source: str, item: Sentence, tagged: Unsure, model: str) -> Document:
+    """Returns a document of one sentence with predicted tags.
 
-    A text that a record holds is kept whole, as the record's other fields belong to it.
+    The text of a JSON record is not stripped, because other fields of the record may contain offsets in it.
     """
     has_text = not item.rows and (item.record is None or text_of(item.record) == item.text)
     if item.record is None or not has_text:
         item = item.stripped()
-    placed = item.moved(0).replace(tags=unsure.tags, rows=(), lines=(), raw=False)
-    return Document(placed.text, source, item.line, sentences=[placed], bordered=False, has_text=has_text,
-                    prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)
+    moved = item.moved(0).replace(tags=tagged.tags, rows=(), lines=(), raw=False)
+    return Document(moved.text, source, item.line, sentences=[moved], bordered=False, has_text=has_text,
+                    prediction=Prediction(round(tagged.confidence, 6), model), record=item.record)
 
 
-class Alike:
-    """Sentences, and whether others are like one of them.
+class DuplicateIndex:
+    """An index of sentences that finds duplicates and near-duplicates.
 
     Args:
-        size: words of an n-gram.
-        threshold: the Jaccard index above which two sentences are near-duplicates; 1 leaves only equal ones.
-        sentences: lists of tokens.
+        size: number of words in an n-gram.
+        threshold: Jaccard index above which two sentences are near-duplicates; 1 means only equal sentences.
+        sentences: lists of tokens to add.
     """
 
     def __init__(self, size: int, threshold: float, sentences: Iterable[Sequence[str]] = ()) -> None:
         self.size, self.threshold = size, threshold
         self._same: set[tuple[str, ...]] = set()
-        self._with: dict[int, list[int]] = {}    # by the hash of an n-gram the sentences that it is in
-        self._ngrams_of: list[set[int]] = []     # hashes of the n-grams of each
+        self._sentences_with: dict[int, list[int]] = {}    # hash of an n-gram: indices of its sentences
+        self._ngrams_of: list[set[int]] = []     # by sentence, hashes of its n-grams
         for sentence in sentences:
             self.add(sentence)
 
     def add(self, tokens: Sequence[str]) -> None:
+        """Adds a sentence."""
         if self.same(tokens):
             return
         self._same.add(tuple(tokens))
         if self.threshold < 1:
-            found = self._ngrams(tokens)
-            for ngram in found:
-                self._with.setdefault(ngram, []).append(len(self._ngrams_of))
-            self._ngrams_of.append(found)
+            ngrams = self._ngrams(tokens)
+            for ngram in ngrams:
+                self._sentences_with.setdefault(ngram, []).append(len(self._ngrams_of))
+            self._ngrams_of.append(ngrams)
 
     def same(self, tokens: Sequence[str]) -> bool:
-        """Whether there is a sentence with these tokens."""
+        """Whether the index contains a sentence with the same tokens."""
         return tuple(tokens) in self._same
 
     def near(self, tokens: Sequence[str]) -> bool:
-        """Whether there is a near-duplicate of a sentence with these tokens."""
+        """Whether the index contains a near-duplicate of a sentence."""
         if self.threshold >= 1:
             return False
-        found = self._ngrams(tokens)
-        # A near-duplicate lacks so few of the n-grams that it has one of any others so many; the rarest are few to see.
-        enough = len(found) - int(self.threshold * len(found))
-        rarest = sorted(found, key=lambda ngram: len(self._with.get(ngram, ())))[:enough]
-        sharing = {index for ngram in rarest for index in self._with.get(ngram, ())}
-        return any(len(found & other) / len(found | other) > self.threshold
+        ngrams = self._ngrams(tokens)
+        # A near-duplicate shares more than threshold * n of the n n-grams, so it contains at least one of any n -
+        # int(threshold * n) n-grams. The rarest n-grams have the fewest sentences to compare.
+        enough = len(ngrams) - int(self.threshold * len(ngrams))
+        rarest = sorted(ngrams, key=lambda ngram: len(self._sentences_with.get(ngram, ())))[:enough]
+        sharing = {index for ngram in rarest for index in self._sentences_with.get(ngram, ())}
+        return any(len(ngrams & other) / len(ngrams | other) > self.threshold
                    for other in map(self._ngrams_of.__getitem__, sharing))
 
     def _ngrams(self, tokens: Sequence[str]) -> set[int]:
-        """Hashes of the n-grams; a shorter sentence is one by itself."""
+        """Returns hashes of the n-grams; a sentence of fewer words is a single n-gram."""
         words = [token.lower() for token in tokens]
         return {hash(tuple(words[first:first + self.size])) for first in range(max(1, len(words) - self.size + 1))}
 
 
-class Pool:
-    """Takes candidates one after the other, and holds only as many as it takes to choose from.
+class CandidatePool:
+    """Selects candidates with high scores from a stream, in bounded memory.
 
-    The chosen ones are those that one gets who goes through all candidates from the highest score downwards, of equal
-    ones the first, and leaves out those that are like a known sentence or like one chosen before. When the pool is
-    full, it is gone through in this way, and those with the lowest scores are dropped.
+    Candidates are considered from the highest to the lowest score, and for equal scores in their order of arrival.
+    Near-duplicates of known sentences and of better candidates are omitted. When the pool is full, near-duplicates are
+    removed, then the candidates with the lowest scores.
 
     Args:
-        count: how many to choose.
-        known: sentences that are not to be chosen again.
-        spare: how many candidates to hold beside `count`.
+        count: number of candidates to select.
+        known: index of sentences that are not selected.
+        spare: number of candidates to keep in addition to `count`.
 
     Attributes:
-        read: candidates that were added.
-        known_left_out: how many of them were known.
-        repeated: how many had the tokens of one that is held.
+        read: number of candidates added.
+        known_left_out: number of candidates with the tokens of a known sentence.
+        repeated: number of candidates with the tokens of a candidate in the pool.
     """
 
-    def __init__(self, count: int, known: Alike, spare: int = SPARE) -> None:
+    def __init__(self, count: int, known: DuplicateIndex, spare: int = SPARE) -> None:
         self.count, self.room, self._known = count, count + spare, known
         self.read = self.known_left_out = self.repeated = 0
         self._held: list[Suggestion] = []
         self._tokens: set[tuple[str, ...]] = set()
-        self._least = float('-inf')              # the score that one must be above, once some were dropped
+        self._least = float('-inf')              # candidates up to this score are rejected, after a removal
 
     def add(self, candidate: Suggestion) -> None:
+        """Adds a candidate, unless its tokens are known or in the pool, or its score is too low."""
         self.read += 1
         key = tuple(candidate.tokens)
         if self._known.same(key):
@@ -287,28 +291,28 @@ class Pool:
                 self._shrink()
 
     def chosen(self) -> tuple[list[Suggestion], int]:
-        """The chosen candidates, the best first, and the number of near-duplicates that were left out before."""
-        found: list[Suggestion] = []
-        left_out = 0
-        for candidate, alike in self._in_order():
-            if len(found) == self.count:
+        """Returns the selected candidates, highest score first, and the number of near-duplicates omitted."""
+        selected: list[Suggestion] = []
+        omitted = 0
+        for candidate, duplicate in self._by_score():
+            if len(selected) == self.count:
                 break
-            left_out += alike
-            if not alike:
-                found.append(candidate)
-        return found, left_out
+            omitted += duplicate
+            if not duplicate:
+                selected.append(candidate)
+        return selected, omitted
 
-    def _in_order(self) -> Iterator[tuple[Suggestion, bool]]:
-        """All that are held, the best first, and whether each is like a known one or one before it."""
-        before = Alike(self._known.size, self._known.threshold)
-        for candidate in sorted(self._held, key=lambda held: -held.score):           # stable: the first of equals
-            alike = self._known.near(candidate.tokens) or before.near(candidate.tokens)
-            if not alike:
+    def _by_score(self) -> Iterator[tuple[Suggestion, bool]]:
+        """Yields candidates by falling score, and whether each is a near-duplicate of a known or better sentence."""
+        before = DuplicateIndex(self._known.size, self._known.threshold)
+        for candidate in sorted(self._held, key=lambda held: -held.score):           # stable for equal scores
+            duplicate = self._known.near(candidate.tokens) or before.near(candidate.tokens)
+            if not duplicate:
                 before.add(candidate.tokens)
-            yield candidate, alike
+            yield candidate, duplicate
 
     def _shrink(self) -> None:
-        different = [candidate for candidate, alike in self._in_order() if not alike]
+        different = [candidate for candidate, duplicate in self._by_score() if not duplicate]
         self._held = different[:self.room]
         self._tokens = {tuple(candidate.tokens) for candidate in self._held}
         if len(different) > self.room:

@@ -15,10 +15,10 @@ from ms_crf.base.files import PathLike, temporary
 from ms_crf.formats.dataset import Corpora, load
 from ms_crf.models.base import Kind, Learner, StepLearner, kind_of, kind_of_run
 from ms_crf.runs import checksums, records
-from ms_crf.runs.directory import Onlooker, RunDirectory, new_beside
+from ms_crf.runs.directory import ReadOnlyRun, RunDirectory, new_beside
 from ms_crf.runs.options import Options
 from ms_crf.runs.records import saving, settle
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.splitting import AUTO, mostly_characters, suited
 from ms_crf.training.scores import scores_record
 from ms_crf.training.watchers import TrainingWatcher
@@ -39,12 +39,12 @@ def start(options: Options, watcher: TrainingWatcher, overwrite: bool = False,
         workers: the processes that train together.
 
     Raises:
-        PathTaken: there is something in that folder.
+        PathExists: there is something in that folder.
         CorpusError, OptionError: the input has a fault, or the options ask for what can't be.
     """
     kind = kind_of(options)
     with ExitStack() as fault:
-        directory = RunDirectory.new(options.save, overwrite) if workers.leads else Onlooker(options.save, False)
+        directory = RunDirectory.new(options.save, overwrite) if workers.leads else ReadOnlyRun(options.save, False)
         fault.callback(directory.release)
         corpora = _read(options, watcher, _for_bio(kind, options), options.allow_any_tags)
         began = time.perf_counter()
@@ -80,15 +80,15 @@ def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers
         CorpusError: the run can't be resumed, or the files are not the same.
     """
     with ExitStack() as fault:
-        directory = RunDirectory.resumed(folder) if workers.leads else Onlooker(folder, True)
+        directory = RunDirectory.resumed(folder) if workers.leads else ReadOnlyRun(folder, True)
         fault.callback(directory.release)
         if workers.leads:
             settle(directory.folder)             # a saving that a crash has cut off
         tell(workers)                            # nobody reads before that
-        before = Run.open(directory.folder)
+        before = SavedRun.open(directory.folder)
         kind = kind_of_run(before)
         if not kind.in_steps:
-            raise CorpusError(folder, None, f'can not be resumed: a model of kind {kind.name} is learned at once, not '
+            raise CorpusError(folder, None, f'cannot be resumed: a model of kind {kind.name} is learned at once, not '
                                             'in steps')
         check_run(before, watcher)
         options = options.settled_as(before.options)
@@ -104,7 +104,7 @@ def resume(folder: PathLike, options: Options, watcher: TrainingWatcher, workers
     return run
 
 
-def _check_sources(run: Run, options: Options, named: Container[str]) -> None:
+def _check_sources(run: SavedRun, options: Options, named: Container[str]) -> None:
     """Raises CorpusError if a corpus that only config.json names is not the one that the run began with."""
     for part in checksums.PARTS:
         path = getattr(options, part)
@@ -116,7 +116,8 @@ def _check_sources(run: Run, options: Options, named: Container[str]) -> None:
                                           'it, or name it anew')
 
 
-def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: TrainingWatcher, run: Run) -> Learner:
+def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: TrainingWatcher,
+                run: SavedRun) -> Learner:
     """The learner of a run that is resumed; of vectors that only config.json names, no message shows anything."""
     try:
         return kind.learner(options, corpora, watcher, run)
@@ -126,7 +127,7 @@ def _learner_of(kind: type[Kind], options: Options, corpora: Corpora, watcher: T
     raise _changed(options.embeddings, 'vectors', run)
 
 
-def _changed(path: str, what: str, run: Run) -> CorpusError:
+def _changed(path: str, what: str, run: SavedRun) -> CorpusError:
     return CorpusError(path, None, f'these are not the {what} that {run.path} began with; restore them or begin a new '
                                    'run')
 
@@ -137,7 +138,7 @@ def _for_bio(kind: type[Kind], options: Options) -> str:
     BIOES tells more of where a span ends; a constrained chain gives each tagging in BIO by exactly one in BIOES. A run
     that begins with another one has the scheme of that.
     """
-    before = Run.open(options.init).scheme if options.init else None
+    before = SavedRun.open(options.init).scheme if options.init else None
     if before in ('BIO', 'BIOES'):
         return before
     return 'BIOES' if kind.in_steps and options.head == 'crf' and options.constraints else 'BIO'
@@ -158,7 +159,7 @@ def _training(options: Options, directory: RunDirectory, corpora: Corpora, learn
     return Training(options, directory, corpora, cast(StepLearner, learner), watcher, workers)
 
 
-def check_run(run: Run, watcher: TrainingWatcher) -> None:
+def check_run(run: SavedRun, watcher: TrainingWatcher) -> None:
     """Raises CorpusError if files are missing without which a training can't go on."""
     folder = run.path
     state, weights = folder / records.STATE, folder / records.WEIGHTS
@@ -175,7 +176,7 @@ def check_run(run: Run, watcher: TrainingWatcher) -> None:
                     f'resume {other}')
 
 
-def check_input(run: Run, options: Options, learner: Learner) -> None:
+def check_input(run: SavedRun, options: Options, learner: Learner) -> None:
     """Raises CorpusError unless a training reads what it read when the run began.
 
     Args:
@@ -194,7 +195,7 @@ def check_input(run: Run, options: Options, learner: Learner) -> None:
                                         'restore them or begin a new run')
 
 
-def keep_options(before: Run, folder: Path, options: Options) -> None:
+def keep_options(before: SavedRun, folder: Path, options: Options) -> None:
     """Saves changed options in config.json, and the checksums of corpora that were named, so that these need not be
     named again when the run is resumed again."""
     known, digests = before.options.to_json(), checksums.corpora_digests(options)

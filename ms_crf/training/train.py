@@ -83,7 +83,7 @@ def read_option_file(path: PathLike) -> Any:
         with open(path, encoding='utf-8-sig') as file:
             return json_of(file.read())
     except OSError as error:
-        raise OptionError(f'{path}: can not be read: {error.strerror}') from None
+        raise OptionError(f'{path}: cannot be read: {error.strerror}') from None
     except UnicodeDecodeError as error:
         raise OptionError(f'{path}: expected UTF-8, got byte {error.object[error.start]:#04x}') from None
     except JSONFault as error:
@@ -112,7 +112,7 @@ def new_options(named: Mapping[str, Any]) -> Options:
         Arguments.check(options)                                 # the base is read by these values
         options = with_base(record, named)
     options.check()
-    options.check_given(named)
+    options.check_effects(named)
     return options
 
 
@@ -129,9 +129,9 @@ def resumed_options(given: TrainArguments, named: Mapping[str, Any]) -> Options:
     run = Run.open(given.resume)
     before, options = run.options, run.options_with(**named)
     if (options.encoder_lr > 0) != (before.encoder_lr > 0):
-        raise OptionError(f'{argument("encoder_lr")} can not be 0 before {argument("resume")} and more after it, or '
+        raise OptionError(f'{argument("encoder_lr")} cannot be 0 before {argument("resume")} and more after it, or '
                           f'the other way round; the run has {before.encoder_lr:g}')
-    options.check_given(named)
+    options.check_effects(named)
     return options
 
 

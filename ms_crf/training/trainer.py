@@ -18,7 +18,7 @@ from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.options import Options
 from ms_crf.runs.records import Saving, saving
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.metrics import Score, as_record
 from ms_crf.text.schemes import NEXT, OPEN, PLAIN
 from ms_crf.training.schedules import FEW_STEPS, Best, LossScale, course_of, dropout, rate_at
@@ -154,7 +154,7 @@ class Training:
             self.best.load_score(best_epoch, best_score)
         if self.best.epoch:
             records.check_tensors(self.folder / records.WEIGHTS)   # which the end of the training needs
-        run = Run.open(self.folder)
+        run = SavedRun.open(self.folder)
         self.metrics = run.metrics[:self.epoch]
         if scores := run.scores:           # it had ended
             self.shifts[scores['best_epoch']] = scores.get('shift', 0.0)
@@ -162,7 +162,7 @@ class Training:
     def load_best(self) -> None:
         """Loads the weights of the best epoch into the network that is scored."""
         named = {parameter.name.removeprefix('average.'): parameter for parameter in self.scored.trainable_params()}
-        for parameter, weight in read_weights(Run.open(self.folder), named):
+        for parameter, weight in read_weights(SavedRun.open(self.folder), named):
             ms.ops.assign(parameter, weight)                     # in place, so that compiled graphs see it
 
     # Epochs

@@ -18,7 +18,7 @@ SHOWN = ('import os, sys\n'
 COMPUTES = ('import mindspore as ms\n'
             'print(ms.get_context("device_target"), os.environ["MS_DEV_HOST_BLOCKING_RUN"],\n'
             '      ms.jit(ms.ops.relu)(ms.Tensor([3.0])).asnumpy()[0])\n')
-NEEDS = 'MindSpore 2.10 looks for CUDA 11.6 to 11.8 (through nvcc) and cuDNN 8 beside the driver'
+NEEDS = 'MindSpore 2.10 looks for CUDA 11.6 to 11.8 (through nvcc) and cuDNN 8 in addition to the driver'
 
 
 def run(program, *arguments):
@@ -34,22 +34,23 @@ def _without_devices():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('device,needs', [
-    ('GPU', NEEDS), ('Ascend', 'MindSpore 2.10 looks for CANN 8.2 to 9.1 beside the driver')])
+    ('GPU', NEEDS), ('Ascend', 'MindSpore 2.10 looks for CANN 8.2 to 9.1 in addition to the driver')])
 def test_device_a_device_that_is_not_here(device, needs):
     result = subprocess.run([sys.executable, 'train.py', '--device', device], cwd=ROOT, capture_output=True, text=True,
                             timeout=60)
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr == (f'train.py: the device {device} does not work here: this machine shows no {device} '
-                             f'device; {needs}; this program has not been tried there; use the CPU, or install these\n')
+    assert result.stderr == (f'train.py: the device {device} does not work here: this machine has no {device} '
+                             f'device; {needs}; ms_crf is not tested there; use the CPU, or install these '
+                             'libraries\n')
 
 
 @pytest.mark.slow
 def test_device_a_device_that_can_not_be_used_is_refused_where_it_is_named():
     result = run(SHOWN + 'from ms_crf.cli.train import main\nsys.exit(main(sys.argv[1:]))', '--device', 'GPU')
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr == ('train.py: the device GPU does not work here: this MindSpore does not find what it needs '
-                             f'for it; {NEEDS}; this program has not been tried there; use the CPU, or install '
-                             'these\n')
+    assert result.stderr == ('train.py: the device GPU does not work here: this MindSpore does not find the libraries '
+                             f'that it needs; {NEEDS}; ms_crf is not tested there; use the CPU, or install these '
+                             'libraries\n')
     # MindSpore has its part for the device, but that doesn't work.
     program = SHOWN + 'environment._supported = lambda name: True\nenvironment.choose_device("GPU")'
     result = run(program)
@@ -62,7 +63,7 @@ def test_device_a_device_that_can_not_be_used_is_refused_where_it_is_named():
 def test_device_auto_passes_over_a_device_that_can_not_be_used():
     result = run(SHOWN + 'print(environment.choose_device("auto", shown))\n' + COMPUTES)
     assert (result.returncode, result.stdout) == (0, 'CPU\nCPU 1 3.0\n')
-    assert result.stderr == ('train.py: GPU found, but this MindSpore does not find what it needs for it; '
+    assert result.stderr == ('train.py: GPU found, but this MindSpore does not find the libraries that it needs; '
                              f'{NEEDS}; computing on the CPU\n')
 
 
@@ -80,7 +81,7 @@ def test_device_auto_tries_a_device_in_a_process_of_its_own():
     lines = result.stderr.splitlines()
     assert len(lines) == 4 and all(line.endswith(f'; {NEEDS}; computing on the CPU') for line in lines)
     for line, reason in zip(lines, ('Unsupported device target GPU', 'a sum on it ended with status -9',
-                                    'it has computed nothing within 1 s', 'no such')):
+                                    'its first computation took more than 1 s', 'no such')):
         assert line.startswith(f'train.py: GPU found, but {reason}')
 
 

@@ -3,7 +3,7 @@
 import pickle
 
 from ms_crf.base.errors import LONGEST, CorpusError, NoRun, OptionError, argument, brief
-from ms_crf.runs.directory import PathTaken
+from ms_crf.runs.directory import PathExists
 
 import pytest
 
@@ -20,14 +20,14 @@ def test_errors_one_line(text, shown):
 
 
 def test_errors_a_long_message_keeps_both_ends():
-    message = str(CorpusError('file', None, f'expected a word, got {"x" * 9999}; leave it away'))
-    assert message.startswith('file: expected a word, got x') and message.endswith('x; leave it away')
+    message = str(CorpusError('file', None, f'expected a word, got {"x" * 9999}; omit it'))
+    assert message.startswith('file: expected a word, got x') and message.endswith('x; omit it')
     assert len(message) < LONGEST + 20
 
 
 @pytest.mark.parametrize('value,shown', [
     ('B-PER', "'B-PER'"), ('a\ud800', r"'a\ud800'"), (10 ** 5000, 'a number of 5001 digits'),
-    ([10 ** 5000], 'a list that can not be shown'), ('x' * 9999, f"'{'x' * 59}... (10,001 characters)"),
+    ([10 ** 5000], 'a list that cannot be shown'), ('x' * 9999, f"'{'x' * 59}... (10,001 characters)"),
 ], ids=['text', 'surrogate', 'number', 'numbers', 'long'])
 def test_errors_a_value_is_shown_in_brief(value, shown):
     assert brief(value) == shown
@@ -35,7 +35,7 @@ def test_errors_a_value_is_shown_in_brief(value, shown):
 
 @pytest.mark.parametrize('error', [
     CorpusError('a.tsv', 3, 'expected a tag'), NoRun('runs', None, 'none yet'), OptionError(f'{argument("hidden")} 7'),
-    PathTaken('run', 'expected a folder', True)], ids=lambda error: type(error).__name__)
+    PathExists('run', 'expected a folder', True)], ids=lambda error: type(error).__name__)
 def test_errors_go_from_one_process_to_another(error):
     """As multiprocessing and the workers of a training send them."""
     copy = pickle.loads(pickle.dumps(error))

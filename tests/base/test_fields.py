@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ms_crf.base.errors import CorpusError
-from ms_crf.base.fields import checked, distinct_strings, found_in, load_record
+from ms_crf.base.fields import checked, distinct_strings, errors_in, load_record
 
 import pytest
 
@@ -66,5 +66,5 @@ def test_fields_a_closed_record_has_these_names_and_no_others():
 
 def test_fields_the_file_is_named_once():
     for error in (ValueError('expected one'), CorpusError('a.json', None, 'expected one')):
-        with pytest.raises(CorpusError, match='^a.json: expected one$'), found_in('a.json'):
+        with pytest.raises(CorpusError, match='^a.json: expected one$'), errors_in('a.json'):
             raise error

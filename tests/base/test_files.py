@@ -67,7 +67,7 @@ def test_files_a_fifo_and_a_device_are_written_through(tmp_path):
     reading, writing = os.pipe()
     write_text(f'/dev/fd/{writing}', 'piped')
     assert os.read(reading, 100) == b'piped'
-    with pytest.raises(CorpusError, match='/dev/full: can not be written: No space left on device'):
+    with pytest.raises(CorpusError, match='/dev/full: cannot be written: No space left on device'):
         write_text('/dev/full', 'too much')
 
 
@@ -140,8 +140,8 @@ def test_files_json_comes_back(value):
 @pytest.mark.parametrize('text,message,line', [
     ('{"a": 1,\n "b" 2}', "Expecting ':' delimiter at column 6", 2), ('', 'Expecting value at column 1', 1),
     (b'"\xff"', 'expected UTF-8, got byte 0xff', None), ('[1, -1e999]', '-1e999 is too large for a number', None),
-    ('[NaN]', 'NaN is no finite number', None), ('1' * 5000, 'Exceeds the limit', None),
-    ('{"a": {"b": 1, "c": 2, "b": 1}}', "'b' is given twice, expected it once", None),
+    ('[NaN]', 'NaN is not a finite number', None), ('1' * 5000, 'Exceeds the limit', None),
+    ('{"a": {"b": 1, "c": 2, "b": 1}}', "'b' appears twice, expected it once", None),
     ('[' * 100_000, 'it is nested too deeply', None), ('[' * 22 + ']' * 22, 'it is nested too deeply', None)])
 def test_files_json_that_is_not_read_and_why(text, message, line):
     with pytest.raises(JSONFault) as raised:

@@ -24,19 +24,19 @@ def test_memory_that_is_there():
         pytest.skip('no /proc/meminfo here')
     fields = dict(line.split(':') for line in meminfo.read_text().splitlines())
     whole = sum(int(fields[name].split()[0]) for name in ('MemTotal', 'SwapTotal')) * 1024
-    assert 0 < memory.memory_there() <= whole
+    assert 0 < memory.available_memory() <= whole
 
 
 def test_memory_the_limit_of_a_process():
     resource = pytest.importorskip('resource')
-    program = ('from ms_crf.base.memory import check_memory, memory_there; print(memory_there())\n'
+    program = ('from ms_crf.base.memory import check_memory, available_memory; print(available_memory())\n'
                'check_memory(3 * 10 ** 9, "it")\n'
                'try:\n check_memory(3 * 10 ** 9 + 1, "the other")\n'
                'except ValueError as error:\n print(error)')
     result = subprocess.run([sys.executable, '-c', program], cwd=ROOT, capture_output=True, text=True, timeout=60,
                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 * 10 ** 9, 3 * 10 ** 9)))
     assert result.stderr == ''
-    assert result.stdout == '3000000000\nthe other needs at least 3.0 GB of memory, and 3.0 GB are there\n'
+    assert result.stdout == '3000000000\nthe other needs at least 3.0 GB of memory, and 3.0 GB are available\n'
 
 
 @pytest.mark.parametrize('own,limits,expected', [
@@ -56,7 +56,7 @@ def test_memory_control_groups(tmp_path, monkeypatch, own, limits, expected):
 
 
 def test_memory_a_machine_that_says_nothing(monkeypatch):
-    monkeypatch.setattr(memory, 'memory_there', lambda: None)
+    monkeypatch.setattr(memory, 'available_memory', lambda: None)
     memory.check_memory(10 ** 40, 'anything')
 
 
@@ -89,7 +89,7 @@ def test_memory_weights_are_counted_as_they_are(changes):
     ('--char lstm --char-width 65000', '--char-width 65000'), ('--layers 100 --hidden 200', '--layers 100'),
     ('--batch-size 100000 --hidden 1000', '--hidden 1000 and --batch-size 100000'), ('--epochs 2', 'these files')])
 def test_memory_a_training_that_can_not_fit(corpora, tmp_path, monkeypatch, capsys, arguments, named):
-    monkeypatch.setattr(memory, 'memory_there', lambda: 10 ** (3 if 'epochs' in arguments else 7))
+    monkeypatch.setattr(memory, 'available_memory', lambda: 10 ** (3 if 'epochs' in arguments else 7))
     folder = tmp_path / 'run'
     assert train.main([*files(corpora), *SMALL, '--save', str(folder), *arguments.split()]) == 2
     error = capsys.readouterr().err

@@ -231,7 +231,7 @@ def test_tag_many_a_command_that_was_stopped_goes_on_where_it_was(run, cluster, 
     there = stopped(process, tmp_path / 'out', lambda: process.send_signal(signal.SIGTERM))
     result = call(*arguments, known=known)
     assert (result.returncode, result.stderr) == (0, '')
-    assert f'; {there} shards skipped that were there' in result.stdout
+    assert f'; {there} shards skipped that existed already' in result.stdout
     check(run, source, tmp_path / 'out')
 
 
@@ -288,7 +288,7 @@ def test_tag_many_a_shard_that_kills_its_workers_is_given_up(run, cluster, tmp_p
     assert (result.returncode, result.stderr) == (
         2, 'ms-crf tag-many: in/0.jsonl: its worker died 5 times, as it does where memory runs out; use fewer workers, '
            'or cut it up\n')
-    assert ' 1 left out for faults, 4 retried; ' in result.stdout
+    assert ' 1 skipped because of errors, 4 retried; ' in result.stdout
     assert os.listdir(tmp_path / 'out') == ['.tag-many.json']
 
 
@@ -309,7 +309,7 @@ def main(run, tmp_path, capfd):
 
 @pytest.mark.parametrize('arguments,message', [
     (['--workers', '0'], '--workers must be at least 1, got 0'),
-    (['--splitter', 'blanks'], '--splitter means nothing without --raw; leave it away'),
+    (['--splitter', 'blanks'], '--splitter has no effect without --raw; omit it'),
     (['--engine', 'spark'], "argument --engine: invalid choice: 'spark' (choose from ray); see --help"),
     (['--input', 's3://bucket/a'], "--input must be files that all machines see by their names, got 's3://bucket/a'"),
     (['--address', 'localhost'], "--address must be HOST:PORT or auto, got 'localhost'"),
@@ -339,7 +339,7 @@ def test_tag_many_a_folder_that_was_begun_otherwise_is_refused(main, tmp_path):
     done = tmp_path / 'out' / '0.jsonl'
     done.write_text('')
     status, shown, errors = main()
-    assert (status, errors) == (0, '') and ' 1 shards skipped that were there, ' in shown
+    assert (status, errors) == (0, '') and ' 1 shards skipped that existed already, ' in shown
     assert main('--confidence') == (2, '', f'ms-crf tag-many: --output {tmp_path}/out was begun with confidence False, '
                                            'not True; name another folder\n')
     record = json.loads((tmp_path / 'out' / '.tag-many.json').read_text())

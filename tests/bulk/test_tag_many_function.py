@@ -77,7 +77,7 @@ def test_tag_many_function_returns_counts_and_reports_progress_and_faults(run, t
 
 @pytest.mark.parametrize('arguments,message', [
     ({'workers': 0}, 'workers must be at least 1, got 0'),
-    ({'splitter': 'blanks'}, 'splitter means nothing without raw; leave it away'),
+    ({'splitter': 'blanks'}, 'splitter has no effect without raw; omit it'),
     ({'address': 'localhost'}, "address must be HOST:PORT or auto, got 'localhost'")])
 def test_tag_many_function_names_its_arguments_in_messages(run, tmp_path, arguments, message):
     (tmp_path / 'a.jsonl').write_text('{"tokens": ["to"]}\n')

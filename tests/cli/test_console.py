@@ -112,7 +112,7 @@ def test_console_training_goes_on_when_its_output_is_full_or_closed(corpora, tmp
     for process, name, why in zip(processes, ('full', 'closed'), ('No space left on device', 'Bad file descriptor')):
         errors = process.communicate(timeout=120)[1]
         assert (process.returncode, errors) == (
-            0, f'train.py: standard output can not be written: {why}; training goes on\n')
+            0, f'train.py: standard output cannot be written: {why}; training continues\n')
         assert (tmp_path / name / 'scores.json').exists()
 
 
@@ -127,7 +127,7 @@ def test_console_help_with_streams_that_are_closed_or_full(command):
             errors = process.communicate(timeout=60)[1]
             program = f'ms-crf {command[-1]}' if 'ms_crf' in command else command[-1]
             assert process.returncode == 2
-            assert errors == (why and f'{program}: standard output can not be written: {why}\n')
+            assert errors == (why and f'{program}: standard output cannot be written: {why}\n')
 
 
 @pytest.mark.slow
@@ -137,7 +137,7 @@ def test_console_standard_input_that_is_closed(corpora, tmp_path):
     assert made.communicate(timeout=60)[1] == ''                 # it reads nothing
     process = start(['infer.py', '--run', run], preexec_fn=closed(0))
     assert process.communicate(timeout=60) == (
-        '', 'infer.py: standard input: can not be read: Bad file descriptor\n')
+        '', 'infer.py: standard input: cannot be read: Bad file descriptor\n')
     assert process.returncode == 2
 
 

@@ -178,14 +178,14 @@ def test_convert_columns_of_conllu(call, tmp_path):
     ('b.tsv', 'a\tX\n', ['--scheme', 'BIOES'],
      'the scheme BIOES is for tags of spans, got plain tags; leave the scheme away'),
     ('b.tsv', 'a\tO\n', ['--splitter', 'x'], "--splitter must be blanks, "),
-    ('b.tsv', 'a\tO\n', ['--splitter', 'blanks'], '--splitter means nothing from columns to columns, as the file has '
-                                                  'tokens; leave it away'),
+    ('b.tsv', 'a\tO\n', ['--splitter', 'blanks'], '--splitter has no effect from columns to columns, as the file has '
+                                                  'tokens; omit it'),
     ('b.tsv', 'a\tO\n', ['--columns', '0'], "--columns must be two numbers like 0,-1, got '0'"),
-    ('b.jsonl', JSON_LINES, ['--columns', '0,1'], '--columns means nothing with json; leave it away'),
-    ('b.jsonl', JSON_LINES, ['--scheme', 'BIO', '--to', 'spacy'], '--scheme means nothing with --to spacy, which has '
-                                                                  'spans; leave it away'),
-    ('b.jsonl', JSON_LINES, ['--tag-column', '4'], '--tag-column means nothing with --to columns, only with conllu; '
-                                                   'leave it away'),
+    ('b.jsonl', JSON_LINES, ['--columns', '0,1'], '--columns has no effect with json; omit it'),
+    ('b.jsonl', JSON_LINES, ['--scheme', 'BIO', '--to', 'spacy'], '--scheme has no effect with --to spacy, which has '
+                                                                  'spans; omit it'),
+    ('b.jsonl', JSON_LINES, ['--tag-column', '4'], '--tag-column has no effect with --to columns, only with conllu; '
+                                                   'omit it'),
     ('b.jsonl', JSON_LINES, ['--tag-column', '1', '--to', 'conllu'], 'the column of the tags of CoNLL-U must be from 2 '
                                                                      'to 9, got 1'),
 ])
@@ -203,9 +203,9 @@ def test_convert_a_fault_is_one_line_and_leaves_what_was_there(call, tmp_path, n
     ([], 'IN must be a name, got nothing; see --help'), (['a.tsv'], 'OUT must be a name, got nothing; see --help'),
     (['absent.tsv', 'x.tsv'], 'absent.tsv: no such file'), (['absent', 'x.tsv'], 'absent: no such file'),
     (['absent.ann', 'x.tsv'], 'absent.ann: no such file'), (['.', 'x.tsv'], '.: expected a file, got a folder'),
-    (['a.tsv', 'absent/x.tsv'], 'absent/x.tsv: can not be written: there is no folder '),
-    (['a.tsv', 'absent/x.ann'], 'absent/x.txt: can not be written: there is no folder '),
-    (['a.tsv', 'absent/x/'], 'absent/x/: can not be written: No such file or directory'),
+    (['a.tsv', 'absent/x.tsv'], 'absent/x.tsv: cannot be written: there is no folder '),
+    (['a.tsv', 'absent/x.ann'], 'absent/x.txt: cannot be written: there is no folder '),
+    (['a.tsv', 'absent/x/'], 'absent/x/: cannot be written: No such file or directory'),
     (['a.tsv', 'a.jsonl', '--to', 'brat'], 'a.jsonl: expected no folder there yet, or an empty one, got something'),
     (['a.tsv', 'x', '--to', 'brta'], "argument --to: invalid choice: 'brta'")])
 def test_convert_names_that_can_not_be(call, tmp_path, arguments, message):
@@ -241,7 +241,7 @@ def test_convert_is_a_function_for_programs(tmp_path, capfd):
 @pytest.mark.parametrize('arguments,message', [
     ({'to': 'nothing'}, 'to must be one of tokens, doccano, .*, got \'nothing\'$'),
     ({'from_': 'nothing'}, 'from_ must be one of json, tokens, .*, got \'nothing\'$'),
-    ({'as_': 'predictions'}, 'as_ means nothing with to columns, which has no predictions; leave it away$'),
+    ({'as_': 'predictions'}, 'as_ has no effect with to columns, which has no predictions; omit it$'),
     ({'columns': '1,1'}, "columns must be two numbers like 0,-1, got '1,1'$"),
     ({'target': 'x'}, '^x: the name of target does not say which format it is to have; name it with to, one of '),
     ({'target': ''}, '^target must be a name, got nothing$'), ({'label_type': ''}, 'label_type must be a name')])

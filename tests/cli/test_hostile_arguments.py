@@ -10,8 +10,8 @@ import pytest
 
 needs_report = pytest.mark.skipif(importlib.util.find_spec('matplotlib') is None, reason='needs the extra report')
 needs_ray = pytest.mark.skipif(importlib.util.find_spec('ray') is None, reason='needs the extra bulk')
-LOST = 'expected another file to write than the one that is read, which would be lost; choose another name'
-OF_RUN = 'expected a file to write that is none of a run, got one of the run in {run}; choose another name'
+LOST = 'cannot be written: it is also the input, which would be lost; choose another name'
+OF_RUN = 'cannot be written: it is a file of the run in {run}; choose another name'
 PLUGIN = 'raise SystemExit(3)\n'
 
 

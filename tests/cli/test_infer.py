@@ -168,10 +168,10 @@ def test_infer_what_a_static_graph_does_not_take_or_give_is_named_by_line_and_op
     assert export.main(['--run', run, '--output', str(graph), '--static', '2', '4']) == 0
     capsys.readouterr()
     path = write(tmp_path, 'on\n\nof Xan Yel\nto to to of Xan\non\n', 'in.txt')
-    for options, reason in ((['--confidence'], '--confidence: this graph gives no confidences; export one with '
+    for options, reason in ((['--confidence'], '--confidence: this graph computes no confidences; export it with '
                                                '--confidence, or use the run itself'),
-                            (['--format', 'json', '--nbest', '2'], '--nbest: the n best taggings come from the run of '
-                             'a network only, not from an exported graph or a hidden Markov model')):
+                            (['--format', 'json', '--nbest', '2'], '--nbest: n-best taggings need the run of a '
+                             'neural network; exported graphs and hidden Markov models do not compute them')):
         assert infer_py('--mindir', graph, '--input', path, *options) == (2, '', f'infer.py: {reason}\n')
     status, out, errors = infer_py('--mindir', graph, '--input', path)
     assert status == 2 and [PIECES.sub(r'\1', line) for line in out.splitlines()] == ['on', '', 'of Xan Yel']
@@ -260,11 +260,11 @@ def test_infer_a_conversation(run, tmp_path):
     (['--run', 'a', '--mindir', 'b'], '--run and --mindir name two models'),
     (['--text', 'a', '--input', 'b'], '--text and --input name two inputs'),
     (['--input', 'absent.txt'], 'absent.txt: no such file'),
-    (['--text', 'a', '--output', 'absent/x'], 'absent/x: can not be written: there is no folder'),
+    (['--text', 'a', '--output', 'absent/x'], 'absent/x: cannot be written: there is no folder'),
     (['--text', 'a', '--output', '.'], '.: expected the name of a file to write, got a folder'),
     (['--text', 'a', '--run', 'absent'], 'absent/config.json: no such file; expected a run made by training'),
     (['--text', 'a', '--mindir', 'absent.mindir'], 'absent.json: no such file'),
-    (['--text', 'a'], 'runs: no run there yet; make one with: python train.py'),
+    (['--text', 'a'], 'runs: no run found; create one with: python train.py'),
     (['--text', 'a', '--nbest', '2'], '--nbest needs --format json or html, got text'),
     (['--text', 'a', '--nbest', '-1'], '--nbest must be at least 0, got -1'),
     (['--text', 'a', '--nbest', '1001', '--format', 'json'], '--nbest must be at most 1000, got 1001'),
@@ -299,10 +299,10 @@ def test_infer_faults_of_input(infer_py, run, tmp_path, name, text, arguments, m
 
 @pytest.mark.parametrize('arguments,message', [
     (['--output', 'model.txt'], '--output must end in .mindir, got model.txt'),
-    (['--output', 'absent/a.mindir'], 'absent/a.mindir: can not be written'),
+    (['--output', 'absent/a.mindir'], 'absent/a.mindir: cannot be written'),
     (['--static', '0', '4'], '--static must be two numbers of at least 1, got 0 4'),
     (['--emissions', '--confidence'], 'argument --confidence: not allowed with argument --emissions'),
-    (['--run', 'absent'], 'absent/config.json: no such file'), ([], 'runs: no run there yet')])
+    (['--run', 'absent'], 'absent/config.json: no such file'), ([], 'runs: no run found')])
 def test_infer_what_can_not_be_exported(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert export.main(arguments) == 2

@@ -14,7 +14,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer, train
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -207,7 +207,7 @@ def test_infer_input_brat_is_scored(infer_py, tmp_path):
         assert (status, errors) == (0, '') and out.splitlines()[0] == (
             f'processed {6 * times} tokens with {2 * times} phrases; found: {2 * times} phrases; correct: {2 * times}.')
     assert infer_py('--run', run, '--input', folder, '--score', '--strict') == (
-        2, '', 'infer.py: --strict means nothing with brat; leave it away\n')
+        2, '', 'infer.py: --strict has no effect with brat; omit it\n')
 
 
 def test_infer_input_texts_with_spans_train(tmp_path, capfd):
@@ -217,7 +217,7 @@ def test_infer_input_texts_with_spans_train(tmp_path, capfd):
                        '--splitter', 'blanks']) == 0
     assert train.main(['--train', str(path), '--dev', str(path), '--model', 'hmm', '--columns', '0,1']) == 2
     out, errors = capfd.readouterr()
-    assert errors == 'train.py: --columns means nothing with JSON lines; leave it away\n'
+    assert errors == 'train.py: --columns has no effect with JSON lines; omit it\n'
     assert 'train        4 sentences' in out and out.splitlines()[3] == (
         f"{path}: 1 span beginning or ending within a token, widened to whole tokens; the first, at line 3: 'Xel'")
 
@@ -237,29 +237,29 @@ def test_infer_input_white_space_separates_the_same_in_text_and_columns(infer_py
 
 
 @pytest.mark.parametrize('arguments,why', [
-    (['--text', 'on', '--input-format', 'conll'], '--input-format means nothing with --text'),
-    (['--text', 'on', '--columns', '0'], '--columns means nothing with --text'),
-    (['--text', 'on', '--strict'], '--strict means nothing with --text'),
-    (['--input', 'in.tsv', '--chars'], '--chars means nothing with columns'),
-    (['--input', 'in.tsv', '--no-chars'], '--chars means nothing with columns'),
-    (['--input', 'in.txt', '--input-format', 'conll', '--chars'], '--chars means nothing with columns'),
-    (['--input', 'in.txt', '--columns', '0'], '--columns means nothing with text'),
-    (['--input', 'in.jsonl', '--columns', '0'], '--columns means nothing with JSON lines'),
-    (['--columns', '0'], '--columns means nothing with text'),
-    (['--input', 'in.tsv', '--score', '--confidence'], '--confidence means nothing with --score without --output'),
-    (['--input', 'in.tsv', '--score', '--format', 'json'], '--format means nothing with --score without --output'),
+    (['--text', 'on', '--input-format', 'conll'], '--input-format has no effect with --text'),
+    (['--text', 'on', '--columns', '0'], '--columns has no effect with --text'),
+    (['--text', 'on', '--strict'], '--strict has no effect with --text'),
+    (['--input', 'in.tsv', '--chars'], '--chars has no effect with columns'),
+    (['--input', 'in.tsv', '--no-chars'], '--chars has no effect with columns'),
+    (['--input', 'in.txt', '--input-format', 'conll', '--chars'], '--chars has no effect with columns'),
+    (['--input', 'in.txt', '--columns', '0'], '--columns has no effect with text'),
+    (['--input', 'in.jsonl', '--columns', '0'], '--columns has no effect with JSON lines'),
+    (['--columns', '0'], '--columns has no effect with text'),
+    (['--input', 'in.tsv', '--score', '--confidence'], '--confidence has no effect with --score without --output'),
+    (['--input', 'in.tsv', '--score', '--format', 'json'], '--format has no effect with --score without --output'),
 ])
 def test_infer_input_options_that_mean_nothing(infer_py, run, arguments, why, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ('in.tsv', 'in.txt', 'in.jsonl'):
         write(tmp_path, '', name)
-    assert infer_py('--run', run, *arguments) == (2, '', f'infer.py: {why}; leave it away\n')
+    assert infer_py('--run', run, *arguments) == (2, '', f'infer.py: {why}; omit it\n')
 
 
 @pytest.mark.parametrize('option,value', [('--input', 'b'), ('--run', 'b'), ('--output', 'b'), ('--text', 'b')])
 def test_infer_input_what_is_named_twice(infer_py, option, value):
     for again in ([option, value], [f'{option}={value}']):
-        assert infer_py(option, 'a', *again) == (2, '', f'infer.py: {option} is given twice, expected it once\n')
+        assert infer_py(option, 'a', *again) == (2, '', f'infer.py: {option} appears twice, expected it once\n')
 
 
 @pytest.mark.slow
@@ -301,7 +301,7 @@ def test_infer_input_a_temperature_changes_confidences_alone(infer_py, run):
         (), ('--temperature', 5), ('--temperature', 1)))
     assert usual == same and hot['tags'] == usual['tags'] and hot['confidence'] < usual['confidence']
     assert infer_py(*arguments[:4], '--temperature', 2) == (
-        2, '', 'infer.py: --temperature means nothing without confidences; leave it away\n')
+        2, '', 'infer.py: --temperature has no effect without confidences; omit it\n')
     for value, bound in (('0', 'least 0.01'), ('nan', 'least 0.01'), ('101', 'most 100')):
         status, _, errors = infer_py(*arguments, '--temperature', value)
         assert status == 2 and errors.startswith(f'infer.py: --temperature must be at {bound}, got ')
@@ -348,7 +348,7 @@ def test_infer_input_what_may_not_be_read_is_said_so(infer_py, run, nobody, monk
     text = [] if '--input' in arguments else ['--text', 'on']
     status, out, errors = as_nobody(lambda: infer_py(*arguments, *text))
     os.chmod(folder / closed, 0o755)
-    assert (status, out, errors) == (2, '', f'infer.py: {named}: can not be read: Permission denied\n')
+    assert (status, out, errors) == (2, '', f'infer.py: {named}: cannot be read: Permission denied\n')
 
 
 def test_infer_input_tensors_that_may_not_be_read(nobody, capfd):
@@ -356,9 +356,9 @@ def test_infer_input_tensors_that_may_not_be_read(nobody, capfd):
     for name in ('weights.ckpt', 'metrics.jsonl', 'config.json'):
         write(folder, '', name)
         os.chmod(folder / name, 0)
-    for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: Run.open(folder).metrics,
+    for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: SavedRun.open(folder).metrics,
                  lambda: EncoderFiles(folder)):
-        with pytest.raises(CorpusError, match='can not be read: Permission denied'):
+        with pytest.raises(CorpusError, match='cannot be read: Permission denied'):
             as_nobody(call)
     assert capfd.readouterr() == ('', '')
 

@@ -76,7 +76,8 @@ def test_many_files_what_is_there_stays_and_the_rest_is_tagged(texts, tmp_path, 
     out.mkdir()
     (out / 'a.txt').write_text('done before\n')
     status, shown, errors = infer_py('--input', texts / '**/*.txt', '--output', out)
-    assert (status, shown, errors) == (0, '', f'infer.py: 1 of 2 files tagged; the others were in {out} already\n')
+    assert (status, shown, errors) == (
+        0, '', f'infer.py: 1 of 2 files tagged; {out} already contained the output of the rest\n')
     assert written(out) == {'a.txt': 'done before\n', 'b/c.txt': 'of [Xel Yel PER]\n'}
 
 
@@ -133,7 +134,7 @@ def test_many_files_faults(texts, tmp_path, infer_py):
         assert (status, shown) == (2, '')
         return errors
 
-    assert fault('--input', texts) == (f'infer.py: --output must name a folder where --input is many files, as {texts} '
+    assert fault('--input', texts) == (f'infer.py: --output must name a folder if --input is several files, as {texts} '
                                        'is\n')
     assert fault('--input', texts / '*.no', '--output', tmp_path / 'o') == (
         f'infer.py: {texts}/*.no: expected a pattern of files to tag, got one without any\n')

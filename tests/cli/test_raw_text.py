@@ -10,7 +10,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import OptionError
 from ms_crf.cli import infer, train
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -122,10 +122,10 @@ def test_raw_text_what_is_no_utf_8_is_told_and_stays_in_its_place(run, tmp_path,
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['--splitter', 'blanks'], '--splitter means nothing without --raw, or texts with spans to --score; leave it away'),
-    (['--raw', '--chars'], '--chars means nothing with --raw; leave it away'),
+    (['--splitter', 'blanks'], '--splitter has no effect without --raw, or texts with spans to --score; omit it'),
+    (['--raw', '--chars'], '--chars has no effect with --raw; omit it'),
     (['--raw', '--input-format', 'conll'],
-     '--raw needs text, got conll; add --input-format text if that is what it is'),
+     '--raw needs text, got conll; add --input-format text if the file contains text'),
     (['--raw', '--splitter', 'no'], '--splitter must be blanks, characters, characters+words, or spacy- and the code '
                                     "of a language such as spacy-en, got 'no'")])
 def test_raw_text_options_that_do_not_go_together(run, text_file, infer_py, arguments, message):
@@ -135,7 +135,7 @@ def test_raw_text_options_that_do_not_go_together(run, text_file, infer_py, argu
 # What a model remembers
 
 def test_raw_text_a_run_says_how_its_text_was_cut(corpora, tmp_path, run):
-    assert Run.open(run).config['splitter'] == Tagger.load(run).splitter == 'spacy-en'
+    assert SavedRun.open(run).config['splitter'] == Tagger.load(run).splitter == 'spacy-en'
     other = tmp_path / 'other'
     assert train.main([*files(corpora), '--model', 'hmm', '--save', str(other), '--splitter', 'spacy-de']) == 0
     assert Tagger.load(other).splitter == 'spacy-de'
@@ -159,7 +159,7 @@ def test_raw_text_runs_of_earlier_versions_and_graphs(tmp_path):
     from ms_crf.models import mindir
     folder = make_run(tmp_path / 'run')
     assert Tagger.load(folder).splitter == 'spacy-en'
-    config = Run.open(folder).config
+    config = SavedRun.open(folder).config
     assert 'splitter' not in config
     records.write_json(folder / 'config.json', {**config, 'splitter': 'blanks'})
     assert Tagger.load(folder).splitter == 'blanks'

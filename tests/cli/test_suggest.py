@@ -74,7 +74,7 @@ def test_suggest_near_duplicates_and_what_is_known_are_left_out(run, text, tmp_p
                                   tmp_path / 'known.jsonl', '--near', '0.6')
     assert status == 0 and sorted(record['text'] for record in shown(output)) in (
         sorted(['Xan Yan', one, 'to', 'Yel']) for one in (LINES[1], LINES[5]))
-    assert ' of 8, all that are left; ' in errors
+    assert ' of 8 (no more are left); ' in errors
     assert errors.endswith('left out: 1 known, 1 repeated, 2 near-duplicates among the rest\n')
 
 
@@ -111,7 +111,7 @@ def test_suggest_exported_graphs(tmp_path, call):
     graph = open_model(tmp_path / 'confidences.mindir')
     assert of_graph[1].replace(graph.version, open_model(run).version) == of_run[1]
     assert call(*arguments, tmp_path / 'paths.mindir') == (2, '', (
-        f'ms-crf suggest: {tmp_path}/paths.mindir: this graph gives no confidences; export one with --confidence, or '
+        f'ms-crf suggest: {tmp_path}/paths.mindir: this graph computes no confidences; export it with --confidence, or '
         'use the run itself\n'))
     status, shown_there, errors = call(*arguments, tmp_path / 'confidences.mindir', '--by', 'token-entropy')
     assert (status, shown_there) == (2, '') and '; use the run itself, or --by least-confidence\n' in errors
@@ -182,21 +182,20 @@ def test_suggest_what_comes_through_a_pipe(run):
 @pytest.mark.parametrize('arguments,message', [
     ('-n 0', '--count must be at least 1, got 0'), ('--near 1.5', '--near must be at most 1, got 1.5'),
     ('--near nan', '--near must be at least 0, got nan'), ('--ngram 11', '--ngram must be at most 10, got 11'),
-    ('--near 1 --ngram 3', '--ngram means nothing with --near 1, by which only equal sentences are left out; leave it '
-                           'away'),
+    ('--near 1 --ngram 3', '--ngram has no effect with --near 1, which removes only equal sentences; omit it'),
     ('--by doubt', "argument --by: invalid choice: 'doubt' (choose from least-confidence, mnlp, token-entropy)"),
-    ('--columns 1', '--columns means nothing without columns; leave it away'),
-    ('--splitter blanks', '--splitter means nothing without --raw or --known; leave it away'),
-    ('--raw --chars', '--chars means nothing with --raw; leave it away'),
-    ('--raw --input-format json', '--raw needs text, got json in {text}; add --input-format text if that is what it '
-                                  'is'),
-    ('--format brat', '--output must name a folder, or one of the files of a pair, for brat'),
+    ('--columns 1', '--columns has no effect without columns; omit it'),
+    ('--splitter blanks', '--splitter has no effect without --raw or --known; omit it'),
+    ('--raw --chars', '--chars has no effect with --raw; omit it'),
+    ('--raw --input-format json', '--raw needs text, got json in {text}; add --input-format text if the file '
+                                  'contains text'),
+    ('--format brat', '--output must name a folder or a .txt or .ann file for brat'),
     ('--output {folder} --format brat', '{folder}: expected no folder there yet, or an empty one, got something; '
                                         'choose another'),
-    ('--output {folder}/absent/x', '{folder}/absent/x: can not be written: there is no folder {folder}/absent'),
+    ('--output {folder}/absent/x', '{folder}/absent/x: cannot be written: there is no folder {folder}/absent'),
     ('--known {folder}/absent.tsv', '{folder}/absent.tsv: no such file'),
     ('--known {text}', "{text}:1: expected columns 0 and -1 to hold token and tag, separated by tabs or blanks, got"),
-    ('--known {all}', '{text}: expected sentences that are not like those of --known, got none'),
+    ('--known {all}', '{text}: expected sentences that differ from --known, got none'),
     ('--run {folder}', '{folder}/config.json: no such file')])
 def test_suggest_what_can_not_be(run, text, tmp_path, call, arguments, message):
     """Nothing is written, and one line says why."""

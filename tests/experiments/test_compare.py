@@ -126,13 +126,13 @@ def test_compare_what_can_not_be_cut(corpora, tmp_path, arguments, message, caps
     ('--models hmm,softmax --crf-rate 2', '--crf-rate means nothing to hmm and softmax, with --head softmax, only'),
     ('--models softmax,crf --add 1', '--add means nothing to softmax and crf, with --model bilstm, only with hmm'),
     ('--momentum 0.9', '--momentum means nothing to hmm and softmax and crf, with --optimizer adam, only with sgd'),
-    ('--json absent/x', 'absent/x: can not be written'), ('--json .', '.: expected the name of a file to write, got a'),
-    ('--keep {config}', '{config}: can not be written: {config} is not a folder that you may write to'),
-    ('--keep {config}/x', '{config}/x: can not be written: {config} is not a folder that you may write to'),
+    ('--json absent/x', 'absent/x: cannot be written'), ('--json .', '.: expected the name of a file to write, got a'),
+    ('--keep {config}', '{config}: cannot be written: {config} is not a folder that you may write to'),
+    ('--keep {config}/x', '{config}/x: cannot be written: {config} is not a folder that you may write to'),
     ('--jobs 0', '--jobs must be at least 1, got 0'),
     ('--folds 4', '--test means nothing with --folds, each of which is the test of the others; leave it away'),
     ('--folds 1', '--folds must be at least 2, got 1'),
-    ('--folds 4 --seeds 2', '--seeds means nothing with --folds, each of which is trained with the seed of --seed'),
+    ('--folds 4 --seeds 2', '--seeds has no effect with --folds, each of which is trained with the seed of --seed'),
     ('--keep {kept}', '{kept}/crf-2: expected no run there yet, got something; choose another --keep or delete it')])
 def test_compare_what_can_not_be_compared(corpora, tmp_path, arguments, message, capsys):
     """Nothing is trained before all of it has been checked."""

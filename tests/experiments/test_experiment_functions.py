@@ -75,7 +75,7 @@ def test_compare_function_that_ends_early_keeps_what_was_measured(corpora, tmp_p
     ({'models': 'hmm,svm'}, OptionError, "models must be some of hmm, softmax, crf, got 'svm'"),
     ({'resume': 'x'}, OptionError, 'resume is chosen by the comparison itself; leave it away'),
     ({'folds': 4}, OptionError, 'test means nothing with folds, each of which is the test of the others'),
-    ({'folds': 4, 'seeds': 2}, OptionError, 'seeds means nothing with folds, each of which is trained with the seed'),
+    ({'folds': 4, 'seeds': 2}, OptionError, 'seeds has no effect with folds, each of which is trained with the seed'),
     ({'jobs': 1001}, OptionError, 'jobs must be at most 1000, got 1001')])
 def test_experiment_functions_compare_names_arguments_in_its_errors(corpora, arguments, error, message):
     with pytest.raises(error, match=f'^{message}'):

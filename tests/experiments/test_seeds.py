@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from ms_crf.cli import train
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -50,8 +50,8 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
     (tmp_path / 'hook' / 'sitecustomize.py').write_text(HOOK)
     result = start(corpora, folder, '--seeds', '2', PYTHONPATH=str(tmp_path / 'hook'))
     assert result.returncode == 130, result.stderr
-    assert result.stderr.splitlines() == ['seed 1', 'seed 2', 'train.py: stopped; the same command goes on']
-    assert f'\nstopped and saved; go on with: python train.py --resume {folder}/seed-2\n' in result.stdout
+    assert result.stderr.splitlines() == ['seed 1', 'seed 2', 'train.py: stopped; run the same command again to resume']
+    assert f'\nstopped and saved; resume with: python train.py --resume {folder}/seed-2\n' in result.stdout
     weights = (folder / 'seed-1' / 'weights.ckpt').read_bytes()
     assert weights == (undisturbed[0] / 'weights.ckpt').read_bytes()
     assert not (folder / 'seeds.md').exists() and not (folder / 'seed-2' / 'scores.json').exists()
@@ -73,7 +73,7 @@ def test_seeds_stopped_and_started_again(corpora, undisturbed, tmp_path, capfd):
         assert rows[4][column] == f'{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}'
     kept = json.loads((folder / 'seeds.json').read_text())
     assert [kept[seed]['test']['f1'] for seed in '12'] == [one['test']['f1'] for one in scores]
-    assert [Run.open(folder / f'seed-{seed}').config['options']['seed'] for seed in (1, 2)] == [1, 2]
+    assert [SavedRun.open(folder / f'seed-{seed}').config['options']['seed'] for seed in (1, 2)] == [1, 2]
 
     # All are there: nothing is trained, and the table is the same. Other options are refused.
     assert again(corpora, folder, '--seeds', '2') == 0
@@ -105,7 +105,7 @@ def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, cap
 
 
 @pytest.mark.parametrize('arguments,message', [
-    ('--jobs 2', '--jobs means nothing without --seeds; leave it away'),
+    ('--jobs 2', '--jobs has no effect without --seeds; omit it'),
     ('--seeds 0', '--seeds must be at least 1, got 0'), ('--seeds 2 --jobs 0', '--jobs must be at least 1, got 0'),
     ('--seeds 2 --seed 2147483647', '--seed must be at most 2147483647, got 2147483648'),
     ('--seeds 2 --overwrite', '--overwrite can not stand beside --seeds: what is below --save is kept; choose another'),
@@ -114,7 +114,7 @@ def test_seeds_a_training_that_fails_ends_those_beside_it(corpora, tmp_path, cap
     ('--seeds 2 --model hmm', '--seeds means nothing with --model hmm, which is learned at once, without chance'),
     ('--seeds 2 --save {run}', '{run}: expected a folder for runs, got a run; choose another --save'),
     ('--seeds 2 --save {other}', '{other}/seed-2/config.json: no such file; expected a run made by training'),
-    ('--seeds 2 --save {file}', '{file}/seeds.md: can not be written: ')])
+    ('--seeds 2 --save {file}', '{file}/seeds.md: cannot be written: ')])
 def test_seeds_what_can_not_be(corpora, run, tmp_path, arguments, message, capsys):
     (tmp_path / 'other' / 'seed-2').mkdir(parents=True)
     (tmp_path / 'file').write_text('')

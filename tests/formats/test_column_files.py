@@ -128,10 +128,10 @@ def test_column_files_a_file_in_which_every_line_begins_as_comments_do(tmp_path,
 
 
 @pytest.mark.parametrize('text,message', [
-    ('{"tokens": ["a"], "tags": ["O"], "x": NaN}', 'expected a JSON object: NaN is no finite number'),
-    ('{"x": -Infinity}', '-Infinity is no finite number'), ('{"x": 1e999}', '1e999 is too large for a number'),
+    ('{"tokens": ["a"], "tags": ["O"], "x": NaN}', 'expected a JSON object: NaN is not a finite number'),
+    ('{"x": -Infinity}', '-Infinity is not a finite number'), ('{"x": 1e999}', '1e999 is too large for a number'),
     ('{"x": ' + '1' * 5000 + '}', 'expected a JSON object: Exceeds the limit'),
-    ('{"x": 1, "y": {"a": 2, "a": 3}}', "'a' is given twice, expected it once"),
+    ('{"x": 1, "y": {"a": 2, "a": 3}}', "'a' appears twice, expected it once"),
     ('[' * 100_000, 'it is nested too deeply')])
 def test_column_files_json_that_is_not_read(tmp_path, text, message):
     with pytest.raises(CorpusError, match=message) as raised:
@@ -163,7 +163,7 @@ def test_column_files_what_may_not_be_read_is_said_so(tmp_path):
         os.chmod(tmp_path, 0o777)
         os.seteuid(65534)
     try:
-        with pytest.raises(CorpusError, match='can not be read: Permission denied'):
+        with pytest.raises(CorpusError, match='cannot be read: Permission denied'):
             read_corpus(path)
     finally:
         if root:

@@ -186,8 +186,8 @@ def test_json_shapes_what_is_left_out_is_reported(tmp_path):
     ('[{"text": "a", "label": []},\n', ':1: expected a JSON object: Expecting value at column 29'),
     ('[{"text": "a", "label": []}', ":1: expected a comma or ] after a record, got ''"),
     ('[{"text": "a", "label": []},\n5]', ":2: expected a JSON object, got '5'"),
-    ('[\n{"text": "a",\n"label": [], "label": []}]', ":2: expected a JSON object: 'label' is given twice"),
-    ('[{"text": "a", "label": [], "x": NaN}]', ':1: expected a JSON object: NaN is no finite number'),
+    ('[\n{"text": "a",\n"label": [], "label": []}]', ":2: expected a JSON object: 'label' appears twice"),
+    ('[{"text": "a", "label": [], "x": NaN}]', ':1: expected a JSON object: NaN is not a finite number'),
     ('[{"data": {"a": "x", "b": "y"}, "annotations": []}]', ':1: expected "text", a string, in "data", got {'),
     ('[{"data": {"text": "x"}, "annotations": [5]}]', ':1: expected annotations with a "result" each, got [5]'),
     ('[{"data": {"text": "x"}, "annotations": 5, "predictions": []}]',
@@ -254,8 +254,8 @@ def test_json_shapes_each_record_shows_what_it_is_whatever_stands_before_it(tmp_
     (OBJECT.replace('Ada', '\t'), ':2: expected a JSON object: Invalid control character at at column 11'),
     ('["Ada", 5]', ":2: expected a JSON object, got '[\"Ada\", 5]'"),
     ('[5, 6]', ":2: expected a JSON object, got '[5, 6]'"),
-    ('["Ada", {"a": NaN}]', ':2, record 2: expected a JSON object: NaN is no finite number'),
-    ('["Ada", {"a": 1, "a": 2}]', ":2, record 2: expected a JSON object: 'a' is given twice, expected it once"),
+    ('["Ada", {"a": NaN}]', ':2, record 2: expected a JSON object: NaN is not a finite number'),
+    ('["Ada", {"a": 1, "a": 2}]', ":2, record 2: expected a JSON object: 'a' appears twice, expected it once"),
     (f'[{OBJECT},\n{OBJECT.replace("3", "9")}]', ':3, record 3: expected a span from 0 to 3'),
 ])
 def test_json_shapes_faults_of_mixed_records_are_named_with_their_lines(tmp_path, first, text, message):

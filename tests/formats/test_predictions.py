@@ -9,7 +9,7 @@ from ms_crf import Tagger
 from ms_crf.cli import convert, infer, suggest
 from ms_crf.formats.registry import read_corpus
 from ms_crf.models.opening import open_model
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -98,7 +98,7 @@ def test_predictions_what_infer_writes_is_a_prediction(call, run, tagged, option
     with open('in.txt', 'w') as file:
         file.write(TEXT + '\n')
     call(infer, '--run', run, '--input', 'in.txt', '--format', 'json', '--output', 'out.jsonl', *options)
-    version = f'{run.name}@{Run.open(run).digest[:12]}'
+    version = f'{run.name}@{SavedRun.open(run).digest[:12]}'
     assert read('out.jsonl')[0]['model_version'] == version
     call(convert, 'out.jsonl', 'tasks.json', '--to', 'label-studio')
     one, = read('tasks.json')
@@ -299,12 +299,12 @@ def test_predictions_training_says_that_a_model_has_tagged_its_text(call, fields
 
 
 @pytest.mark.parametrize('command,arguments,message', [
-    (convert, 'in.jsonl out.tsv --as predictions', '--as means nothing with --to columns, which has no predictions; '
-                                                   'leave it away'),
-    (convert, 'in.jsonl o.jsonl --to doccano --from-name x', '--from-name means nothing with --to doccano; leave it '
-                                                             'away'),
+    (convert, 'in.jsonl out.tsv --as predictions', '--as has no effect with --to columns, which has no predictions; '
+                                                   'omit it'),
+    (convert, 'in.jsonl o.jsonl --to doccano --from-name x', '--from-name has no effect with --to doccano; omit '
+                                                             'it'),
     (convert, 'in.jsonl o.json --to label-studio --label-type=', '--label-type must be a name, got nothing'),
-    (suggest, '--input in.jsonl --to-name x', '--to-name means nothing with --format tokens; leave it away')])
+    (suggest, '--input in.jsonl --to-name x', '--to-name has no effect with --format tokens; omit it')])
 def test_predictions_options_without_effect(call, command, arguments, message):
     write('in.jsonl', DOCCANO)
     line, = call(command, *arguments.split(), status=2)

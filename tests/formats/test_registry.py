@@ -61,7 +61,7 @@ def test_registry_faults_of_a_further_format_are_named_with_their_lines(slash, t
     (tmp_path / 'a.slash').write_text('Ada/B-PER\nsaw\n')
     with pytest.raises(CorpusError, match=r"a\.slash:2: expected word/TAG, got 'saw'$"):
         convert(tmp_path / 'a.slash', tmp_path / 'a.tsv')
-    with pytest.raises(OptionError, match='^columns means nothing with slash; leave it away$'):
+    with pytest.raises(OptionError, match='^columns has no effect with slash; omit it$'):
         convert(tmp_path / 'a.slash', tmp_path / 'a.tsv', columns='0,1')
 
 

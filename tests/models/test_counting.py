@@ -9,7 +9,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.cli import train
 from ms_crf.models.hmm.model import read_hmm
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_counting_counted_and_tagged_from_files(tmp_path, capsys, corpora):
 def test_counting_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
     folder = tmp_path / 'run'
     assert train.main(['--model', 'hmm', *files(corpora), '--save', str(folder), '--add', '1']) == 0
-    tagger, model = Tagger.load(folder), read_hmm(Run.open(folder))
+    tagger, model = Tagger.load(folder), read_hmm(SavedRun.open(folder))
     sentences = [['of', 'Xan', 'Zoe'], [], ['to', 'at', 'Yel'], ['Xor']]
     for tokens, tagged in zip(sentences, tagger.tag(sentences)):
         assert tagged.tokens == tokens
@@ -50,7 +50,7 @@ def test_counting_confidences_of_a_tagger_are_posteriors(tmp_path, corpora):
         assert tagged.tags == [tagger.tags[state] for state in best]
         assert tagged.confidence == pytest.approx(every.weights.max() / every.total)
         assert tagged.confidences == pytest.approx([every.posterior(place, state) for place, state in enumerate(best)])
-    with pytest.raises(OptionError, match='^nbest must be 0 for a model that does not compute'):
+    with pytest.raises(OptionError, match='^nbest must be 0 for a model without n-best taggings'):
         tagger.tag(sentences, nbest=2)
 
 
@@ -70,8 +70,8 @@ def test_counting_a_device_that_is_not_used_is_refused(command, hmm, corpora, ca
 
 
 @pytest.mark.parametrize('arguments,message', [
-    (['--model', 'hmm', '--hidden', '20'], '--hidden means nothing with --model hmm, only with bilstm; leave it away'),
-    (['--add', '1'], '--add means nothing with --model bilstm'),
+    (['--model', 'hmm', '--hidden', '20'], '--hidden has no effect with --model hmm, only with bilstm; omit it'),
+    (['--add', '1'], '--add has no effect with --model bilstm'),
     (['--model', 'hmm', '--device', 'GPU'], '--model hmm computes on the CPU, got --device GPU'),
     (['--model', 'hmm', '--add', '0'], '--add must be at least 1e-09, got 0.0')])
 def test_counting_options_that_mean_nothing(arguments, message, tmp_path, capsys):

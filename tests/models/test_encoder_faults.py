@@ -104,15 +104,16 @@ def test_encoder_faults_a_name_that_is_no_folder(corpora, tmp_path, capsys):
 
 
 @pytest.mark.parametrize('others,message', [
-    (['--encoder', 'x', '--word-dim', '50'], '--word-dim means nothing with --encoder; leave it away'),
-    (['--encoder', 'x', '--char', 'none'], '--char means nothing with --encoder'),
-    (['--encoder-lstm', '50'], '--encoder-lstm means nothing without --encoder'),
-    (['--encoder', 'x', '--encoder-lstm', '0', '--layers', '2'], '--layers means nothing with --encoder-lstm 0'),
+    (['--encoder', 'x', '--word-dim', '50'], '--word-dim has no effect with --encoder; omit it'),
+    (['--encoder', 'x', '--char', 'none'], '--char has no effect with --encoder'),
+    (['--encoder-lstm', '50'], '--encoder-lstm has no effect without --encoder'),
+    (['--encoder', 'x', '--encoder-lstm', '0', '--layers', '2'], '--layers has no effect with --encoder-lstm 0'),
     (['--encoder', 'x', '--encoder-lstm', '7'], '--encoder-lstm must be even'),
-    (['--encoder', 'x/encoder', '--save', 'x'], '--encoder must not lie within --save, got x/encoder; copy or name it'),
-    (['--encoder', 'x', '--save', 'y', '--encoder-cache', 'y'], '--encoder-cache must not lie within --save, got y'),
-    (['--encoder', 'x', '--encoder-lr', '1', '--encoder-cache', 'y'], '--encoder-cache is for a frozen encoder'),
-    (['--model', 'hmm', '--encoder', 'x'], '--encoder means nothing with --model hmm'),
+    (['--encoder', 'x/encoder', '--save', 'x'], '--encoder must not be inside --save, got x/encoder; choose another'),
+    (['--encoder', 'x', '--save', 'y', '--encoder-cache', 'y'], '--encoder-cache must not be inside --save, got y'),
+    (['--encoder', 'x', '--encoder-lr', '1', '--encoder-cache', 'y'],
+     '--encoder-cache needs a frozen encoder; omit it or --encoder-lr'),
+    (['--model', 'hmm', '--encoder', 'x'], '--encoder has no effect with --model hmm'),
 ])
 def test_encoder_faults_options_that_mean_nothing(others, message):
     with pytest.raises(OptionError) as raised:

@@ -7,7 +7,7 @@ from ms_crf import Tagger
 from ms_crf.cli import train
 from ms_crf.models.learning import tags_of
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 
 import numpy as np
@@ -38,7 +38,7 @@ def places(tmp_path):
 
 
 def begun(*named):
-    run = course.start(options_of([*map(str, named)]), train.Watcher(io.StringIO()))
+    run = course.start(options_of([*map(str, named)]), train.TrainingTerminal(io.StringIO()))
     run.directory.release()
     return run
 
@@ -67,7 +67,7 @@ def test_encoder_init_tags_are_taken_by_name_the_lstm_stays_and_the_base_may_go(
     lstm = [name for name in before if name.startswith('layers.')]
     assert len(lstm) == 8 and all(state[name].tobytes() == before[name].tobytes() for name in lstm)
     assert not any(f'first.{name}' in state for name in lstm)
-    old, new = (Run.open(folder).vocabulary_record['tags'] for folder in (bases / 'frozen', tmp_path / 'run'))
+    old, new = (SavedRun.open(folder).vocabulary_record['tags'] for folder in (bases / 'frozen', tmp_path / 'run'))
     start = run.network.projection.weight.asnumpy()
     for row, tag in enumerate(new):
         if tag in old:

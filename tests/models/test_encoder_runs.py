@@ -15,7 +15,7 @@ from ms_crf.models.encoder.model import read_encoder
 from ms_crf.models.encoder.pretrained import EncoderFiles
 from ms_crf.models.encoder.windows import Subwords
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 
 import numpy as np
@@ -94,7 +94,7 @@ def test_encoder_runs_tags_are_those_of_numpy_and_enumeration(frozen, tags_of_lo
     weights = records.read_tensors(folder / 'weights.ckpt')
     scores = {name: weights[f'head.{key}'].astype(float) for name, key in (
         ('transitions', 'transitions'), ('start', 'start_transitions'), ('end', 'end_transitions'))}
-    names = Run.open(folder).vocabulary_record['tags']
+    names = SavedRun.open(folder).vocabulary_record['tags']
     allowed = allowed_transitions('BIO', names)
     tagger = Tagger.load(folder)
     mindir.export(folder, tmp_path / 'a.mindir', 'confidences')
@@ -128,7 +128,7 @@ def test_encoder_runs_infer_scores_as_training_did(frozen, corpora, capsys):
     folder, _ = frozen
     assert infer.main(['--run', str(folder), '--input', str(corpora / 'test.tsv'), '--score',
                                '--device', 'CPU']) == 0
-    assert capsys.readouterr().out.splitlines() == Run.open(folder).scores['test']['table']
+    assert capsys.readouterr().out.splitlines() == SavedRun.open(folder).scores['test']['table']
 
 
 def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, encoder, tmp_path, capsys):
@@ -137,7 +137,7 @@ def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, e
     assert len(kept) == 3 and all(file.suffix == '.npy' for file in kept)
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-cache',
                                                  str(folder.parent / 'kept'), '--encoder-link'))
-    watcher = train.Watcher()
+    watcher = train.TrainingTerminal()
     one = course.start(options, watcher).learner
     options = replace(options, encoder_cache='', save=str(tmp_path / 'plain'))
     plain = course.start(options, watcher).learner
@@ -147,7 +147,7 @@ def test_encoder_runs_vectors_that_are_kept_serve_another_run(frozen, corpora, e
     assert {file: file.stat().st_mtime_ns for file in (folder.parent / 'kept').iterdir()} == kept
     # The run names the folder, and notices that it is another.
     assert not (tmp_path / 'run' / 'encoder').exists()
-    opened = Run.open(tmp_path / 'run')
+    opened = SavedRun.open(tmp_path / 'run')
     assert opened.config['encoder']['folder'] == str(encoder)
     copy = tmp_path / 'copy'
     shutil.copytree(encoder, copy)
@@ -185,7 +185,7 @@ def test_encoder_runs_a_signal_while_text_is_encoded_leaves_nothing(corpora, enc
     assert [path.name for path in tmp_path.rglob('*')] == ['kept']
 
 
-class CopyAt(train.Watcher):
+class CopyAt(train.TrainingTerminal):
     """Copies the run when an epoch has ended."""
 
     def __init__(self, folder, copy):
@@ -200,14 +200,14 @@ class CopyAt(train.Watcher):
 
 def test_encoder_runs_a_tuned_encoder_learns_and_resumes_to_the_bit(corpora, encoder, tmp_path):
     options = options_of(arguments(corpora, encoder, tmp_path / 'run', '--encoder-lr', '0.001'))
-    course.start(options, train.Watcher())             # and then nothing for once
+    course.start(options, train.TrainingTerminal())             # and then nothing for once
     run = course.resume(tmp_path / 'run', options, CopyAt(tmp_path / 'run', tmp_path / 'copy'))
     before = EncoderFiles(encoder).weights()
     for name, array in before.items():
         found, = (parameter for parameter in run.network.get_parameters() if parameter.name == f'encoder.{name}')
         assert (found.asnumpy() == array).all()
     run.run()
-    course.resume(tmp_path / 'copy', options, train.Watcher()).run()
+    course.resume(tmp_path / 'copy', options, train.TrainingTerminal()).run()
     for name in (records.STATE, records.WEIGHTS):
         found, expected = (records.read_tensors(tmp_path / place / name) for place in ('copy', 'run'))
         assert found.keys() == expected.keys()
@@ -226,12 +226,12 @@ def test_encoder_runs_resuming_with_other_text_or_another_kind_of_training(froze
     folder, _ = frozen
     shutil.copytree(folder, tmp_path / 'run')
     shutil.copy(corpora / 'train.tsv', tmp_path / 'train.tsv')
-    record = Run.open(tmp_path / 'run').config
+    record = SavedRun.open(tmp_path / 'run').config
     record['options'].update(train=str(tmp_path / 'train.tsv'), encoder_cache='')
     records.write_json(tmp_path / 'run' / 'config.json', record)
     (tmp_path / 'train.tsv').write_text((corpora / 'train.tsv').read_text().replace('Xan', 'Yel'))
     for others, message in (([], f'{tmp_path}/train.tsv: these are not the sentences that {tmp_path}/run began with'),
-                            (['--encoder-lr', '1'], '--encoder-lr can not be 0 before --resume and more after it')):
+                            (['--encoder-lr', '1'], '--encoder-lr cannot be 0 before --resume and more after it')):
         assert train.main(['--resume', str(tmp_path / 'run'), '--device', 'CPU', *others]) == 2
         error = capsys.readouterr().err
         assert message in error and len(error.splitlines()) == 1

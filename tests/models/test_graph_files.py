@@ -251,7 +251,7 @@ def test_graph_files_a_full_disk(run, pair, tmp_path, capfd):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert capfd.readouterr().err == (
-        f'ms_crf.export: {path}: can not be written: File too large; what was there before stays\n')
+        f'ms_crf.export: {path}: cannot be written: File too large; the previous file is unchanged\n')
     assert (path.read_bytes(), record_of(path).read_bytes()) == before
     assert sorted(os.listdir(tmp_path)) == ['a.json', 'a.mindir']
 

@@ -9,7 +9,7 @@ from ms_crf.models.words.network import TaggerNetwork
 from ms_crf.models.words.ngrams import MOST, NgramIndex, composed, has_letters, learn, ngrams_of
 from ms_crf.models.words.vocabulary import UNKNOWN, Vocabulary
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import mindspore as ms
 import numpy as np
@@ -180,11 +180,11 @@ def test_ngrams_a_table_of_another_size(tmp_path):
 @pytest.mark.slow
 def test_ngrams_earlier_runs_have_none(tmp_path):
     run = make_run(tmp_path / 'run')
-    config = Run.open(run).config
+    config = SavedRun.open(run).config
     del config['options']['ngrams'], config['options']['balance']
     config['options']['embeddings'] = 'v.txt'
     records.write_json(run / 'config.json', config)
-    options = Run.open(run).options
+    options = SavedRun.open(run).options
     assert (options.ngrams, options.balance) == (False, False)
     assert Tagger.load(run).tag([['unknown']])
 
@@ -192,4 +192,4 @@ def test_ngrams_earlier_runs_have_none(tmp_path):
 @pytest.mark.parametrize('given,why', [([], 'without --embeddings'), (['--encoder', 'x'], 'with --encoder')])
 def test_ngrams_an_option_of_word_vectors(given, why, capfd):
     assert train.main(['--ngrams', *given]) == 2
-    assert f'--ngrams means nothing {why}' in capfd.readouterr().err
+    assert f'--ngrams has no effect {why}' in capfd.readouterr().err

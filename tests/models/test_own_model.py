@@ -75,7 +75,7 @@ def test_own_model_a_program_registers_it_by_itself(run):
 
 @pytest.mark.parametrize('arguments,message', [
     ([*SMALL[:2], '--plugin', 'nowhere.py'], "--plugin must be a Python file, got 'nowhere.py', which is none"),
-    ([*PLUGIN, *SMALL[:2], '--char', 'lstm'], '--char means nothing with --model mine; leave it away'),
+    ([*PLUGIN, *SMALL[:2], '--char', 'lstm'], '--char has no effect with --model mine; omit it'),
     (SMALL[:2], "argument --model: invalid choice: 'mine' (choose from bilstm, hmm); a custom model type needs "
      '--plugin'),
     ([*SMALL[:2], '--plugin', '{broken}'], '--plugin: {broken}:2: ZeroDivisionError: division by zero'),

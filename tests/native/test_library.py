@@ -219,10 +219,10 @@ def test_library_links_that_lead_nowhere(quick, tmp_path):
     (tmp_path / 'one').symlink_to('two')
     (tmp_path / 'two').symlink_to('one')
     path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'one')})
-    assert (path, reason) == (None, f'{tmp_path}/one/ms_crf can not be made: Too many levels of symbolic links')
+    assert (path, reason) == (None, f'{tmp_path}/one/ms_crf cannot be made: Too many levels of symbolic links')
     (tmp_path / 'file').write_text('')
     path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'file')})
-    assert (path, reason) == (None, f'{tmp_path}/file/ms_crf can not be made: Not a directory')
+    assert (path, reason) == (None, f'{tmp_path}/file/ms_crf cannot be made: Not a directory')
 
 
 def test_library_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):

@@ -11,7 +11,7 @@ import sys
 from ms_crf import Tagger
 from ms_crf.models import mindir
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -88,7 +88,7 @@ def test_examples_a_graph_that_was_trained_in_another_scheme_than_that_of_its_ou
     """Models learn BIO files as BIOES, and `infer` writes BIO: so does the program, also for tags that break BIOES, as
     those of a softmax do. Confidences are those of `infer`."""
     run = make_run(tmp_path / 'run', 'BIOES', char='none', head=head)
-    records.write_json(run / 'config.json', {**Run.open(run).config, 'written_scheme': 'BIO'})
+    records.write_json(run / 'config.json', {**SavedRun.open(run).config, 'written_scheme': 'BIO'})
     mindir.export(run, tmp_path / 'a.mindir', 'confidences')
     record = json.loads((tmp_path / 'a.json').read_text())
     assert (record['scheme'], record['written_scheme']) == ('BIOES', 'BIO')

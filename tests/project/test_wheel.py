@@ -160,7 +160,7 @@ def test_wheel_messages_name_the_command_that_was_called(installed, empty, verb)
         (empty / file).write_text('a\tO\n')
     result = called(commands / 'ms-crf', verb, *arguments, cwd=empty)
     assert (result.returncode, result.stdout) == (2, '')
-    assert result.stderr == f'ms-crf {verb}: runs: no run there yet; make one with: ms-crf train\n'
+    assert result.stderr == f'ms-crf {verb}: runs: no run found; create one with: ms-crf train\n'
 
 
 def test_wheel_no_message_names_a_file_that_is_not_installed():

@@ -132,7 +132,7 @@ def test_evaluate_files_that_can_not_be(hmm, corpora, run, tmp_path):
     rows = tmp_path / 'rows.jsonl'
     rows.write_text('{"tokens": ["a"], "tags": ["O"]}\n')
     status, text, errors = run('--run', hmm, '--input', rows, '--columns', '0,1')
-    assert status == 2 and '--columns means nothing with JSON lines' in errors
+    assert status == 2 and '--columns has no effect with JSON lines' in errors
 
 
 def test_evaluate_the_accuracy_of_conlleval_where_tags_are_converted(tmp_path, run, capsys):

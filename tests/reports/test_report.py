@@ -16,7 +16,7 @@ from ms_crf import Tagger
 from ms_crf.cli import evaluate, report, train
 from ms_crf.reports import pictures
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.schemes import allowed_transitions
 
 import numpy as np
@@ -201,7 +201,7 @@ def softmax(undisturbed, tmp_path_factory):
     weights = {name: array for name, array in records.read_tensors(folder / records.WEIGHTS).items()
                if 'transitions' not in name}
     write_tensors(folder / records.WEIGHTS, weights)
-    config = Run.open(folder).config
+    config = SavedRun.open(folder).config
     config['options']['head'] = 'softmax'
     records.write_json(folder / records.CONFIG, config)
     return folder
@@ -217,7 +217,7 @@ def test_report_networks_with_a_crf_and_without(write, undisturbed, softmax):
     assert titles == ['Learning curves', 'Scores of transitions', 'Reliability of confidences']
     words = {one['attributes']['id'].split('-')[1]: one['text'] for one in page.all('desc')}
     assert words['transitions'].startswith(f'{forbidden} of 15 transitions are forbidden.')
-    metrics = Run.open(undisturbed[0]).metrics
+    metrics = SavedRun.open(undisturbed[0]).metrics
     assert f'loss: {metrics[0]["loss"]:.4g} in epoch 1, {metrics[-1]["loss"]:.4g} in epoch 3' in words['course']
     assert f'learning rate: {metrics[0]["learning_rate"]:.4g} in epoch 1' in words['course']
     best = max((record for record in metrics if record['best']), key=lambda record: record['epoch'])
@@ -328,8 +328,8 @@ def test_report_files_of_the_training_that_are_gone(write, hmm, corpora, tmp_pat
     os.remove(tmp_path / 'train.tsv')
     (tmp_path / 'dev.tsv').write_text('tagless\n')
     page = write(tmp_path / 'other')
-    assert f'The train file that config.json names, {tmp_path}/train.tsv, is not there.' in page.section('parts')
-    assert (f'The dev file that config.json names, {tmp_path}/dev.tsv, is another file than in the training.'
+    assert f'The train file that config.json names, {tmp_path}/train.tsv, is missing.' in page.section('parts')
+    assert (f'The dev file that config.json names, {tmp_path}/dev.tsv, has changed since the training.'
             in page.section('confidence'))
     assert 'No temperature could be fitted' in page.section('confidence')
 
@@ -342,7 +342,7 @@ def test_report_a_file_that_the_run_names_is_gone(refused, hmm, corpora, tmp_pat
     assert train.main(['--model', 'hmm', *arguments, '--save', str(tmp_path / 'other')]) == 0
     os.remove(tmp_path / 'test.tsv')
     assert refused(tmp_path / 'other') == (f'{tmp_path}/test.tsv, the test file that {tmp_path}/other/config.json '
-                                           'names, is not there; name a tagged file with --input')
+                                           'names, is missing; name a tagged file with --input')
     assert refused(hmm, '--input', 'absent.tsv').startswith('absent.tsv: ')
 
 
@@ -353,7 +353,7 @@ def test_report_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_p
     secret, output = tmp_path / 'secret', tmp_path / 'report.html'
     secret.write_text('root:x:0:0:SECRET user:/root:/bin/sh\nSECRET')
     os.mkfifo(tmp_path / 'fifo')
-    config = Run.open(hmm).config
+    config = SavedRun.open(hmm).config
     digests = config['corpus_sha256']
     assert digests == {name: hashlib.sha256((tmp_path.parent / Path(config['options'][name])).read_bytes()).hexdigest()
                        for name in ('train', 'dev', 'test')}
@@ -375,7 +375,7 @@ def test_report_a_run_from_somebody_else_names_a_file_of_this_machine(hmm, tmp_p
     (['RUN', 'RUN/.'], 'RUN names RUN/. twice, expected it once'),
     (['RUN', ''], 'RUN must be a name, got nothing'),
     (['RUN', '--errors', '-1'], '--errors must be at least 0, got -1'),
-    (['RUN', 'other', '--errors', '1'], '--errors means nothing with several runs; leave it away'),
+    (['RUN', 'other', '--errors', '1'], '--errors has no effect with several runs; omit it'),
     (['RUN', '--resamples', '1'], '--resamples must be at least 100, got 1'),
     (['RUN', '--output', 'absent/report.html'], 'absent/report.html: '),
     ([f'run{number}' for number in range(13)], 'RUN must be at most 12 directories, got 13')])

@@ -6,7 +6,7 @@ from ms_crf import Tagger
 from ms_crf.cli import evaluate, infer, train
 from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_half_pairs_a_vocabulary_of_words_and_characters_comes_back(tmp_path):
     config = {'format': 1, 'model': 'bilstm', 'options': {}, 'word_dim': 6, 'scheme': 'BIO', 'found_scheme': 'BIO'}
     (tmp_path / 'run').mkdir()
     records.create(tmp_path / 'run', config, made.to_json())
-    read = Run.open(tmp_path / 'run').vocabulary(Vocabulary)
+    read = SavedRun.open(tmp_path / 'run').vocabulary(Vocabulary)
     assert read.to_json() == made.to_json() and {'\ud800'} < set(read.characters)
 
 

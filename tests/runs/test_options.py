@@ -61,7 +61,7 @@ IDLE = [
 def test_options_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_path):
     given = text.split()
     name = next(word for word in reversed(given) if word.startswith('--'))
-    assert refused(given) == f'{name.replace("--no-", "--")} means nothing {why}; leave it away'
+    assert refused(given) == f'{name.replace("--no-", "--")} has no effect {why}; omit it'
     options_of(given + remedy.split())                           # the same with what it needs
     rest = given[:max(place for place, word in enumerate(given) if word == name)]
     options_of(rest)                                             # and without it: defaults are never refused
@@ -73,7 +73,7 @@ def test_options_an_option_that_does_nothing_is_refused(text, why, remedy, tmp_p
             value = given[place + 1] if place + 1 < len(given) else None
             record[dashed_name] = word[:5] != '--no-' if kind is bool else kind(value)
     file.write_text(json.dumps(record))
-    assert f'means nothing {why}' in refused(['--config', str(file)])
+    assert f'has no effect {why}' in refused(['--config', str(file)])
 
 
 def test_options_every_number_has_bounds():
@@ -98,7 +98,8 @@ def test_options_every_number_has_bounds():
     (['--learning-rate', 'fast'], "argument --learning-rate: expected a number, got 'fast'"),
     (['--learning-rate', 'nan'], '--learning-rate must be at least 1e-12, got nan'),
     (['--clip', 'inf'], '--clip must be at most 1000000000.0, got inf'),
-    (['--columns', '-1,0'], 'argument --columns: expected one argument; one that begins with - is written --columns='),
+    (['--columns', '-1,0'],
+     'argument --columns: expected one argument; write --columns=... if the value begins with -'),
     (['--hiden', '4'], 'unrecognized arguments: --hiden 4; did you mean --hidden?'),
     (['--word_dim=4'], 'unrecognized arguments: --word_dim=4; did you mean --word-dim?'),
     (['--no-constraint'], 'unrecognized arguments: --no-constraint; did you mean --no-constraints?'),
@@ -108,7 +109,7 @@ def test_options_every_number_has_bounds():
     (['--char', 'ccn'], "argument --char: invalid choice: 'ccn' (choose from cnn, lstm, none); did you mean cnn?"),
     (['--device', 'cpu'], "argument --device: invalid choice: 'cpu' (choose from auto, CPU, GPU, Ascend); did you m"),
     (['--head', 'x' * 900], "argument --head: invalid choice: 'xxx"),
-    (['--resume', 'a', '--resume=b'], '--resume is given twice, expected it once'),
+    (['--resume', 'a', '--resume=b'], '--resume appears twice, expected it once'),
     (['--train', 'mine.tsv'], '--train needs a --dev beside it'),
 ])
 def test_options_a_faulty_command_line(arguments, message):
@@ -116,11 +117,11 @@ def test_options_a_faulty_command_line(arguments, message):
 
 
 @pytest.mark.parametrize('text,message', [
-    ('{"hidden": 8, "hidden": 8}', "'hidden' is given twice, expected it once"),
-    ('{"word_dim": 8, "word-dim": 8}', "'word-dim' is given twice, expected it once"),
-    ('{"hiden": 8}', "'hiden' is no option; did you mean hidden?"), ('{"zzz": 8}', "'zzz' is no option"),
-    ('{"learning_rate": NaN}', 'expected a JSON object of options: NaN is no finite number'),
-    ('{"learning_rate": -Infinity}', '-Infinity is no finite number'),
+    ('{"hidden": 8, "hidden": 8}', "'hidden' appears twice, expected it once"),
+    ('{"word_dim": 8, "word-dim": 8}', "'word-dim' appears twice, expected it once"),
+    ('{"hiden": 8}', "unknown option 'hiden'; did you mean hidden?"), ('{"zzz": 8}', "unknown option 'zzz'"),
+    ('{"learning_rate": NaN}', 'expected a JSON object of options: NaN is not a finite number'),
+    ('{"learning_rate": -Infinity}', '-Infinity is not a finite number'),
     ('{"learning_rate": 1e999}', '1e999 is too large for a number'),
     ('{"hidden": ' + '9' * 5000 + '}', 'expected a JSON object of options: Exceeds the limit'),
     ('{"hidden": ' + '9' * 4000 + '}', '--hidden must be at most 65536, got a number of 4'),
@@ -131,7 +132,7 @@ def test_options_a_faulty_command_line(arguments, message):
     ('{"train": null}', '--train must be text, got None'),
     ('{"save": "a\\u0000b"}', r"--save must be a path without NUL characters, got 'a\x00b'"),
     ('{"test": "\\ud800"}', r"--test must be a path in UTF-8, got '\ud800'"),
-    ('{"encoder": "%s"}' % ('n' * 300), '--encoder must be a path that the file system takes, got one that is too lo'),
+    ('{"encoder": "%s"}' % ('n' * 300), '--encoder must be a shorter path, got one that is too lo'),
     ('{"save": ""}', '--save must be a name, got nothing'), ('{"train": "x.tsv"}', '--train needs a --dev beside it'),
     ('[]', 'expected a JSON object of options, got list'),
     ('', 'options.json:1: expected a JSON object of options: Expecting value at column 1'),
@@ -150,8 +151,8 @@ def test_options_files_of_options_that_can_not_be_read(tmp_path):
     latin = tmp_path / 'latin.json'
     latin.write_bytes(b'{"train": "caf\xe9"}')
     assert refused(['--config', str(latin)]) == f'{latin}: expected UTF-8, got byte 0xe9'
-    assert refused(['--config', str(tmp_path)]) == f'{tmp_path}: can not be read: Is a directory'
-    assert refused(['--config', str(tmp_path / 'no')]) == f'{tmp_path}/no: can not be read: No such file or directory'
+    assert refused(['--config', str(tmp_path)]) == f'{tmp_path}: cannot be read: Is a directory'
+    assert refused(['--config', str(tmp_path / 'no')]) == f'{tmp_path}/no: cannot be read: No such file or directory'
 
 
 def test_options_from_a_file_and_the_command_line(tmp_path):
@@ -185,7 +186,7 @@ def test_options_the_sample_is_not_mixed_with_other_corpora(tmp_path):
 def test_options_names_that_no_file_has(command, option, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path, expected in (('a\0b', 'a path without NUL characters, got'), ('a\ud800', 'a path in UTF-8, got'),
-                           ('n' * 300, 'a path that the file system takes, got one that is too long'),
+                           ('n' * 300, 'a shorter path, got one that is too long for the file system'),
                            ('', 'a name, got nothing')):
         if not path and option in ('--test', '--embeddings', '--encoder', '--encoder-cache') and (
                 command is train):
@@ -211,7 +212,7 @@ def test_options_help_shows_groups_and_defaults(capsys):
     assert '(default: None)' not in text and 'default: 40, or as many' in text
     assert '(default: )' not in text and not {'STR', 'INT', 'FLOAT'} & set(text.replace(']', ' ').split())
     assert '--train FILE' in text and '--save DIR' in text and '--hidden N' in text and '--learning-rate RATE' in text
-    for group in ('General', 'Files', 'Model', 'Against overfitting', 'Training'):
+    for group in ('General', 'Files', 'Model', 'Regularization', 'Optimization'):
         assert f'{group}:' in text
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer
 from ms_crf.models.words.vocabulary import Vocabulary
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -18,7 +18,7 @@ DEEP = '[' * 100_000
     ('config.json', DEEP, 'config.json: expected JSON as training writes it: it is nested too deeply'),
     ('config.json', '{"a":' * 50 + '1' + '}' * 50, 'it is nested too deeply'),
     ('config.json', f'{{"format": {"9" * 5000}}}', 'expected JSON as training writes it: Exceeds the limit'),
-    ('config.json', '{"format": NaN}', 'NaN is no finite number'),
+    ('config.json', '{"format": NaN}', 'NaN is not a finite number'),
     ('config.json', '{"format": 1, "model": "hmm", "options": {}, "scheme": "\\ud800", "found_scheme": "BIO"}',
      '"scheme" to be one of BIO, '),
     ('config.json', '{"format": 1, "model": "hmm", "options": {}, "scheme": ["\\u0000"], "found_scheme": "BIO"}',
@@ -56,17 +56,17 @@ def test_records_vocabularies_that_can_not_be(undisturbed, tmp_path, change, mes
     path = Path(tmp_path / 'run' / 'vocab.json')
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(CorpusError) as raised:
-        Run.open(tmp_path / "run").vocabulary(Vocabulary)
+        SavedRun.open(tmp_path / "run").vocabulary(Vocabulary)
     assert message in str(raised.value) and len(str(raised.value).splitlines()) == 1
 
 
 def test_records_runs_of_earlier_versions_took_every_plain_tag_for_one(hmm):
     config = json.loads((hmm / 'config.json').read_text())
-    assert Run.open(hmm).unknown_tag == '?'
+    assert SavedRun.open(hmm).unknown_tag == '?'
     del config['options']['unknown_tag']
     (hmm / 'checksums.json').unlink()
     marks = {}
     for scheme in ('BIO', 'plain'):
         (hmm / 'config.json').write_text(json.dumps({**config, 'found_scheme': scheme}))
-        marks[scheme] = Run.open(hmm).unknown_tag
+        marks[scheme] = SavedRun.open(hmm).unknown_tag
     assert marks == {'BIO': '?', 'plain': ''}

@@ -1,4 +1,4 @@
-"""`Run` and the door for models: each record is read once in a command, and what an opened run says of its model."""
+"""`SavedRun` and `open_model`: each record is read once in a command, and an opened run knows its model."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from collections import Counter
 from ms_crf.base.errors import CorpusError, NoRun
 from ms_crf.models.opening import open_model
 from ms_crf.runs import checksums
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.tagging import tagger as tagging
 
 import pytest
@@ -78,7 +78,7 @@ def test_run_a_server_reads_each_record_once_in_the_process_that_tags(run, noted
 
 
 def test_run_an_opened_run_states_what_its_records_hold(hmm):
-    opened = Run.open(hmm)
+    opened = SavedRun.open(hmm)
     assert (opened.kind_name, opened.uses_mindspore, opened.scheme) == ('hmm', False, opened.config['scheme'])
     assert opened.options.model == 'hmm' and opened.options_with(add=0.5).add == 0.5
     assert opened.metrics[0]['epoch'] == 0 and opened.scores['epochs'] == 0
@@ -89,21 +89,21 @@ def test_run_an_opened_run_states_what_its_records_hold(hmm):
 
 
 def test_run_a_run_without_checksums_has_the_digest_of_its_contents(hmm):
-    with_record = Run.open(hmm).digest
+    with_record = SavedRun.open(hmm).digest
     (hmm / 'checksums.json').unlink()
-    assert Run.open(hmm).digest == with_record
+    assert SavedRun.open(hmm).digest == with_record
 
 
 def test_run_the_newest_run_of_a_folder(hmm, tmp_path):
-    assert Run.newest(hmm.parent).path == hmm
+    assert SavedRun.newest(hmm.parent).path == hmm
     (tmp_path / 'empty').mkdir()
     with pytest.raises(NoRun):
-        Run.newest(tmp_path / 'empty')
+        SavedRun.newest(tmp_path / 'empty')
 
 
 def test_run_a_run_of_the_tagging_layer_gives_its_tagger(hmm):
     tagger = tagging.Run.open(hmm).tagger()
-    assert tagger.tag([['of']])[0].tags == ['O'] and tagger.scheme == Run.open(hmm).scheme
+    assert tagger.tag([['of']])[0].tags == ['O'] and tagger.scheme == SavedRun.open(hmm).scheme
 
 
 def test_run_an_opened_model_is_returned_by_the_door_as_it_is(hmm):
@@ -115,7 +115,7 @@ def test_run_an_opened_model_is_returned_by_the_door_as_it_is(hmm):
 
 def test_run_a_file_that_is_replaced_after_the_run_was_opened_is_read(hmm):
     from ms_crf.runs.records import saving
-    opened = Run.open(hmm)
+    opened = SavedRun.open(hmm)
     for epoch in range(3):
         with saving(hmm) as new:
             new.text('metrics.jsonl', f'{{"epoch": {epoch}}}\n')

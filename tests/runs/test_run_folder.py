@@ -15,7 +15,7 @@ from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import checksums, directory, records
 from ms_crf.runs.directory import Lock, RunDirectory
 from ms_crf.runs.records import saving
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import pytest
 
@@ -32,9 +32,9 @@ def contents(folder):
 @pytest.mark.parametrize('name,read', [
     ('weights.ckpt', lambda run: records.read_tensors(run / 'weights.ckpt')),
     ('state.ckpt', lambda run: records.read_tensors(run / 'state.ckpt')),
-    ('vocab.json', lambda run: Run.open(run).vocabulary(Vocabulary)),
-    ('metrics.jsonl', lambda run: Run.open(run).metrics),
-    ('checksums.json', Run.open),
+    ('vocab.json', lambda run: SavedRun.open(run).vocabulary(Vocabulary)),
+    ('metrics.jsonl', lambda run: SavedRun.open(run).metrics),
+    ('checksums.json', SavedRun.open),
 ])
 def test_run_folder_a_bit_that_flips_is_noticed(undisturbed, tmp_path, name, read):
     shutil.copytree(undisturbed[0], tmp_path / 'run')
@@ -111,15 +111,15 @@ def test_run_folder_a_run_without_checksums_is_read_and_gets_them_when_it_is_wri
 
 def test_run_folder_a_reader_whose_file_is_replaced_meanwhile(hmm, monkeypatch):
     """A training goes on between the moment the checksums are read and the moment the file is."""
-    real = checksums.digest_of
+    real = checksums.file_digest
 
     def replaced(path, name=None):
-        monkeypatch.setattr(checksums, 'digest_of', real)
+        monkeypatch.setattr(checksums, 'file_digest', real)
         for number in range(3):
             with saving(hmm) as new:
                 new.text('metrics.jsonl', f'{{"epoch": {number}}}\n')
         return real(path, name)
-    monkeypatch.setattr(checksums, 'digest_of', replaced)
+    monkeypatch.setattr(checksums, 'file_digest', replaced)
     checksums.Verified(hmm).check('metrics.jsonl')
 
 
@@ -132,7 +132,7 @@ from ms_crf.models.hmm.model import read_hmm
 from ms_crf.runs import records
 from ms_crf.runs.directory import RunDirectory
 from ms_crf.runs.records import saving, settle
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 run, top = Path(sys.argv[1]), Path(sys.argv[2])
 
 def killed_at(step, work):
@@ -175,8 +175,8 @@ def save():
 
 def look(killed):
     folder = top / 'run'
-    assert read_hmm(Run.open(folder)).states and Run.open(folder).config
-    assert Run.open(folder).metrics[0]['epoch'] in (0, 7)
+    assert read_hmm(SavedRun.open(folder)).states and SavedRun.open(folder).config
+    assert SavedRun.open(folder).metrics[0]['epoch'] in (0, 7)
     for name in NEW:
         assert (folder / name).read_text() in (before[name], NEW[name])
     settle(folder)
@@ -184,7 +184,7 @@ def look(killed):
     assert after in (before, NEW) and (killed or after == NEW)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in run.iterdir())
     save()
-    assert Run.open(folder).metrics[0]['epoch'] == 7 and read_hmm(Run.open(folder)).states
+    assert SavedRun.open(folder).metrics[0]['epoch'] == 7 and read_hmm(SavedRun.open(folder)).states
 
 at_every_step(save, look)
 '''
@@ -206,11 +206,11 @@ def look(killed):
     try:
         RunDirectory.new(top / 'run').release()
     except ValueError as error:
-        assert 'expected a folder that is not there yet' in str(error)       # a run is there, by whichever name before
-    assert read_hmm(Run.open(top / 'run')).states
-    assert killed or Run.open(top / 'run').config['options']['add'] == 0.5
+        assert 'expected a new folder' in str(error)       # a run is there, by whichever name before
+    assert read_hmm(SavedRun.open(top / 'run')).states
+    assert killed or SavedRun.open(top / 'run').config['options']['add'] == 0.5
     overwrite()
-    assert Run.open(top / 'run').config['options']['add'] == 0.5
+    assert SavedRun.open(top / 'run').config['options']['add'] == 0.5
     assert sorted(path.name for path in top.iterdir()) == ['run'], sorted(path.name for path in top.iterdir())
 
 at_every_step(overwrite, look)
@@ -240,7 +240,7 @@ def test_run_folder_one_training_at_a_time(hmm, corpora, capsys):
                               text=True)
     assert holder.stdout.readline() == 'held\n'
     assert train.main(arguments) == 2
-    assert capsys.readouterr().err == (f'train.py: {hmm}: a training is running there already (process {holder.pid}); '
+    assert capsys.readouterr().err == (f'train.py: {hmm}: a training is already running there (process {holder.pid}); '
                                        'wait for its end or stop it\n')
     assert infer.main(['--run', str(hmm), '--text', 'of']) == 0
     holder.kill()
@@ -265,7 +265,7 @@ def test_run_folder_file_systems_that_have_no_locks_or_can_not_be_written(hmm, m
     first, second = Lock(hmm), Lock(hmm)
     first.release(), second.release()
     monkeypatch.setattr(os, 'open', lambda *_: (_ for _ in ()).throw(OSError(errno.EROFS, 'Read-only file system')))
-    with pytest.raises(CorpusError, match='run: can not be written: Read-only file system'):
+    with pytest.raises(CorpusError, match='run: cannot be written: Read-only file system'):
         Lock(hmm)
 
 
@@ -275,13 +275,13 @@ def test_run_folder_a_run_replaces_another_by_its_first_epoch(hmm, monkeypatch, 
     before, config, vocabulary = contents(hmm), *(json.loads((hmm / name).read_text()) for name in (
         'config.json', 'vocab.json'))
     new = RunDirectory.new(hmm, overwrite=True)
-    with pytest.raises(CorpusError, match='a training is running there already'):
+    with pytest.raises(CorpusError, match='a training is already running there'):
         RunDirectory.new(hmm, overwrite=True)
     folder = new.create(config, vocabulary)
     assert folder == hmm.with_name('.run.new') and contents(hmm) == before
     tables = (hmm / 'tables.npz').read_bytes()
     assert new.publish() == hmm and not (hmm / 'tables.npz').exists()
-    with pytest.raises(CorpusError, match='a training is running there already'):
+    with pytest.raises(CorpusError, match='a training is already running there'):
         RunDirectory.new(hmm, overwrite=True)
     with saving(hmm) as more, more.file('tables.npz') as draft:
         draft.write_bytes(tables)
@@ -313,7 +313,7 @@ def test_run_folder_a_link_to_a_run_stays_one(hmm, corpora, tmp_path):
     link.symlink_to(hmm)
     arguments = ['--model', 'hmm', *files(corpora), '--save', str(link), '--overwrite', '--add', '3']
     assert train.main(arguments) == 0
-    assert link.is_symlink() and Run.open(hmm).config['options']['add'] == 3
+    assert link.is_symlink() and SavedRun.open(hmm).config['options']['add'] == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ['newest', 'run']
 
 
@@ -326,7 +326,7 @@ def test_run_folder_a_run_can_not_name_a_program_to_import(hmm, tmp_path, monkey
     """Only --plugin of the user runs code; the kind of model in config.json is one of a list."""
     (tmp_path / 'evil.py').write_text(f'open({str(tmp_path / "ran")!r}, "w")\n')
     monkeypatch.syspath_prepend(tmp_path)
-    config = Run.open(hmm).config
+    config = SavedRun.open(hmm).config
     for name in ('evil', 'evil:Kind', str(tmp_path / 'evil.py'), '../evil'):
         records.write_json(hmm / 'config.json', {**config, 'model': name, 'plugin': str(tmp_path / 'evil.py')})
         with pytest.raises(CorpusError, match='expected "model" to be bilstm or encoder or hmm'):

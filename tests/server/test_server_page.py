@@ -59,7 +59,7 @@ def test_server_page_by_keyboard_alone(browser, network_server):
         page.keyboard.press('Tab')
         page.keyboard.press('Enter')
         page.get_by_text('1 sentence', exact=True).wait_for()
-        assert page.locator('#result summary').inner_text() == 'Likeliest taggings: 2'
+        assert page.locator('#result summary').inner_text() == 'N-best taggings: 2'
         page.keyboard.press('Shift+Tab')
         page.keyboard.press('Shift+Tab')
         page.keyboard.type('in\nby')

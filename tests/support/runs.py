@@ -6,7 +6,7 @@ from ms_crf.models.words.vocabulary import Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
 from ms_crf.runs.records import saving
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.schemes import allowed_transitions
 
 import mindspore as ms
@@ -50,8 +50,8 @@ def make_run(folder, scheme='BIO', **options):
 
 def rows_of(run, scheme, temperature=1.0):
     """For each of SENTENCES all its paths: the network's emissions in PyNative mode, then enumeration."""
-    options = Run.open(run).options
-    vocabulary = Run.open(run).vocabulary(Vocabulary)
+    options = SavedRun.open(run).options
+    vocabulary = SavedRun.open(run).vocabulary(Vocabulary)
     network = build_network(options, vocabulary, 6, scheme)
     for parameter in network.trainable_params():
         parameter.set_data(ms.Tensor(records.read_tensors(run / records.WEIGHTS)[parameter.name]))

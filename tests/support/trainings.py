@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from ms_crf.cli import train
-from ms_crf.cli.terminal import Watcher
+from ms_crf.cli.terminal import TrainingTerminal
 from ms_crf.native import custom
 from ms_crf.runs import model_types, records
 from ms_crf.training import step
@@ -61,7 +61,7 @@ def train_py(*arguments):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-class StopAt(Watcher):
+class StopAt(TrainingTerminal):
     """Says stop after a step."""
 
     def __init__(self, step):

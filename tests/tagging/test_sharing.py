@@ -96,7 +96,7 @@ def test_sharing_copies(folder, texts, expected, name, monkeypatch):
     monkeypatch.chdir(ROOT)                                      # the name it was loaded by is not its place
     assert tags_of(pickle.loads(pickled), texts[0][0]) == expected[0][0]
     with pytest.raises(TypeError, match='made without it'):
-        pickle.dumps(Tagger(tagger.decoder, tagger.scheme, tagger.found_scheme))
+        pickle.dumps(Tagger(tagger.decoder, tagger.scheme, tagger.file_scheme))
 
 
 PROCESSES = '''

@@ -3,7 +3,7 @@
 import random
 
 from ms_crf.formats.document import Document
-from ms_crf.tagging.suggest import Alike, Pool, Suggestion
+from ms_crf.tagging.suggest import CandidatePool, DuplicateIndex, Suggestion
 
 import pytest
 
@@ -20,7 +20,7 @@ def candidate(score, *tokens):
 
 
 def chosen(candidates, count, known=(), size=2, threshold=0.5, spare=10_000):
-    pool = Pool(count, Alike(size, threshold, known), spare)
+    pool = CandidatePool(count, DuplicateIndex(size, threshold, known), spare)
     for one in candidates:
         pool.add(one)
     return pool, [''.join(one.tokens) for one in pool.chosen()[0]]
@@ -47,9 +47,9 @@ def test_suggestions_the_best_are_chosen_of_which_no_two_are_alike(size, thresho
 def test_suggestions_a_sentence_is_near_another_above_the_threshold_not_at_it():
     """a b c and a b d share one of three pairs of words."""
     third = 1 / 3
-    assert not Alike(2, third, ['abc']).near('abd') and Alike(2, third - 0.01, ['abc']).near('abd')
-    assert Alike(2, 0.99, ['ABC']).near('abc') and not Alike(2, 0.99, ['ABC']).same('abc')
-    assert not Alike(2, 1.0, ['ABC']).near('abc')
+    assert not DuplicateIndex(2, third, ['abc']).near('abd') and DuplicateIndex(2, third - 0.01, ['abc']).near('abd')
+    assert DuplicateIndex(2, 0.99, ['ABC']).near('abc') and not DuplicateIndex(2, 0.99, ['ABC']).same('abc')
+    assert not DuplicateIndex(2, 1.0, ['ABC']).near('abc')
 
 
 def test_suggestions_what_is_left_out_is_counted():

@@ -93,7 +93,7 @@ def test_tag_folders_are_returned_or_written(run, tagger, tmp_path):
     written = tag(input=folder, run=run, output=out, watcher=notes)
     assert (written.files, written.done_before, written.sentences) == (2, 1, 2)
     assert notes.lines == [f'loading {run}'] and notes.done[0][:2] == [3, 'files'] and sum(notes.done[0][2:]) == 2
-    with pytest.raises(OptionError, match='^output must name a folder where input is many files, as .*texts is$'):
+    with pytest.raises(OptionError, match='^output must name a folder if input is several files, as .*texts is$'):
         tag(input=str(folder), run=run, output=io.StringIO())
 
 
@@ -123,16 +123,16 @@ def test_tag_bytes_that_are_not_utf8_are_told(run, tmp_path):
     ({'text': 'a', 'input': 'b'}, 'text and input name two inputs, expected one of them'),
     ({'text': 'a', 'nbest': -1}, 'nbest must be at least 0, got -1'),
     ({'text': 'a', 'nbest': 1.5}, 'nbest must be a whole number, got 1.5'),
-    ({'text': 'a', 'format': 'json'}, 'format means nothing without output; leave it away'),
+    ({'text': 'a', 'format': 'json'}, 'format has no effect without output; omit it'),
     ({'text': 'a', 'format': 'xml'}, "format must be one of text, conll, json, html, got 'xml'"),
-    ({'text': 'a', 'temperature': 2.0, 'confidence': False}, 'temperature means nothing without confidences; leave it '
-                                                             'away'),
-    ({'text': 'a', 'unknown_tag': '?'}, 'unknown_tag means nothing without score; leave it away'),
+    ({'text': 'a', 'temperature': 2.0, 'confidence': False}, 'temperature has no effect without confidences; omit '
+                                                             'it'),
+    ({'text': 'a', 'unknown_tag': '?'}, 'unknown_tag has no effect without score; omit it'),
     ({'text': ['a']}, "text must be text, got ['a']"),
     ({'input': ['a'], 'score': True}, 'score needs tags in the input, got text; name a column file or JSON lines with '
                                       'input, or add input_format conll'),
-    ({'input': ['a'], 'nbest': 2}, 'nbest: the n best taggings come from the run of a network only, not from an '
-                                   'exported graph or a hidden Markov model')])
+    ({'input': ['a'], 'nbest': 2}, 'nbest: n-best taggings need the run of a neural network; exported '
+                                   'graphs and hidden Markov models do not compute them')])
 def test_tag_messages_name_arguments(run, arguments, message):
     with pytest.raises(OptionError) as error:
         tag(**arguments, run=run)
@@ -158,10 +158,10 @@ def test_tag_suggestions_are_what_the_model_is_least_confident_of(run, tagger, t
     assert [lines[one.document.line - 1] for one in chosen] == [one.document.text for one in chosen]
     assert [json.loads(line)['tokens'] for line in stream.getvalue().splitlines()] == [one.tokens for one in chosen]
     assert suggest(lines, run=run, count=2, near=1) == chosen
-    with pytest.raises(OptionError, match='^format means nothing without output; leave it away$'):
+    with pytest.raises(OptionError, match='^format has no effect without output; omit it$'):
         suggest(lines, run=run, format='doccano')
     (tmp_path / 'known.tsv').write_text('to\tO\n')
-    with pytest.raises(OptionError, match='^lines: expected sentences that are not like those of known, got none$'):
+    with pytest.raises(OptionError, match='^lines: expected sentences that differ from known, got none$'):
         suggest(['to'], known=[tmp_path / 'known.tsv'], run=run)
 
 

@@ -14,7 +14,7 @@ from ms_crf.models import mindir
 from ms_crf.models.words.network import GATES_BYTES
 from ms_crf.native import library
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.schemes import spans_of
 
 import mindspore as ms
@@ -78,7 +78,7 @@ def written(tags):
 def run_in_two_schemes(run_of, tmp_path_factory):
     """A run whose model is in BIOES and whose tags are to be in BIO."""
     run = shutil.copytree(run_of('BIOES', char='none', bigrams=True), tmp_path_factory.mktemp('schemes') / 'run')
-    records.write_json(run / 'config.json', {**Run.open(run).config, 'written_scheme': 'BIO'})
+    records.write_json(run / 'config.json', {**SavedRun.open(run).config, 'written_scheme': 'BIO'})
     return run
 
 
@@ -289,7 +289,7 @@ def other_bytes(data):
     ('config.json', None, 'no such file; expected a run made by training'),
     ('config.json', half, 'expected JSON as training writes it'),
     ('config.json', b'[]', 'expected a JSON object, got list'),
-    ('config.json', b'{"options": {}, "format": 7}', 'another version of this program made it'),
+    ('config.json', b'{"options": {}, "format": 7}', 'it was written by another version of ms_crf'),
     ('config.json', b'{"options": {"hidden": 5}, "format": 1, "model": "bilstm", "word_dim": 6, "scheme": "BIO", '
                     b'"found_scheme": "BIO"}', 'hidden must be even'),
     ('config.json', b'{"options": {}, "format": 1, "model": "bilstm", "word_dim": "x", "scheme": "BIO", '

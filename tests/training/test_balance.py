@@ -9,7 +9,7 @@ from ms_crf.base.errors import CorpusError
 from ms_crf.cli import train
 from ms_crf.models.encoder.network import EncodedTagger, SubwordTagger
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 from ms_crf.training.scores import best_shift
 from ms_crf.training.watchers import Stopped
@@ -112,7 +112,7 @@ def test_balance_a_run_is_shifted_by_what_suits_dev(runs):
     (scores, said), (before, _) = found['with'], found['without']
     assert before['shift'] == 0.0 and before['dev']['f1'] < 0.5
     assert scores['shift'] > 0 and scores['dev']['f1'] == 1.0
-    assert scores == Run.open(folder / 'with').scores
+    assert scores == SavedRun.open(folder / 'with').scores
     assert (f'the score of O is lowered by {scores["shift"]:g}, which suits dev: F1 {before["dev"]["f1"]:.2%} without, '
             '100.00% with it') in said
     one, other = (records.read_tensors(folder / name / 'weights.ckpt') for name in ('with', 'without'))
@@ -129,12 +129,12 @@ def test_balance_a_run_that_had_ended_is_shifted_no_further(runs, tmp_path):
     """Resumed without another epoch the same, to the bit; with others by what suits the best of them."""
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     before = records.read_tensors(run / 'weights.ckpt')
-    options = Run.open(run).options_with(save=str(run))
+    options = SavedRun.open(run).options_with(save=str(run))
     scores = course.resume(run, options, StopAt(10 ** 6)).run()
     assert scores == runs[0]['with'][0]
     after = records.read_tensors(run / 'weights.ckpt')
     assert all(after[name].tobytes() == before[name].tobytes() for name in before)
-    longer = course.resume(run, Run.open(run).options_with(epochs=8), StopAt(10 ** 6)).run()
+    longer = course.resume(run, SavedRun.open(run).options_with(epochs=8), StopAt(10 ** 6)).run()
     assert longer['epochs'] == 8 and longer['dev']['f1'] == 1.0
 
 
@@ -186,7 +186,7 @@ def test_balance_scores_that_can_not_be_are_named_when_a_run_goes_on(runs, text,
     run = shutil.copytree(runs[1] / 'with', tmp_path / 'run')
     (run / 'scores.json').write_text(text)
     (run / 'checksums.json').unlink()
-    options = Run.open(run).options_with(save=str(run))
+    options = SavedRun.open(run).options_with(save=str(run))
     with pytest.raises(CorpusError) as raised:
         course.resume(run, options, StopAt(10 ** 6))
     assert str(raised.value).startswith(f'{run}/scores.json: {expected}')

@@ -7,7 +7,7 @@ import shutil
 
 from ms_crf.cli import train
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 from ms_crf.training.schedules import Best, Course, course_of
 
@@ -95,7 +95,7 @@ def test_course_the_state_of_the_best_epoch():
         assert third.take(9, *score) == (score[0] > 0.2)
 
 
-class Recorder(train.Watcher):
+class Recorder(train.TrainingTerminal):
     """Keeps the weights after each step."""
 
     def __init__(self):
@@ -148,7 +148,7 @@ def test_course_what_a_training_on_few_sentences_says(tmp_path, capsys):
     metrics = [json.loads(line) for line in (folder / records.METRICS).read_text().splitlines()]
     assert {record['f1'] for record in metrics} == {0.0}
     assert json.loads((folder / records.SCORES).read_text())['test']['f1'] == 0
-    options = Run.open(folder).options
+    options = SavedRun.open(folder).options
     assert (options.epochs, options.patience, options.warmup) == (9, None, None)
 
 
@@ -171,5 +171,5 @@ def test_course_why_a_training_ended(undisturbed, tmp_path, capsys):
 @pytest.mark.slow
 def test_course_the_learning_rate_of_each_epoch_is_recorded(undisturbed):
     """In its middle: after half an epoch the rate has risen to 0.05, then it falls by a cosine over 2.5 epochs."""
-    rates = [record['learning_rate'] for record in Run.open(undisturbed[0]).metrics]
+    rates = [record['learning_rate'] for record in SavedRun.open(undisturbed[0]).metrics]
     assert rates == pytest.approx([0.05 * (1 + math.cos(math.pi * done / 2.5)) / 2 for done in (0, 1, 2)])

@@ -7,7 +7,7 @@ from ms_crf import Tagger
 from ms_crf.cli import train
 from ms_crf.models.learning import tags_of
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 from ms_crf.training.watchers import Stopped
 
@@ -122,7 +122,7 @@ def test_init_bigrams_keep_their_vectors_behind_words_that_are_more(texts, tmp_p
     assert (table[:words] == before[:words]).all() and (table[words:first] == before[1]).all()
     assert (table[first:first + bigrams] == before[words:]).all()
     assert (table[first + bigrams:] == before[words]).all()              # the unknown bigram
-    assert Run.open(tmp_path / 'run').config['init']['bigrams'] == len(names['bigrams'])
+    assert SavedRun.open(tmp_path / 'run').config['init']['bigrams'] == len(names['bigrams'])
 
 
 @slow
@@ -165,7 +165,7 @@ def test_init_it_goes_on_and_tags_without_its_base(undisturbed, texts, tmp_path)
             assert (tmp_path / name / file).read_bytes() == (whole / file).read_bytes()
     config = json.loads((whole / 'config.json').read_text())
     assert config['options']['init'] == str(base) and config['init']['words'] > 0
-    assert config['init']['sha256'] == Run.open(undisturbed[0]).digest
+    assert config['init']['sha256'] == SavedRun.open(undisturbed[0]).digest
     tagged = [sentence.tags for sentence in Tagger.load(whole).tag(SENTENCES)]
     begun([*texts, *STEPS, '--init', str(whole), '--save', str(tmp_path / 'third')])
     assert [len(tags) for tags in tagged] == [5, 3, 6]
@@ -205,7 +205,7 @@ CONTRADICTIONS = [
     ('--freeze words,charcters', "--freeze must name some of words, characters, lstm, got 'charcters'; did you mean "
                                  'characters?'),
     ('--freeze words,', "--freeze must name some of words, characters, lstm, got ''"),
-    ('--freeze words --word-rate 0.1', '--word-rate means nothing with --freeze words; leave it away'),
+    ('--freeze words --word-rate 0.1', '--word-rate has no effect with --freeze words; omit it'),
     ('--save {base}', '--save must not be the run that --init names, nor lie in it, got {base}; choose another folder'),
     ('--save {base}/next --overwrite', '--save must not be the run that --init names, nor lie in it, got {base}/next; '
                                        'choose another folder'),
@@ -260,7 +260,7 @@ def test_init_a_network_without_characters_has_none_to_freeze(texts, tmp_path, c
 
 def test_init_only_what_a_base_has_can_be_frozen(texts, tmp_path, capfd):
     assert refused([*texts, '--freeze', 'words'], capfd, tmp_path) == (
-        '--freeze means nothing without --init; leave it away')
+        '--freeze has no effect without --init; omit it')
 
 
 def test_init_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_path, capfd):
@@ -275,7 +275,7 @@ def test_init_a_base_that_is_missing_damaged_or_not_done(random_run, texts, tmp_
         f'{weights}: expected the file that training wrote, got an edited or damaged one; restore it')
     weights.unlink()
     assert refused(arguments, capfd, tmp_path) == (
-        f'{weights}: no such file; expected a run that training has brought to the end of an epoch')
+        f'{weights}: no such file; expected a run whose training has finished an epoch')
 
 
 def test_init_a_kind_that_is_not_trained_in_steps_is_no_base(hmm, texts, tmp_path, capfd):
@@ -293,7 +293,7 @@ def test_init_a_kind_of_ones_own_says_whether_it_can_be_begun_with(corpora, text
     for arguments, message in (
             (['--init', tmp_path / 'own'], f'{tmp_path}/own: expected a run that a training can begin with, got one of '
                                            'mine, whose kind has no --init'),
-            (['--model', 'mine', '--freeze', 'words'], '--freeze means nothing with --model mine; leave it away')):
+            (['--model', 'mine', '--freeze', 'words'], '--freeze has no effect with --model mine; omit it')):
         with plugins_forgotten():
             status, _, errors = printed(train.main, *own, *texts, *arguments, '--save', tmp_path / 'run')
         assert (status, errors) == (2, f'train.py: {message}\n')

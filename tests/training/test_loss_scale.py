@@ -123,7 +123,7 @@ def test_loss_scale_the_scale_follows_what_floats_can_hold():
     assert again.exhausted()
 
 
-class Steps(train.Watcher):
+class Steps(train.TrainingTerminal):
     """Says stop after some steps, and keeps the weights after each."""
 
     def __init__(self, count):

@@ -9,7 +9,7 @@ from ms_crf.formats.dataset import load
 from ms_crf.models.words.ngrams import composed, learn
 from ms_crf.models.words.vocabulary import UNKNOWN
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 
 import numpy as np
@@ -42,7 +42,7 @@ def run(tmp_path_factory, corpora, vectors):
 
 
 def test_ngrams_of_runs_a_run_keeps_its_ngrams(run, vectors):
-    config, names = Run.open(run).config, json.loads((run / 'vocab.json').read_text())
+    config, names = SavedRun.open(run).config, json.loads((run / 'vocab.json').read_text())
     assert config['options']['ngrams'] is True and {'anu', 'an>', 'nu>'} <= {*names['ngrams']}
     found, table = learn({line.split()[0]: np.array(line.split()[1:], np.float32)
                           for line in vectors.read_text().splitlines()})
@@ -64,7 +64,7 @@ def test_ngrams_of_runs_what_is_scored_is_what_is_tagged(run, corpora):
 
 def test_ngrams_of_runs_resumed_with_the_table_of_the_run(run, corpora, vectors, tmp_path):
     again = shutil.copytree(run, tmp_path / 'run')
-    options = Run.open(again).options_with(save=str(again))
+    options = SavedRun.open(again).options_with(save=str(again))
     went_on = course.resume(again, options, StopAt(1))
     went_on.directory.release()
     table = records.read_tensors(run / 'ngrams.ckpt')['ngram_table']

@@ -5,7 +5,7 @@ import re
 
 from ms_crf.cli import compare, export, infer, train
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 from ms_crf.training.watchers import Stopped
 
@@ -95,7 +95,7 @@ def test_options_at_work_a_constrained_chain_learns_bio_as_bioes(corpora, tmp_pa
     small = [text for text in SMALL if text not in ('--scheme', 'BIO')]
     run = course.start(options_of([*files(corpora), *small, *named, '--save', str(tmp_path / 'run')]), StopAt(1))
     run.directory.release()
-    config, vocabulary = Run.open(tmp_path / 'run').config, Run.open(tmp_path / 'run').vocabulary_record
+    config, vocabulary = SavedRun.open(tmp_path / 'run').config, SavedRun.open(tmp_path / 'run').vocabulary_record
     assert (config['scheme'], config['written_scheme'], config['found_scheme']) == (*schemes, 'BIO')
     assert ('S-PER' in vocabulary['tags']) == (schemes[0] == 'BIOES')
 
@@ -114,7 +114,7 @@ def test_options_at_work_text_of_characters_is_learned_with_bigrams(tmp_path):
         size = ['--word-dim', '4', '--hidden', '4', '--batch-size', '4', '--epochs', '1', '--device', 'CPU']
         run = course.start(options_of([*of_parts, *size, *named, '--save', str(save)]), StopAt(1))
         run.directory.release()
-        options, vocabulary = Run.open(save).config['options'], Run.open(save).vocabulary_record
+        options, vocabulary = SavedRun.open(save).config['options'], SavedRun.open(save).vocabulary_record
         return (options['char'], options['bigrams']), vocabulary.get('bigrams'), run.network.word_table.shape
 
     often = [' 中', '中 国', '国 人', '人 ']                          # that occur at least twice
@@ -135,7 +135,7 @@ def test_options_at_work_words_with_vectors_learn_more_slowly(tmp_path, corpora,
         size = ['--hidden', '4', '--char', 'none', '--epochs', '1', '--device', 'CPU']
         run = course.start(options_of([*files(corpora), *size, *given, *named, '--save', str(save)]), StopAt(1))
         run.directory.release()
-        rates.append(Run.open(save).config['options']['word_rate'])
+        rates.append(SavedRun.open(save).config['options']['word_rate'])
         assert run.optimizer.row_rate == rates[-1]
     assert rates == [rate, 1.0]
 

@@ -5,7 +5,7 @@ import json
 from ms_crf import Tagger
 from ms_crf.cli import evaluate, infer, report, train
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course
 from ms_crf.training.watchers import Stopped
 
@@ -79,7 +79,7 @@ def test_partly_tagged_runs_every_command_scores_what_is_judged(partly, tmp_path
         assert shown[0] == 'processed 5 tokens with 1 phrases; found: 1 phrases; correct: 1.'
         assert shown[-1] == '3 tokens beside these are not judged and do not count, nor do spans with them'
     assert evaluate.main(['--run', str(folder), '--input', str(path), '--json', str(tmp_path / 'x.json')]) == 0
-    assert '3 tokens beside these are not judged and do not count, nor do entities' in capsys.readouterr().out
+    assert '3 more tokens are not annotated and do not count; entities that' in capsys.readouterr().out
     record = json.loads((tmp_path / 'x.json').read_text())
     assert (record['tokens'], record['unjudged']) == (5, 3)
     assert (record['exact']['support'], record['exact']['f1']) == (1, 1.0)
@@ -99,9 +99,10 @@ def test_partly_tagged_runs_a_mark_is_what_the_run_says_or_the_command(partly, t
     path.write_text('# XX\nXan B-PER\nYan I-PER\n')                    # in a file of blanks, where it is no comment
     for command, named in ((infer, ['--score']), (evaluate, [])):
         assert command.main(['--run', str(folder), '--input', str(path), *named, '--unknown-tag', 'XX']) == 0
-        assert '1 tokens beside these are not judged' in capsys.readouterr().out
+        message = '1 tokens beside these are not judged' if command is infer else '1 more tokens are not annotated'
+        assert message in capsys.readouterr().out
     assert infer.main(['--run', str(folder), '--text', 'a', '--unknown-tag', 'XX']) == 2
-    assert 'infer.py: --unknown-tag means nothing without --score; leave it away' in capsys.readouterr().err
+    assert 'infer.py: --unknown-tag has no effect without --score; omit it' in capsys.readouterr().err
     path.write_text('to\t?\nXan\t?\n')
     assert evaluate.main(['--run', str(folder), '--input', str(path)]) == 2
     assert 'x.tsv: expected tags, got 2 tokens that nobody has judged' in capsys.readouterr().err
@@ -111,5 +112,5 @@ def test_partly_tagged_runs_a_mark_is_what_the_run_says_or_the_command(partly, t
 def test_partly_tagged_runs_a_head_without_transitions_learns_from_sets_too(partly, tmp_path):
     arguments, _, _ = partly
     assert train.main([*arguments, '--head', 'softmax', '--save', str(tmp_path / 'run')]) == 0
-    losses = [record['loss'] for record in Run.open(tmp_path / 'run').metrics]
+    losses = [record['loss'] for record in SavedRun.open(tmp_path / 'run').metrics]
     assert losses[0] > losses[1] > losses[2] > 0

@@ -13,7 +13,7 @@ from ms_crf import Tagger
 from ms_crf.base.errors import CorpusError
 from ms_crf.cli import infer, train
 from ms_crf.runs import records
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.training import course, trainer
 from ms_crf.training.watchers import Stopped
 
@@ -62,12 +62,12 @@ def test_train_without_a_scheme_scores_as_tagging_does_and_goes_on_in_its_own(co
     with pytest.raises(Stopped):
         course.start(options_of(arguments), StopAt(8)).run()
     if earlier:
-        config = Run.open(folder).config
+        config = SavedRun.open(folder).config
         config['options']['scheme'] = 'auto'
         del config['written_scheme']
         records.write_json(folder / records.CONFIG, config)
     assert train.main(['--resume', str(folder), '--device', 'CPU']) == 0
-    assert Run.open(folder).config['scheme'] == ('BIO' if earlier else 'BIOES')
+    assert SavedRun.open(folder).config['scheme'] == ('BIO' if earlier else 'BIOES')
     if earlier:
         assert json.loads((folder / records.VOCABULARY).read_text())['tags'] == ['O', 'B-PER', 'I-PER']
         return
@@ -135,7 +135,7 @@ def test_train_a_disk_that_is_full(corpora, undisturbed, tmp_path, capsys):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert capsys.readouterr().err == (
-        f'train.py: {folder}/state.ckpt: can not be written: File too large; what was saved before stays\n')
+        f'train.py: {folder}/state.ckpt: cannot be written: File too large; the previous files are unchanged\n')
     assert sorted(file.name for file in folder.iterdir()) == ['checksums.json', 'config.json', 'lock', 'vocab.json']
 
 
@@ -160,16 +160,16 @@ def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
             break
     for arguments in (['--resume', str(folder)], [*files(corpora), *SMALL, '--save', str(folder), '--overwrite']):
         assert train.main([*arguments, '--device', 'CPU']) == 2
-        assert capsys.readouterr().err == (f'train.py: {folder}: a training is running there already (process '
+        assert capsys.readouterr().err == (f'train.py: {folder}: a training is already running there (process '
                                            f'{process.pid}); wait for its end or stop it\n')
     Tagger.load(folder)
     process.send_signal(signal.SIGHUP)
     rest, errors = process.communicate(timeout=100)
     assert process.returncode == 130 and errors == ''
-    assert rest.splitlines()[-1] == f'stopped and saved; go on with: python train.py --resume {folder}'
+    assert rest.splitlines()[-1] == f'stopped and saved; resume with: python train.py --resume {folder}'
     epoch = records.read_tensors(folder / records.STATE)['position'][0]
     assert epoch >= 2
-    options = Run.open(folder).options
+    options = SavedRun.open(folder).options
     assert course.resume(folder, options, StopAt(1)).epoch == epoch
 
 
@@ -177,7 +177,7 @@ def test_train_a_signal_saves_and_says_how_to_go_on(corpora, tmp_path, capsys):
 def test_train_options_of_a_resumption_are_kept(undisturbed, tmp_path, capsys, monkeypatch):
     folder = tmp_path / 'run'
     shutil.copytree(undisturbed[0], folder)
-    monkeypatch.setattr(train, 'Watcher', lambda: StopAt(7))
+    monkeypatch.setattr(train, 'TrainingTerminal', lambda: StopAt(7))
     assert train.main(['--resume', str(folder), '--epochs', '5', '--patience', '0', '--device', 'CPU']) == 130
     assert records.read_tensors(folder / records.STATE)['position'][:2].tolist() == [4, 1]
     monkeypatch.undo()
@@ -195,18 +195,18 @@ def test_train_the_run_that_is_overwritten_stays_until_an_epoch_is_saved(corpora
     shutil.copytree(undisturbed[0], folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'}
     watcher = StopAt(2)
-    monkeypatch.setattr(train, 'Watcher', lambda: watcher)
+    monkeypatch.setattr(train, 'TrainingTerminal', lambda: watcher)
     arguments = [*files(corpora), *SMALL, '--seed', '2', '--save', str(folder), '--overwrite']
     assert train.main(arguments) == 130
     assert watcher.output.getvalue().splitlines()[-1] == (
-        f'stopped and saved; {folder} is the earlier run still; go on with: python train.py --resume '
+        f'stopped and saved; {folder} still holds the earlier run; resume with: python train.py --resume '
         f'{tmp_path}/.run.new')
     monkeypatch.undo()
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != 'lock'} == before
     other = tmp_path / 'other'
     shutil.copytree(tmp_path / '.run.new', other)                # goes on by itself: nothing names its place any more
-    watcher = train.Watcher(io.StringIO())
-    options = Run.open(folder).options
+    watcher = train.TrainingTerminal(io.StringIO())
+    options = SavedRun.open(folder).options
     course.resume(folder, options, watcher).directory.release()
     assert f'{tmp_path}/.run.new holds a training that was stopped' in watcher.output.getvalue()
     assert train.main(['--resume', str(tmp_path / '.run.new'), '--device', 'CPU']) == 0
@@ -248,10 +248,10 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
                                 "'NOUN'"),
     (['--embeddings', '{narrow}'], "narrow.txt:2: expected 2 numbers after 'to', as before, got 1"),
     (['--embeddings', '{nan}'], "nan.txt:1: expected finite numbers, got nan as number 1 of 'of'"),
-    (['--save', '{empty}'], 'empty.tsv: expected a folder that is not there yet, got a file; choose another --save'),
-    (['--save', '{folder}'], 'bad: expected a folder that is not there yet, got one that is; choose another --save, '),
+    (['--save', '{empty}'], 'empty.tsv: expected a new folder, got a file; choose another --save'),
+    (['--save', '{folder}'], 'bad: expected a new folder, got an existing one; choose another --save, '),
     (['--save', '{empty}/x/y'], 'empty.tsv is not a folder that you may write to'),
-    (['--save', '{folder}', '--overwrite'], 'expected a run of this program to overwrite, got something else'),
+    (['--save', '{folder}', '--overwrite'], 'expected a run to overwrite, got something else'),
     (['--columns', '1'], "--columns must be two numbers like 0,-1, got '1'"),
     (['--hidden', '7'], '--hidden must be even, half for each direction, got 7'),
     (['--dropout-embedding', '1'], '--dropout-embedding must be at most 0.95, got 1.0'),
@@ -259,7 +259,7 @@ def test_train_a_loss_that_is_no_number(corpora, tmp_path, capsys, monkeypatch):
     (['--precision', 'mixed'], '--precision mixed needs a GPU or Ascend, got CPU; leave it away'),
     (['--nonsense'], 'unrecognized arguments: --nonsense; see --help'),
     (['--config', '{empty}'], 'empty.tsv:1: expected a JSON object of options: '),
-    (['--config', '{options}'], "options.json: 'hiden' is no option; did you mean hidden?"),
+    (['--config', '{options}'], "options.json: unknown option 'hiden'; did you mean hidden?"),
     (['--resume', '{empty}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}'], 'config.json: no such file; expected a run made by training'),
     (['--resume', '{folder}', '--hidden', '8'], '--resume takes --device, --epochs, --patience, --learning-rate, '),
@@ -357,12 +357,12 @@ def test_train_text_and_vectors_have_to_be_those_that_a_run_began_with(corpora, 
     check('vectors.txt', '0.6', '0.7', 'vectors.txt: these are not the vectors')
     vectors.write_text(vectors.read_text().replace('0.8', '0.9'))           # of a word that does not occur
     course.resume(folder, options, StopAt(1)).directory.release()
-    config = Run.open(folder).config
+    config = SavedRun.open(folder).config
     for name in ('text_sha256', 'dev_sha256', 'vectors_sha256', 'corpus_sha256'):
         del config[name]
     records.write_json(folder / records.CONFIG, config)
     (tmp_path / 'train.tsv').write_text((tmp_path / 'train.tsv').read_text().replace('of\tO', 'of\tB-PER', 1))
-    with pytest.raises(CorpusError, match='has no checksum there, so that it may be any file; restore it, or '
+    with pytest.raises(CorpusError, match='has no checksum in config.json, and could be any file; restore it, or '
                                           'name it anew'):
         course.resume(folder, options, StopAt(1))
     parts = {part: str(tmp_path / f'{part}.tsv') for part in ('train', 'dev', 'test')}
@@ -376,7 +376,7 @@ def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed,
     folder, secret = tmp_path / 'run', tmp_path / 'secret'
     shutil.copytree(undisturbed[0], folder)
     secret.write_text('Host SECRET\n  User SECRET\nSECRET')
-    before = Run.open(folder).config
+    before = SavedRun.open(folder).config
     for part in ('train', 'dev', 'test', 'embeddings'):
         config = {**before, 'options': {**before['options'], part: str(secret)}}
         records.write_json(folder / records.CONFIG, config)
@@ -388,6 +388,6 @@ def test_train_a_run_from_somebody_else_names_files_of_this_machine(undisturbed,
     for _ in range(2):
         moved = ['--dev', str(tmp_path / 'moved.tsv')] if _ == 0 else []
         assert train.main(['--resume', str(folder), '--device', 'CPU', *moved]) == 0
-    assert Run.open(folder).config['options']['dev'] == str(tmp_path / 'moved.tsv')
+    assert SavedRun.open(folder).config['options']['dev'] == str(tmp_path / 'moved.tsv')
     assert train.main(['--resume', str(folder), '--device', 'CPU', '--dev', str(corpora / 'test.tsv')]) == 2
     assert 'test.tsv: these are not the sentences' in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_train_function_a_run_in_a_thread_is_returned_with_its_scores_and_its_ta
     ({'hiden': 8}, TypeError, "train() got an unexpected keyword argument 'hiden'; did you mean hidden?"),
     ({'hidden': 7}, OptionError, 'hidden must be even, half for each direction, got 7'),
     ({'workers': 0}, OptionError, 'workers must be at least 1, got 0'),
-    ({'momentum': 0.5}, OptionError, 'momentum means nothing with optimizer adam, only with sgd; leave it away'),
+    ({'momentum': 0.5}, OptionError, 'momentum has no effect with optimizer adam, only with sgd; omit it'),
     ({'train': 'mine.tsv'}, OptionError, 'train needs a dev beside it'),
     ({'device': 'CPU', 'precision': 'mixed'}, OptionError, 'precision mixed needs a GPU or Ascend, got CPU'),
     ({'train': 'nowhere.tsv', 'dev': 'dev.tsv'}, CorpusError, 'nowhere.tsv: no such file'),

@@ -96,7 +96,7 @@ def test_workers_how_a_kind_of_ones_own_goes_on_is_said_with_its_plugin(corpora,
     output, errors = training.communicate(timeout=60)
     assert (training.returncode, errors) == (130, '')
     again = f'python train.py --plugin examples/own_model.py --resume {tmp_path}/run'
-    assert output.splitlines()[-1] == f'stopped and saved; go on with: {again}'
+    assert output.splitlines()[-1] == f'stopped and saved; resume with: {again}'
 
 
 @pytest.mark.parametrize('reduction', ['sum', 'token_mean'])
@@ -126,10 +126,10 @@ def test_workers_what_ends_too_early_goes_on_with_another_number(corpora, tmp_pa
     again = f'python train.py --resume {run}'
     if end == 'asked':
         assert (training.returncode, errors) == (130, '')
-        assert output.splitlines()[-1] == f'stopped and saved; go on with: {again}'
+        assert output.splitlines()[-1] == f'stopped and saved; resume with: {again}'
     else:
         assert training.returncode == 2 and errors.endswith(
-            f' has died; all are ended, what was saved stays; go on with: {again} --workers 2\n')
+            f' has died; all workers were stopped, saved epochs are kept; resume with: {again} --workers 2\n')
         assert errors.startswith('train.py: worker 1 of 2 (process ') and errors.count('\n') == 1
     epochs, step, steps, _ = records.read_tensors(run / records.STATE)['position'].tolist()
     assert 0 < epochs < 5000

@@ -20,7 +20,7 @@ from ms_crf.models.inheritance import BaseRecord, read_base
 from ms_crf.runs import records
 from ms_crf.runs.checksums import checksum
 from ms_crf.runs.options import Options
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class SubwordGraphInput(GraphInput[Subwords]):
                 'lengths': batch.lengths}
 
 
-def read_encoder(run: Run) -> EncoderFiles:
+def read_encoder(run: SavedRun) -> EncoderFiles:
     """The encoder of a run; raises CorpusError unless its files are the files that it was trained with.
 
     Other files that config.json names are not parsed: the run may come from somebody else.
@@ -98,7 +98,7 @@ def read_encoder(run: Run) -> EncoderFiles:
     return EncoderFiles(path)
 
 
-def load_network(run: Run) -> tuple[Tags, EncoderFiles, EncodedTagger]:
+def load_network(run: SavedRun) -> tuple[Tags, EncoderFiles, EncodedTagger]:
     """The tags and the encoder's files of a run, and its network with the weights of the best epoch, in 32 bits.
 
     Raises:
@@ -116,7 +116,7 @@ def load_network(run: Run) -> tuple[Tags, EncoderFiles, EncodedTagger]:
     return vocabulary, files, network
 
 
-def read_own_base(run: Run) -> Base:
+def read_own_base(run: SavedRun) -> Base:
     """The base of a training, from its run."""
     vocabulary, _, network = load_network(run)
     arrays = records.as_arrays(network.trainable_params())
@@ -148,7 +148,8 @@ class EncoderKind(Kind):
     name: ClassVar[str] = 'encoder'
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> EncoderLearner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher,
+                run: SavedRun | None = None) -> EncoderLearner:
         """What a training begins or resumes with."""
         if run is not None:
             return EncoderLearner(options, corpora, read_encoder(run), watcher, None, run.config.get('init'))
@@ -159,7 +160,7 @@ class EncoderKind(Kind):
         return EncoderLearner(options, corpora, EncoderFiles(options.encoder), watcher, base, record)
 
     @classmethod
-    def shape(cls, run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
+    def shape(cls, run: SavedRun, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a training that begins with a run over an encoder, which may be named by another path."""
         options, encoder = run.options, run.config['encoder']
         path = str(run.path / encoder['folder'])
@@ -186,13 +187,13 @@ class EncoderKind(Kind):
             load_record(BaseRecord, record.init)
 
     @classmethod
-    def load(cls, run: Run, compiled: Compiled | None = None) -> EncoderDecoder:
+    def load(cls, run: SavedRun, compiled: Compiled | None = None) -> EncoderDecoder:
         """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
         vocabulary, files, network = load_network(run)
         return EncoderDecoder(network.tagger, vocabulary, Reader(network.encoder), files, compiled)
 
     @classmethod
-    def exported(cls, run: Run, output: str) -> tuple[SubwordGraphInput, ServedSubwords]:
+    def exported(cls, run: SavedRun, output: str) -> tuple[SubwordGraphInput, ServedSubwords]:
         """What makes the inputs of the graph of a run, and the cell to export."""
         vocabulary, files, network = load_network(run)
         return SubwordGraphInput(vocabulary, files.tokenizer, files.sizes.longest), ServedSubwords(network, output)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ms_crf.base.errors import CorpusError, brief, not_installed
-from ms_crf.base.fields import Fault, checked, found_in, json_of, load_record, read_json, wrong
+from ms_crf.base.fields import Fault, checked, errors_in, json_of, load_record, read_json, wrong
 from ms_crf.base.files import PathLike
 from ms_crf.models.encoder.windows import specials_of
 
@@ -70,7 +70,7 @@ class EncoderFiles:
             raise CorpusError(path, None, f'no such folder; download {CONFIG}, {WEIGHTS} and {TOKENIZER} (or '
                                           f'{VOCABULARY}) of a BERT or RoBERTa model from the Hugging Face hub into a '
                                           'folder, and name that folder')
-        with found_in(path / CONFIG):
+        with errors_in(path / CONFIG):
             self.sizes = load_record(PretrainedConfig, _json(path / CONFIG)).sizes()
         self.tokenizer = _tokenizer(path)
         known = 1 + last_id(self.tokenizer)
@@ -171,7 +171,7 @@ def _tokenizer(folder: Path) -> Any:
         text = _of_vocabulary(path, folder / TOKENIZER_CONFIG)
     else:
         raise CorpusError(path, None, f'no such file; expected it, or {VOCABULARY}')
-    with found_in(path):
+    with errors_in(path):
         return tokenizer_of(text)
 
 
@@ -228,7 +228,7 @@ def _of_vocabulary(path: Path, config: Path) -> str:
             raise CorpusError(path, None, f'expected a line {subword}, got none')
     # Without its configuration, a list without capitals is one of lower case.
     lower = not any(subword != subword.lower() for subword in subwords if not subword.startswith('['))
-    with found_in(config):
+    with errors_in(config):
         options = load_record(TokenizerConfig, _json(config) if config.is_file() else {})
     made = _library('tokenizers').BertWordPieceTokenizer(
         {subword: index for index, subword in enumerate(subwords) if subword},

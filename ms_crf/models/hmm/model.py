@@ -19,7 +19,7 @@ from ms_crf.models.learning import texts_of
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
 from ms_crf.runs.records import saving
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 from ms_crf.text.partial import is_open
 from ms_crf.text.splitting import mostly_characters
 
@@ -130,7 +130,7 @@ class HMMDecoder:
             yield indices, batch.split(batch.emissions)
 
 
-def read_hmm(run: Run) -> HMM:
+def read_hmm(run: SavedRun) -> HMM:
     """The `HMM` of a run; raises CorpusError if its files are damaged or do not fit."""
     vocabulary = run.vocabulary(HMMTags)
     path = run.path / records.TABLES
@@ -162,11 +162,11 @@ class HMMKind(Kind):
     in_steps = False
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> HMMLearner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> HMMLearner:
         """Counts the words and tags of corpora."""
         return HMMLearner(options, corpora)
 
     @classmethod
-    def load(cls, run: Run, compiled: Compiled | None = None) -> HMMDecoder:
+    def load(cls, run: SavedRun, compiled: Compiled | None = None) -> HMMDecoder:
         """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
         return HMMDecoder(read_hmm(run))

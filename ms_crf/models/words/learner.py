@@ -28,7 +28,7 @@ from ms_crf.models.words.vocabulary import FIRST, UNKNOWN, Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import Options
 from ms_crf.runs.records import saving
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import mindspore as ms
 import numpy as np
@@ -49,7 +49,7 @@ class Base:
         self.vocabulary, self.record, self.weights = vocabulary, record, weights
 
     @classmethod
-    def of(cls, run: Run, vocabulary: Vocabulary, network: TaggerNetwork) -> 'Base':
+    def of(cls, run: SavedRun, vocabulary: Vocabulary, network: TaggerNetwork) -> 'Base':
         """From a run, its vocabulary, and its network."""
         record = BaseRecord(run.digest, len(vocabulary.words), len(vocabulary.characters), len(vocabulary.bigrams))
         return cls(vocabulary, record, records.as_arrays(network.trainable_params()))

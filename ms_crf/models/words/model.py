@@ -18,7 +18,7 @@ from ms_crf.models.words.ngrams import MOST
 from ms_crf.models.words.vocabulary import FIRST, PADDING, UNKNOWN, Vocabulary
 from ms_crf.runs import records
 from ms_crf.runs.options import WIDEST, Options
-from ms_crf.runs.run import Run
+from ms_crf.runs.run import SavedRun
 
 import mindspore as ms
 import numpy as np
@@ -86,7 +86,7 @@ SHAPING = ('model', 'encoder', 'bigrams', 'ngrams', 'char', 'char_dim', 'char_wi
            'head')
 
 
-def load_network(run: Run) -> tuple[Vocabulary, TaggerNetwork]:
+def load_network(run: SavedRun) -> tuple[Vocabulary, TaggerNetwork]:
     """The vocabulary of a run, and its network with the weights of the best epoch, in 32 bits however it was trained.
 
     Raises:
@@ -101,7 +101,7 @@ def load_network(run: Run) -> tuple[Vocabulary, TaggerNetwork]:
     return vocabulary, network
 
 
-def read_ngram_table(run: Run, shape: Sequence[int]) -> np.ndarray:
+def read_ngram_table(run: SavedRun, shape: Sequence[int]) -> np.ndarray:
     """The vectors of n-grams of a run, of this shape; raises CorpusError if they are damaged or do not fit."""
     arrays = run.tensors(records.NGRAMS)
     records.check_fit(run.path / records.NGRAMS, arrays, {'ngram_table': shape})
@@ -122,7 +122,7 @@ class WordKind(Kind):
     name: ClassVar[str] = 'bilstm'
 
     @classmethod
-    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: Run | None = None) -> WordLearner:
+    def learner(cls, options: Options, corpora: Corpora, watcher: Watcher, run: SavedRun | None = None) -> WordLearner:
         """What a training begins or resumes with."""
         base = ngrams = None
         if run is not None:
@@ -141,7 +141,7 @@ class WordKind(Kind):
         return WordLearner(options, corpora, watcher, base, ngrams)
 
     @classmethod
-    def shape(cls, run: Run, given: Mapping[str, Any]) -> dict[str, Any]:
+    def shape(cls, run: SavedRun, given: Mapping[str, Any]) -> dict[str, Any]:
         """The options of a training that begins with a run over words."""
         return {**{name: getattr(run.options, name) for name in SHAPING}, 'word_dim': run.config['word_dim']}
 
@@ -158,13 +158,13 @@ class WordKind(Kind):
             load_record(BaseRecord, base)
 
     @classmethod
-    def load(cls, run: Run, compiled: Compiled | None = None) -> WordDecoder:
+    def load(cls, run: SavedRun, compiled: Compiled | None = None) -> WordDecoder:
         """What tags with the model of a run; raises CorpusError if something of the run is damaged."""
         vocabulary, network = load_network(run)
         return WordDecoder(network, vocabulary, compiled)
 
     @classmethod
-    def exported(cls, run: Run, output: str) -> tuple[WordGraphInput, ServedWords]:
+    def exported(cls, run: SavedRun, output: str) -> tuple[WordGraphInput, ServedWords]:
         """What makes the inputs of the graph of a run, and the cell to export."""
         vocabulary, network = load_network(run)
         kind = ServedWords if network.with_characters else ServedWithoutCharacters
