@@ -1,4 +1,5 @@
-"""Layer 1: how operators in C++ are compiled, found and called on CPU; the operators are in the folders they belong to.
+"""Layer 1: C++ operators on CPU: how they are compiled, loaded and called. The operators are in folders of other
+layers.
 
-It knows MindSpore and the package's files, and nothing of chains or networks.
+This folder uses MindSpore and the files of the package. It does not depend on chains or networks.
 """
