@@ -43,13 +43,13 @@ def _normalized(values: np.ndarray) -> np.ndarray:
 
 def batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
     """Batches of sequences with similar lengths, as arrays of their indices; empty sequences are in no batch."""
-    order = np.argsort(-lengths, kind='stable')
-    order = order[lengths[order] > 0]
-    while len(order):
-        longest = lengths[order[0]]
+    indices = np.argsort(-lengths, kind='stable')
+    indices = indices[lengths[indices] > 0]
+    while len(indices):
+        longest = lengths[indices[0]]
         count = 1 if longest >= LONG else max(1, CELLS // longest)
-        yield order[:count]
-        order = order[count:]
+        yield indices[:count]
+        indices = indices[count:]
 
 
 class SequenceBatch:

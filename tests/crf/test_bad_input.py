@@ -150,7 +150,8 @@ def test_bad_input_check_batch_lets_pass_what_is_right():
     ((np.zeros((1, 3)), np.full((1, 1, 3), 3), [2]), 'history must contain tags from 0 to 2, got 3 for row 0'),
     ((np.zeros((2, 3)), np.full((1, 2, 3), 4), [1, 2]), 'history must contain tags from 0 to 2, got 4 for row 1'),
     ((np.zeros((2, 3)), np.full((1, 2, 3), -1), [2, 1]), 'history must contain tags from 0 to 2, got -1 for row 0'),
-    ((np.zeros((2, 3)), np.full((2, 2, 3), 2 ** 40), [1, 3]), 'history must contain tags from 0 to 2, got 1099511627776'),
+    ((np.zeros((2, 3)), np.full((2, 2, 3), 2 ** 40), [1, 3]),
+     'history must contain tags from 0 to 2, got 1099511627776'),
 ])
 def test_bad_input_post_decode_checks(arguments, message):
     with pytest.raises(ValueError, match=message):

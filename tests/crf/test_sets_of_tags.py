@@ -89,7 +89,8 @@ def test_sets_of_tags_what_is_no_set_is_refused():
     empty[0, 2] = False
     empty[4, 1] = False                          # behind the end of its row, where it does not matter
     case.lengths[1:3] = 1, 5
-    with pytest.raises(ValueError, match='bool tags must allow at least one tag for each token, got none in row 2, position 0'):
+    message = 'bool tags must allow at least one tag for each token, got none in row 2, position 0'
+    with pytest.raises(ValueError, match=message):
         check_batch(empty, case.lengths, 3)
     with pytest.raises(ValueError, match='got none in row 2, position 0'):
         CRF(3, check_values=True)(float_tensor(np.zeros(SHAPE)), ms.Tensor(empty), int_tensor(case.lengths))

@@ -75,8 +75,8 @@ def test_transformations_what_is_recorded_by_trace_is_refused(tmp_path):
     file.write_text(RECORDED, encoding='utf-8')
     result = subprocess.run([sys.executable, str(file)], env={**os.environ, 'PYTHONPATH': str(ROOT)}, timeout=120,
                             capture_output=True, text=True)
-    line = "the layer does not support ms.jit(capture_mode='trace'), which records only one branch of each condition; " \
-           'omit capture_mode\n'
+    line = "the layer does not support ms.jit(capture_mode='trace'), which records only one branch of each " \
+           'condition; omit capture_mode\n'
     assert (result.returncode, result.stdout, result.stderr) == (0, 4 * line, '')
 
 

@@ -194,8 +194,8 @@ def test_library_folders_above_the_cache_that_others_may_write_to(quick, tmp_pat
         assert path.parent == Path(quick['XDG_CACHE_HOME'], 'ms_crf')
         assert stat.S_IMODE(above.stat().st_mode) == mode
         return
-    assert (path, reason) == (None, f'other users could replace {quick["XDG_CACHE_HOME"]}/ms_crf, because they can write to '
-                                    f'{above}; run: chmod go-w {above}')
+    assert (path, reason) == (None, f'other users could replace {quick["XDG_CACHE_HOME"]}/ms_crf, because they can '
+                                    f'write to {above}; run: chmod go-w {above}')
     output, _ = start('-c', 'from ms_crf.native import library; print(library.describe())',
                       **quick).communicate(timeout=SECONDS)
     assert output == f'plain operators of MindSpore: {reason}\n'
