@@ -38,10 +38,8 @@ def copied(module: ModuleType) -> ModuleType:
     """Returns a copy of a module of this package and of the modules that it uses, with separate functions.
 
     MindSpore 2.10 compiles `bprop` late. By then it has emptied the functions with an `if` of constants that it
-    compiled
-    before ("The func graph is empty"), so `bprop` needs separate functions. MindSpore looks up the names in a function
-    in
-    the module that `function.__module__` names.
+    compiled before ("The func graph is empty"), so `bprop` needs separate functions. MindSpore looks up the names in a
+    function in the module that `function.__module__` names.
     """
     if module.__name__ not in _copies:
         copy = _copies[module.__name__] = ModuleType(f'{module.__name__}_copied')
@@ -85,8 +83,7 @@ def gradient_product(factors: Tensor, emissions: Tensor, tags: Tensor | None, le
     """Sum of the packed gradients times factors, a scalar. The packed values are ignored.
 
     The derivative of this sum is the second derivative of log partition function or loss, applied to the factors.
-    Counts of
-    known tags do not depend on the scores and are left out.
+    Counts of known tags do not depend on the scores and are left out.
 
     Args:
         factors: (2 + L + K, B, K), in the layout of `inference.pack`.
@@ -196,8 +193,7 @@ _functions = copied(sys.modules[__name__])
 
 
 class GradientProduct(InFloat32, nn.Cell):
-    """`gradient_product` as a cell: of the loss if `with_tags`, otherwise of the log partition function, with any tags.
-    """
+    """`gradient_product` as a cell: of the loss if `with_tags`, otherwise of the log partition function."""
 
     def __init__(self, with_tags: bool) -> None:
         super().__init__()
@@ -255,8 +251,7 @@ class WithSecondDerivative(InFloat32, nn.Cell):
     """Returns a packed gradient unchanged, and defines its derivative.
 
     The derivative is one more pass through the recursions, forward and backward. It is compiled and computed only where
-    a
-    gradient is differentiated. A graph refuses to compile a third derivative.
+    a gradient is differentiated. A graph refuses to compile a third derivative.
 
     Args:
         product: a `GradientProduct` or a `FlatGradientProduct`.
@@ -297,8 +292,7 @@ class PackedSum(InFloat32, nn.Cell):
         Args:
             emissions, lengths: (L, B, K) float32, 0 on padding; (B,) int32.
             transitions: (K, K) float32, entry (i, j) scores tag j after tag i; or (L, B, K, K), entry t for the
-                step from
-                position t to t + 1, 0 on padding.
+                step from position t to t + 1, 0 on padding.
             start, end: (K,) float32.
             tags: (L, B) int32, negative where unknown; without `with_tags` any integers.
         """

@@ -58,8 +58,7 @@ class SequenceBatch:
     Args:
         log_start, log_transition, log_end: (S,), (S, S), (S,).
         emissions: log probabilities of the observations in each state, (positions, S), for the positions of all
-            sequences
-            one after the other.
+            sequences one after the other.
         lengths: lengths of the sequences, in descending order, at least 1.
         indices: numbers of the sequences in messages.
     """

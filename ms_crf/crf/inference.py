@@ -54,8 +54,7 @@ def posteriors_of_path(paths: Tensor, emissions: Tensor, lengths: Tensor, transi
 
     Returns:
         Posterior of each tag of the path (L, B), and posterior of every tag at a position given the tag of the path at
-        the
-        previous position (L, B, K). Both are 0 on padding.
+        the previous position (L, B, K). Both are 0 on padding.
     """
     lowered = emissions - largest_of(emissions)
     if by_logarithms or len(transitions.shape) == 4:
@@ -111,8 +110,7 @@ def path_score(emissions: Tensor, lengths: Tensor, marked: Tensor, counts: Tenso
         lengths: (B,).
         marked: (L, B, K), 1 at the tags of the path.
         counts: (B, K, K), number of times each transition occurs. With transitions of each step, (L, B, K, K): 1
-            for the
-            transition of the path.
+            for the transition of the path.
         transitions: (K, K), or (L, B, K, K).
         start, end: (K,).
     """
@@ -152,8 +150,7 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
 
     The loss is the log partition function of all paths minus the log partition function of the paths through the known
     tags. The gradient is the posteriors of all paths minus the posteriors of the paths through the known tags. Where
-    every
-    tag is known, the latter posteriors are plain counts.
+    every tag is known, the latter posteriors are plain counts.
 
     Args:
         emissions, lengths, transitions, start, end, usable: as in `posteriors`.
@@ -161,8 +158,7 @@ def losses(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor
 
     Returns:
         Loss (B,), nan if a tag is not below K; its gradient by emissions (L, B, K); its gradient by transitions (B, K,
-        K),
-        or (L, B, K, K) for transitions of each step.
+        K), or (L, B, K, K) for transitions of each step.
     """
     length, batch, num_tags = emissions.shape
     by_step = len(transitions.shape) == 4

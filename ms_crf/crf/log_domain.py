@@ -122,8 +122,7 @@ def messages(ahead: Tensor, back: Tensor, lengths: Tensor, transitions: Tensor, 
 
     Returns:
         Log sums over all paths before each tag (L, B, K), without the emission of the tag; log sums over all paths
-        after
-        each tag (L, B, K); and the numbers (L, B, 1) that were subtracted from the forward sums at each step.
+        after each tag (L, B, K); and the numbers (L, B, 1) that were subtracted from the forward sums at each step.
     """
     length, batch, _ = ahead.shape
     num_tags = start.shape[0]                                    # start has a fixed shape even if emissions have not

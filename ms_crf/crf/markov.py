@@ -35,8 +35,7 @@ def markov_chain(emissions: Tensor, lengths: Tensor, transitions: Tensor, start:
 
     Returns:
         log p(y_1) (B, K); log p(y_{t + 1} = j | y_t = i) (L, B, K, K), whose last entry has no meaning; p(y_1) (B, K);
-        and
-        p(y_t = i, y_{t + 1} = j) (L, B, K, K), 0 where no real position follows.
+        and p(y_t = i, y_{t + 1} = j) (L, B, K, K), 0 where no real position follows.
     """
     lowered = emissions - tensors.largest_of(emissions)
     _, marginals, pairs, onward = log_domain.forward_backward(lowered, lengths, transitions, start, end)

@@ -63,8 +63,7 @@ def in_float32(function: Function) -> Function:
     """The function, with all casts to 16 bits disabled, under every level of mixed precision.
 
     A graph reads the strategy from the function. PyNative mode has a stack of strategies, and a stack of the types to
-    which
-    operators cast the inputs of a cell.
+    which operators cast the inputs of a cell.
     """
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -90,10 +89,8 @@ class InFloat32(_Mixin):
     """Base class of cells that stay in float32 under every level of mixed precision.
 
     Mixed precision would cast their inputs to 16 bits, whose range is too small for sums over paths and for the scores
-    of
-    forbidden tags. A class with `inside=True` is called only by other cells of this kind, and its methods need no
-    wrapper
-    in PyNative mode.
+    of forbidden tags. A class with `inside=True` is called only by other cells of this kind, and its methods need no
+    wrapper in PyNative mode.
     """
 
     def __init_subclass__(cls, inside: bool = False, **options: Any) -> None:
@@ -169,8 +166,7 @@ class FixedAttributes:                             # without base class: mixed p
     """Base class of cells whose public attributes cannot change after construction.
 
     Compiled graphs and inner cells would not see such a change. A parameter may be replaced with another parameter of
-    the
-    same shape, for example to share weights, until a graph with the cell is compiled.
+    the same shape, for example to share weights, until a graph with the cell is compiled.
 
     Copies by `copy.deepcopy` and `pickle` have separate parameters and no compiled graphs.
     """
@@ -222,10 +218,8 @@ class CompilableMethods(FixedAttributes):
     """Base class of cells whose methods can be compiled separately, as in ms.jit(crf.decode).
 
     When MindSpore compiles a method, it writes the name of the method to the cell, and reads the name wherever the cell
-    is
-    compiled. So after ms.jit(crf.decode) a graph that calls crf(...) would call crf.decode(...). Here the name has an
-    effect
-    only while this method is being compiled.
+    is compiled. So after ms.jit(crf.decode) a graph that calls crf(...) would call crf.decode(...). Here the name has
+    an effect only while this method is being compiled.
     """
 
     @property
@@ -247,8 +241,7 @@ def check_not_traced() -> None:
     """Raises RuntimeError in a function of `ms.jit(capture_mode='trace')`.
 
     A trace records the branch that the first call took, and takes it in all later calls without a warning. The results
-    of
-    other branches would be wrong.
+    of other branches would be wrong.
     """
     recording = jit_context()
     if isinstance(recording, jit_trace.TraceJitContext):

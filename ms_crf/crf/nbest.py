@@ -149,8 +149,7 @@ def _sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Te
 
     Returns:
         Emissions, transitions, start and end, with 0 in place of rows or scores with nan; and void (B,) or (1,), nan
-        for
-        rows with nan, otherwise 0, to be added to their scores.
+        for rows with nan, otherwise 0, to be added to their scores.
     """
     batch = emissions.shape[1]
     void, worthless = tensors.nan_in_rows(emissions, lengths), tensors.nan_in_scores(transitions, start, end)
@@ -234,13 +233,11 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
         emissions: (L, B, K) float32, 0 on padding.
         lengths: (B,) int32.
         transitions: (K, K) float32, or (L, B, K, K), entry t for the step from position t to t + 1; the last entry
-            is not
-            used.
+            is not used.
         start, end: (K,) float32.
         count: number of paths, an int.
         spans: (K + 1, K + 1) int64, number of each step for spans, 0 to (K + 1) ** 2 - 1. Then each path is the
-            best path
-            of a set of spans, and no two paths describe the same spans.
+            best path of a set of spans, and no two paths describe the same spans.
     """
     length, batch, num_tags = emissions.shape
     emissions, transitions, start, end, void = _sortable(emissions, lengths, transitions, start, end)

@@ -124,8 +124,7 @@ class Posteriors(_Native):
     """Marginals in the layout of the emissions, or posteriors of paths.
 
     With paths (B, L), the flat result has the posteriors of the tags of the paths (B, L), then the posterior of every
-    tag
-    given the previous tag of the path (B, L, K). Without paths, the last input may be any integers.
+    tag given the previous tag of the path (B, L, K). Without paths, the last input may be any integers.
 
     Args:
         batch_first: layout of emissions.

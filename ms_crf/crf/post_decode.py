@@ -13,13 +13,12 @@ def post_decode(score: ArrayLike, history: ArrayLike, seq_length: ArrayLike) -> 
 
     Args:
         score: (batch, num_tags), the score of the best path that ends in each tag.
-        history: (length - 1, batch, num_tags), or a tuple of length - 1 arrays (batch, num_tags). Entry (t, b, j)
-            is the tag
-            at position t of the best path that has tag j at t + 1. Values after the end of a row have no effect.
+        history: (length - 1, batch, num_tags), or a tuple of length - 1 arrays (batch, num_tags). Entry (t, b, j) is
+            the tag at position t of the best path with tag j at t + 1. Values after the end of a row are ignored.
         seq_length: (batch,), the number of real positions of each row, from 0 to length.
 
     Returns:
-        A list of `batch` lists of int, each as long as its row. The list is empty for a batch without rows.
+        A list of `batch` lists of int, each as long as its row.
 
     Raises:
         TypeError or ValueError: an argument has a wrong type, a wrong shape or invalid values.
@@ -65,8 +64,7 @@ def post_decode(score: ArrayLike, history: ArrayLike, seq_length: ArrayLike) -> 
             state = states[position] = steps[position].take(state)
     paths = states - offsets                                     # (L, B)
     if paths.min() < 0 or paths.max() >= num_tags:
-        # The last entry is the first invalid tag that the back-trace reached.
-        position, row = np.argwhere((paths < 0) | (paths >= num_tags))[-1]
+        position, row = np.argwhere((paths < 0) | (paths >= num_tags))[-1]      # the first one in the back-trace
         raise ValueError(f'history must contain tags from 0 to {num_tags - 1}, got {paths[position, row]} for row '
                          f'{row} at position {position}')
     return [path[:count] for path, count in zip(paths.T.tolist(), lengths.tolist())]

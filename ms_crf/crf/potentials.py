@@ -54,8 +54,7 @@ def potentials_of(scores: Scores, emissions: Tensor, seq_length: Tensor | None, 
         transitions: (K, K); with pair_emissions or by_step (L, B, K, K), entry t for the step from position t to t + 1.
         start, end: (K,).
         void: (B,), to be added to the results of each row: nan for an invalid row, otherwise 0. With transitions by
-            step,
-            or without `clear`, rows with nan or +inf also get nan.
+            step, or without `clear`, rows with nan or +inf also get nan.
     """
     transitions, start, end = scores
     caller_emissions = emissions

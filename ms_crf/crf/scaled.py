@@ -18,8 +18,7 @@ def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, T
     """C steps in both directions: the sums that arrive at each tag, without the potential of the tag.
 
     Every second product is scaled to sum 1. float32 can hold two steps of drift, and scaling every step would cost
-    twice as
-    much.
+    twice as much.
 
     Args:
         arrived: (2, B, K).

@@ -19,10 +19,9 @@ ONE_BY_ONE = 8
 
 
 def largest(candidates: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Indices and values (B, M, n) of the n largest over axis 1 of (B, S, M); of equal values, the first comes first.
-    """
+    """Indices and values (B, M, n) of the n largest over axis 1 of (B, S, M); the first of equal values comes first."""
     if n > ONE_BY_ONE:
-        chosen = sorted_indices(candidates)[:, :, :n]                  # graph and memory do not grow with n
+        chosen = sorted_indices(candidates)[:, :, :n]            # graph and memory do not grow with n
         return chosen, ops.gather_elements(ops.transpose(candidates, (0, 2, 1)), 2, chosen)
     positions = ops.arange(candidates.shape[1]).astype(ms.int64).reshape(1, -1, 1)
     choose = ops.ArgMaxWithValue(1, True)
@@ -39,8 +38,7 @@ def sorted_indices(candidates: Tensor) -> Tensor:
     """Indices (B, M, S) that sort candidates (B, S, M) over axis 1 in descending order; equal values keep their order.
 
     Sorting is not stable. So each value gets its rank among the different values, and the pairs of rank and position
-    are
-    sorted, no two of which are equal.
+    are sorted, no two of which are equal.
     """
     candidates = ops.transpose(candidates, (0, 2, 1))            # (B, M, S)
     size = candidates.shape[2]

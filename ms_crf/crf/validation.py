@@ -75,8 +75,7 @@ def check_numbers(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def _refuse(wrong: np.ndarray, message: Callable[..., str]) -> None:
-    """Raises ValueError if an entry of `wrong` is True; the message is made from the indices of the first such entry.
-    """
+    """Raises ValueError if an entry of `wrong` is True, with the message for the indices of the first such entry."""
     if wrong.any():
         raise ValueError(message(*np.argwhere(wrong)[0]))
 

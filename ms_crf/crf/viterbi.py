@@ -161,10 +161,8 @@ def best_scores(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: 
     """Scores (B, K) of the best path that ends in each tag, and the history (L - 1, B, K).
 
     history[t, b, j] is the tag at t of the best path that has tag j at t + 1; of equals, the lowest. Entries after the
-    end
-    of a row have no meaning. If length is 1, the history is an empty tuple. If the compiler does not know the length,
-    the
-    history can be longer than L - 1.
+    end of a row have no meaning. If length is 1, the history is an empty tuple. If the compiler does not know the
+    length, the history can be longer than L - 1.
 
     Args:
         emissions: (L, B, K) float32; padding has no effect.

@@ -1,5 +1,4 @@
-"""Layer 1: C++ operators on CPU: how they are compiled, loaded and called. The operators are in folders of other
-layers.
+"""Layer 1: compilation, loading and calls of the C++ operators on CPU, whose sources are in folders of other layers.
 
-This folder uses MindSpore and the files of the package. It does not depend on chains or networks.
+The folder uses MindSpore and the files of the package, and does not know chains or networks.
 """

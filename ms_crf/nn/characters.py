@@ -35,9 +35,8 @@ class CharacterCNN(CompilableMethods, nn.Cell):
     """Convolution of width 3 over the characters of a word, then the maximum of each filter.
 
     The windows reach one position beyond both ends of the word. The convolution is computed as one matrix product over
-    three
-    shifted copies, on CPU by a C++ operator. Both are many times faster than `nn.Conv1d`. The amount of padding has no
-    effect.
+    three shifted copies, on CPU by a C++ operator. Both are many times faster than `nn.Conv1d`. The amount of padding
+    has no effect.
 
     Args:
         num_characters: number of character ids; 0 is padding.
@@ -69,8 +68,7 @@ class CharacterCNN(CompilableMethods, nn.Cell):
         """The maximum over the first axis.
 
         On CPU `ReduceMax` takes five times as long as a chain of `Maximum`. The gradient of `Maximum` takes longer than
-        the
-        gradient of `ArgMaxWithValue`, which is used in training.
+        the gradient of `ArgMaxWithValue`, which is used in training.
         """
         if self.training:
             _, largest = self.choose(values)

@@ -32,8 +32,7 @@ def fast_gelu(values: Tensor) -> Tensor:
     """x times the normal distribution function, approximated for CPU with an error below 1e-7.
 
     MindSpore's error function on CPU takes three times as long as the matrix product before it. Its tanh is fast, but
-    has
-    errors of 1e-4 for results close to 1; its sigmoid has errors of 1e-6.
+    has errors of 1e-4 for results close to 1; its sigmoid has errors of 1e-6.
     """
     square = values * values
     slope = _NORMAL[6] * square + _NORMAL[5]
@@ -164,8 +163,7 @@ class Encoder(CompilableMethods, nn.Cell):
         Args:
             subwords: (rows, length) int32 ids.
             windows: (rows, length), the index in the row of the window of each subword, and another number outside
-                of all
-                windows.
+                of all windows.
             positions: (rows, length) int32, position of each subword in its window, from 0.
         """
         return self._read(subwords, positions, ops.expand_dims(windows, 2) != ops.expand_dims(windows, 1))

@@ -94,5 +94,5 @@ def test_sets_of_tags_what_is_no_set_is_refused():
         check_batch(empty, case.lengths, 3)
     with pytest.raises(ValueError, match='got none in row 2, position 0'):
         CRF(3, check_values=True)(float_tensor(np.zeros(SHAPE)), ms.Tensor(empty), int_tensor(case.lengths))
-    with pytest.raises(ValueError, match=r'three axes, the last for num_tags = 4, got shape \(5, 4, 3\)'):
+    with pytest.raises(ValueError, match=r'three axes, the last of size num_tags = 4, got shape \(5, 4, 3\)'):
         check_batch(sets, None, 4)
