@@ -101,7 +101,7 @@ def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers 
         known: (L, B) int32, negative where unknown.
         tag_weights: (K,), or None.
         token_weights: in the layout of the caller's tags, or None.
-        batch_first: this layout.
+        batch_first: layout of the arguments of the caller.
         emissions, lengths, transitions, start, end, void: as `potentials_of` returns them.
     """
     length, batch, num_tags = emissions.shape
@@ -128,7 +128,7 @@ def expected_score(targets: Tensor, pair_targets: Tensor | None, batch_first: bo
     Args:
         targets: in the layout of the caller's emissions.
         pair_targets: in the layout of pair emissions; None if tokens are independent.
-        batch_first: this layout.
+        batch_first: layout of the arguments of the caller.
         validate: whether targets that are not distributions raise ValueError in PyNative mode.
         emissions, lengths, transitions, start, end, void: as `potentials_of` returns them; void is not used.
     """
