@@ -37,7 +37,8 @@ def _of(folder: str, *faults: tuple[str, str, str, str]) -> list[Fault]:
 
 FAULTS = [
     *_of('crf',
-         ('log_domain.py', 'soften(largest) + log(total)', 'soften(largest) - log(total)', 'crf/test_forbidden.py'),
+         ('log_domain.py', 'penalized_sums(largest) + log(total)', 'penalized_sums(largest) - log(total)',
+          'crf/test_forbidden.py'),
          ('log_domain.py', '(onward[1:], onward[:1])', '(onward[:1], onward[1:])', 'crf/test_forbidden.py'),
          ('scaled.py', 'marginals = joint * weight', 'marginals = forward * weight', 'crf/test_crf.py'),
          ('scaled.py', 'ops.minimum(lengths, 1).astype', 'ops.minimum(lengths, 2).astype', 'crf/test_crf.py'),

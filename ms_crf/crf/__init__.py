@@ -1,4 +1,4 @@
-"""Layer 2: the linear chain, tensors in and tensors out: scores, normaliser, posteriors, best paths, and the CRF layer.
+"""Layer 2: linear-chain conditional random fields: scores, normalizer, posteriors, best paths and the CRF layer.
 
-It knows MindSpore and NumPy and nothing of networks, text or files.
+The folder uses MindSpore and NumPy, and does not know networks, text or files.
 """

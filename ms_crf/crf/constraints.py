@@ -1,4 +1,4 @@
-"""Which tags may follow each other, begin a sentence and end one: constraints of a chain as arrays."""
+"""Constraints of a chain as arrays: the allowed transitions, the allowed first tags and the allowed last tags."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,23 @@ import numpy as np
 
 
 class Constraints(NamedTuple):
-    """What a CRF may choose: bool arrays, True for allowed."""
+    """Allowed transitions, first tags and last tags of a CRF: bool arrays, True for allowed."""
 
-    transitions: np.ndarray   # (K, K), entry (i, j): tag j may follow tag i
+    transitions: np.ndarray   # (K, K), entry (i, j): whether tag j may follow tag i
     start: np.ndarray         # (K,)
     end: np.ndarray           # (K,)
 
 
 def check_constraints(constraints: object, num_tags: int) -> Constraints:
-    """Constraints as bool arrays of the right shapes, or ValueError or TypeError.
+    """Constraints as bool arrays of the expected shapes.
 
     Args:
-        constraints: what `allowed_transitions` returns, or three arrays like it.
+        constraints: the result of `allowed_transitions`, or three such arrays.
         num_tags: K.
+
+    Raises:
+        TypeError: constraints are not three arrays, or not bool.
+        ValueError: an array has a wrong shape or allows nothing.
     """
     if not isinstance(constraints, (tuple, list)) or len(constraints) != 3:
         raise TypeError('constraints must be (transitions, start, end) as allowed_transitions returns them, '
@@ -32,13 +36,13 @@ def check_constraints(constraints: object, num_tags: int) -> Constraints:
         if array.dtype != bool:
             raise TypeError(f'constraints.{name} must be bool, True for allowed, got {array.dtype}')
         if not array.any():
-            raise ValueError(f'constraints.{name} must allow a tag, got False everywhere')
+            raise ValueError(f'constraints.{name} must allow at least one tag, got False everywhere')
         arrays.append(array)
     return Constraints(*arrays)
 
 
 def usable_tags(constraints: Constraints) -> np.ndarray:
-    """(K,) bool: the tags that some allowed path of some length goes through."""
+    """Bool array (K,): True for the tags that occur in some allowed path of some length."""
     def closure(seen: np.ndarray, steps: np.ndarray) -> np.ndarray:
         while True:
             grown = seen | (seen @ steps)

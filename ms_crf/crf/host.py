@@ -1,9 +1,9 @@
-"""The recursions of a chain in NumPy: forward, backward and Viterbi over a batch of sequences, in float64 logarithms.
+"""The recursions of a chain in NumPy: forward, backward and Viterbi over batches of sequences, in float64 logarithms.
 
-The names are the names of a hidden Markov model: a state is a tag, an observation gives the emissions. The module needs
-no MindSpore.
+The names are the names of a hidden Markov model: a state is a tag, and the observations give the emissions. The module
+does not use MindSpore.
 
-Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large finite negatives.
+Shapes: L length, B sequences, S states. Zero probabilities may be -inf or large finite negative numbers.
 """
 
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from functools import cached_property
 
 import numpy as np
 
-CELLS = 1 << 15            # sequences are worked on together up to so many positions, padding included
-LONG = 1024                # a sequence from this length on is a batch by itself, its pieces worked on together
+CELLS = 1 << 15            # largest number of positions in a batch, including padding
+LONG = 1024                # a sequence of at least this length is a batch of its own, computed in segments
 
 
 def top(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """The maximum over an axis, which stays as 1; 0 in place of -inf, so that it can be subtracted."""
+    """The maximum over an axis, which is kept with size 1; 0 instead of -inf, so that it can be subtracted."""
     largest = values.max(axis, keepdims=True)
     return np.where(np.isneginf(largest), 0.0, largest)
 
@@ -29,9 +29,10 @@ def log_sum(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _normalized(values: np.ndarray) -> np.ndarray:
-    """Probabilities over the last axis from their logarithms, up to a summand; nan where all are impossible.
+    """Probabilities over the last axis from their logarithms; nan where all are impossible.
 
-    In place: pairs of states are by far the largest array of all.
+    The logarithms may contain an additive constant. They are overwritten, because tag pairs are the largest array of
+    all.
     """
     values -= top(values)
     np.exp(values, out=values)
@@ -41,25 +42,25 @@ def _normalized(values: np.ndarray) -> np.ndarray:
 
 
 def batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
-    """Indices of sequences of similar lengths, those that are worked on together; empty ones are in none."""
-    order = np.argsort(-lengths, kind='stable')
-    order = order[lengths[order] > 0]
-    while len(order):
-        longest = lengths[order[0]]
+    """Batches of sequences with similar lengths, as arrays of their indices; empty sequences are in no batch."""
+    indices = np.argsort(-lengths, kind='stable')
+    indices = indices[lengths[indices] > 0]
+    while len(indices):
+        longest = lengths[indices[0]]
         count = 1 if longest >= LONG else max(1, CELLS // longest)
-        yield order[:count]
-        order = order[count:]
+        yield indices[:count]
+        indices = indices[count:]
 
 
 class SequenceBatch:
-    """Sequences that are worked on together, the longest first.
+    """A batch of sequences, longest first, with its recursions.
 
     Args:
         log_start, log_transition, log_end: (S,), (S, S), (S,).
-        emissions: log probability of what was observed in each state, of all positions one after the other
-            (positions, S).
-        lengths: of the sequences, none 0, falling.
-        indices: by which messages name the sequences.
+        emissions: log probabilities of the observations in each state, (positions, S), for the positions of all
+            sequences one after the other.
+        lengths: lengths of the sequences, in descending order, at least 1.
+        indices: numbers of the sequences in messages.
     """
 
     def __init__(self, log_start: np.ndarray, log_transition: np.ndarray, log_end: np.ndarray, emissions: np.ndarray,
@@ -68,24 +69,24 @@ class SequenceBatch:
         self.lengths, self.indices = np.asarray(lengths), indices
         self.length, self.size = int(self.lengths[0]), len(log_start)
         self.live = np.arange(self.length)[:, None] < self.lengths                  # (L, B)
-        self.active = self.live.sum(1)                                              # sequences that are that long
+        self.active = self.live.sum(1)                                         # number of sequences with this position
         self._observed = emissions
         self._segments = _Segments(log_transition, self.emissions[:, 0]) if self.length >= LONG else None
 
     @cached_property
     def emissions(self) -> np.ndarray:
-        """(L, B, S), 0 on padding."""
+        """Emissions (L, B, S), 0 on padding."""
         emissions = np.zeros((self.length, len(self.lengths), self.size))
         emissions.swapaxes(0, 1)[self.live.T] = self._observed
         return emissions
 
     def split(self, values: np.ndarray, fewer: int = 0) -> list[np.ndarray]:
-        """Values (L, B, ...) as one array for each sequence, `fewer` positions shorter."""
+        """Values (L, B, ...) as one array for each sequence, without its last `fewer` positions."""
         return [values[:length - fewer, row] for row, length in enumerate(self.lengths)]
 
     @cached_property
     def forward(self) -> np.ndarray:
-        """(L, B, S): log probability of what was observed up to here, and of the state here."""
+        """Log probability of the observations up to each position together with the state there, (L, B, S)."""
         forward = np.empty_like(self.emissions)
         forward[0] = self.log_start + self.emissions[0]
         begin = 1 if self._segments is None else self._segments.forward(forward[:, 0])
@@ -96,7 +97,10 @@ class SequenceBatch:
 
     @cached_property
     def backward(self) -> np.ndarray:
-        """(L, B, S): log probability of what is observed behind here given the state here; on padding the end's."""
+        """Log probability of the observations after each position given the state there, (L, B, S).
+
+        On padding it is the end score of the state.
+        """
         backward = np.empty_like(self.emissions)
         backward[-1] = self.log_end
         last = 0 if self._segments is None else self._segments.covered
@@ -109,15 +113,15 @@ class SequenceBatch:
         return backward
 
     def forward_likelihood(self) -> np.ndarray:
-        """Log probability of what is observed in each sequence (B,), by the forward recursion."""
+        """Log probability of the observations of each sequence (B,), by the forward recursion."""
         return log_sum(self.forward[self.lengths - 1, np.arange(len(self.lengths))] + self.log_end, 1)
 
     def backward_likelihood(self) -> np.ndarray:
-        """Log probability of what is observed in each sequence (B,), by the backward recursion."""
+        """Log probability of the observations of each sequence (B,), by the backward recursion."""
         return log_sum(self.log_start + self.emissions[0] + self.backward[0], 1)
 
     def check_possible(self) -> np.ndarray:
-        """Log likelihoods of the sequences (B,); raises ValueError at one that the model can't give."""
+        """Log likelihoods of the sequences (B,); raises ValueError if a sequence is impossible in the model."""
         likelihoods = self.forward_likelihood()
         if np.isneginf(likelihoods).any():
             index = self.indices[int(np.isneginf(likelihoods).argmax())]
@@ -125,12 +129,17 @@ class SequenceBatch:
         return likelihoods
 
     def posteriors(self) -> np.ndarray:
-        """Probability of each state at each position given all that is observed (L, B, S); on padding no meaning."""
+        """Probability of each state at each position given all observations (L, B, S); undefined on padding."""
         return _normalized(self.forward + self.backward)
 
     def path_posteriors(self, paths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior of each state of paths (B, L), and of every state given the path's before it (B, L, S), both 0 on
-        padding.
+        """Posteriors of the states of paths, and posteriors of all states given the previous state of the path.
+
+        Args:
+            paths: (B, L) integers.
+
+        Returns:
+            Arrays (B, L) and (B, L, S), both 0 on padding.
         """
         before = self.log_transition[paths.T[:-1]]                                  # (L - 1, B, S)
         first = np.broadcast_to(self.log_start, (1, *before.shape[1:]))
@@ -141,13 +150,13 @@ class SequenceBatch:
         return np.where(self.live.T, chosen, 0.0), weights.swapaxes(0, 1)
 
     def pairs(self) -> np.ndarray:
-        """Probability of each two states at neighbouring positions (L - 1, B, S, S); on padding without meaning."""
+        """Probability of each pair of states at neighbouring positions (L - 1, B, S, S); undefined on padding."""
         onward = self.emissions[1:] + self.backward[1:]
         joint = self.forward[:-1, :, :, None] + self.log_transition + onward[:, :, None, :]
         return _normalized(joint.reshape(*joint.shape[:2], self.size ** 2)).reshape(joint.shape)
 
     def pair_counts(self) -> np.ndarray:
-        """(S, S): how often each state follows each, expected, in all sequences together."""
+        """Expected number of times that state j follows state i, in all sequences together, (S, S)."""
         onward = self.emissions[1:] + self.backward[1:]
         before = self.forward[:-1]
         live = self.live[1:]
@@ -156,7 +165,7 @@ class SequenceBatch:
         factors = np.exp(self.log_transition)
         arrived = left @ factors
         total = (arrived * right).sum(1)
-        # Where what is likely before and what is likely behind hardly meet, products would lose everything.
+        # Products underflow if the likely states before and the likely states after a step hardly overlap.
         lost = total < 1e-200
         with np.errstate(divide='ignore', invalid='ignore'):
             left = left / np.where(lost, np.inf, total)[:, None]
@@ -167,8 +176,10 @@ class SequenceBatch:
         return counts
 
     def viterbi(self) -> tuple[np.ndarray, np.ndarray]:
-        """Best states (L, B), without meaning on padding, and their scores (B,); the lowest state of equals, from
-        the end on.
+        """Best states (L, B), undefined on padding, and their scores (B,).
+
+        Of paths with equal scores, the path with the lowest last state is chosen, then the lowest state before it, and
+        so on.
         """
         emissions = np.zeros((self.length, self.size, len(self.lengths)))           # (L, S, B): long inner axes
         emissions.transpose(2, 0, 1)[self.live.T] = self._observed
@@ -191,9 +202,15 @@ class SequenceBatch:
         return states, values
 
     def _choose(self, scores: np.ndarray, emissions: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-        """Of each state the best way to it, (S, B); the state that it comes from goes into `chosen`, zeros (S, B).
+        """Scores (S, B) of the best path to each state.
 
-        The observation is added before the choice: where it is as good as impossible, all ways are equal.
+        The emission is added before the comparison: if it is practically impossible, all previous states count as
+        equal.
+
+        Args:
+            scores: (S, B), of the best paths to the states at the previous position.
+            emissions: (S, B).
+            chosen: (S, B), zeros; the previous state of each state is written to it.
         """
         best = scores[0] + self.log_transition[0][:, None] + emissions
         for state in range(1, self.size):
@@ -205,7 +222,7 @@ class SequenceBatch:
 
 
 class _Segments:
-    """A long sequence in about as many segments as each is long: all segments go forward by a step at a time.
+    """A long sequence as about sqrt(L) segments of about sqrt(L) positions; all segments are computed side by side.
 
     Args:
         log_transition: (S, S).
@@ -216,15 +233,15 @@ class _Segments:
         self.log_transition = log_transition
         self.size = int(len(emissions) ** 0.5)
         self.count = (len(emissions) - 1) // self.size
-        self.covered = self.count * self.size                                       # steps; what is left goes singly
+        self.covered = self.count * self.size                                  # the remaining steps follow one by one
         self.emissions = emissions[1:1 + self.covered].reshape(self.count, self.size, -1)
         across = self._fast()
         self.across = self._exact() if across is None else across                   # (segments, S, S)
 
     def _fast(self) -> np.ndarray | None:
-        """Log probability to get from each state before a segment to each at its end, by products.
+        """Log probability of each path from a state before a segment to a state at its end, by products.
 
-        None where numbers of 64 bits don't hold the products.
+        Returns (segments, S, S), or None if float64 cannot represent the products.
         """
         factors = np.exp(self.log_transition)
         peaks = top(self.emissions)                                                 # (segments, C, 1)
@@ -247,7 +264,7 @@ class _Segments:
             return np.log(products) + scales + peaks.sum(1)[:, None]
 
     def _exact(self) -> np.ndarray:
-        """The same in logarithms."""
+        """The log probabilities (segments, S, S) that `_fast` computes, in logarithms."""
         size = len(self.log_transition)
         step = _Step(self.log_transition)
         across = self.log_transition + self.emissions[:, 0, None]
@@ -256,7 +273,14 @@ class _Segments:
         return across
 
     def forward(self, values: np.ndarray) -> int:
-        """Fills in what follows the first of (L, S); returns the first position that it leaves."""
+        """Fills in the forward values after the first position, as far as the segments reach.
+
+        Args:
+            values: (L, S); the first row is set.
+
+        Returns:
+            The first position that is not filled in.
+        """
         entries = np.empty((self.count, values.shape[1]))
         state = values[0]
         for segment, across in enumerate(self.across):
@@ -269,7 +293,7 @@ class _Segments:
         return 1 + self.covered
 
     def backward(self, values: np.ndarray) -> None:
-        """Fills in what comes before the last position that is covered."""
+        """Fills in the backward values (L, S) before the last position that the segments cover."""
         state = values[self.covered]
         exits = np.empty((self.count, values.shape[1]))
         inside = values[:self.covered].reshape(self.emissions.shape)
@@ -282,9 +306,9 @@ class _Segments:
 
 
 class _Step:
-    """One step of a recursion: log sums over states of (B, S) and transitions.
+    """One step of a recursion: log sums over states, from values (B, S) and transitions.
 
-    By a matrix product; what it loses, because it is 700 nats below the best, is computed anew in logarithms.
+    It is a matrix product. Entries that underflow, about 700 nats below the best, are computed again in logarithms.
     """
 
     def __init__(self, log_transition: np.ndarray) -> None:

@@ -1,34 +1,34 @@
-"""Forward and backward recursion in the log domain: slower, for scores that products can't hold.
+"""Forward and backward recursion in the log domain: slower than scaled products, but correct for all scores.
 
-Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
+Shapes: L length, B batch, K tags; an axis of size 2 is the direction, 0 forward, 1 backward in time.
 """
 
 from collections.abc import Sequence
 
 from ms_crf.crf import tensors
-from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, put_block, soften, steps_of_block, sum_of
+from ms_crf.crf.tensors import first_block, largest_of, log, pad_time, penalized_sums, put_block, steps_of_block, sum_of
 
 import mindspore as ms
 from mindspore import Tensor, ops
 
-STEPS = 8  # steps of a block: the buffers are written once a block
+STEPS = 8  # number of steps in a block; buffers are written once in each block
 
 
 def _block(arrived: Tensor, emissions: Tensor, steps: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-    """C steps of both directions.
+    """C steps in both directions.
 
     Args:
-        arrived: (2, B, K), log sums of all paths up to each tag, without its own emission.
+        arrived: (2, B, K), log sums of all paths to each tag, without the emission of the tag.
         emissions: (C, 2, B, K).
-        steps: C of (2, 1, K, K) or (2, B, K, K), entry (j, i) scores tag j reached from tag i.
+        steps: C tensors (2, 1, K, K) or (2, B, K, K); entry (j, i) is the score of the step from tag i to tag j.
 
     Returns:
-        log sums after the block (2, B, K), at each step (C, 2, B, K), and what was taken out of
-        them after each step to keep the largest at 0 (C, 2, B, 1).
+        Log sums after the block (2, B, K); log sums at each step (C, 2, B, K); and the numbers (C, 2, B, 1) that were
+        subtracted after each step to keep the largest log sum at 0.
     """
     history, peaks = [], []
     of_positions = ops.unstack(emissions, 0)
-    for index in range(STEPS):                                   # zip is among what a `bprop` would lose
+    for index in range(STEPS):                                   # MindSpore 2.10 may lose `zip` in a `bprop`
         history.append(arrived)
         paths = arrived + of_positions[index]
         peak = largest_of(paths)                                 # (2, B, 1)
@@ -41,11 +41,12 @@ def _block(arrived: Tensor, emissions: Tensor, steps: Sequence[Tensor]) -> tuple
 
 
 def _expected_transitions(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> Tensor:
-    """Expected counts of transitions (B, K, K), block by block: (C, B, K, K) at a time.
+    """Expected counts of transitions (B, K, K), computed in blocks of (C, B, K, K).
 
     Args:
-        left, right: (blocks, C, B, K), log sums of all paths up to each tag, and from each tag at the next position.
-        weight: (blocks, C, B, 1), 1 where another real position follows, else 0.
+        left: (blocks, C, B, K), log sums of all paths to each tag.
+        right: (blocks, C, B, K), log sums of all paths from each tag at the next position.
+        weight: (blocks, C, B, 1), 1 where another real position follows, otherwise 0.
         transitions: (K, K).
     """
     blocks, _, batch, num_tags = left.shape
@@ -62,10 +63,12 @@ def _expected_transitions(left: Tensor, right: Tensor, weight: Tensor, transitio
 
 
 def _posteriors_of_pairs(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> Tensor:
-    """Posterior (L, B, K, K) of each pair of tags, 0 where the weight is.
+    """Posterior (L, B, K, K) of each tag pair, 0 where the weight is 0.
 
     Args:
-        left, right, weight: as in `_expected_transitions`, but (L, B, K) and (L, B, 1).
+        left: (L, B, K), log sums of all paths to each tag.
+        right: (L, B, K), log sums of all paths from each tag at the next position.
+        weight: (L, B, 1), 1 where another real position follows, otherwise 0.
         transitions: (L, B, K, K).
     """
     length, batch, num_tags = left.shape
@@ -76,7 +79,13 @@ def _posteriors_of_pairs(left: Tensor, right: Tensor, weight: Tensor, transition
 
 
 def _pairs(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> Tensor:
-    """The one or the other of these two: of transitions (K, K) or (L', B, K, K), left and right (L, B, K)."""
+    """Expected transition counts (B, K, K), or for transitions of each step the posteriors of tag pairs.
+
+    Args:
+        left, right: (L, B, K), as in `_posteriors_of_pairs`; L is a multiple of STEPS.
+        weight: (L, B, 1).
+        transitions: (K, K), or (L', B, K, K) with the real length L'; the result is (L', B, K, K) then.
+    """
     length, batch, num_tags = left.shape
     if len(transitions.shape) == 4:
         real = transitions.shape[0]
@@ -87,12 +96,12 @@ def _pairs(left: Tensor, right: Tensor, weight: Tensor, transitions: Tensor) -> 
 
 
 def _steps_of_both(transitions: Tensor, lengths: Tensor, length: int) -> Tensor:
-    """Transitions (L, B, K, K) as blocks (blocks, C, 2, B, K, K) of both directions, entry (j, i): from i to j.
+    """Transitions in blocks for both directions, (blocks, C, 2, B, K, K); entry (j, i) is for the step from i to j.
 
     Args:
-        transitions: of the step after each position.
+        transitions: (L, B, K, K), entry t for the step from position t to t + 1.
         lengths: (B,).
-        length: a multiple of C, to which they are padded.
+        length: a multiple of C, to which the transitions are padded.
     """
     transitions = pad_time(transitions, length)
     _, batch, num_tags, _ = transitions.shape
@@ -104,20 +113,21 @@ def _steps_of_both(transitions: Tensor, lengths: Tensor, length: int) -> Tensor:
 
 def messages(ahead: Tensor, back: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
              end: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What arrives at each tag, each time up to a summand for each position.
+    """Forward and backward messages: log sums over all partial paths, except for a constant of each position.
 
     Args:
-        ahead, back: emissions (L, B, K) of the way forward and of the way back, L a multiple of STEPS, 0 on padding.
-        lengths, transitions, start, end: as of `forward_backward`.
+        ahead: emissions (L, B, K) for the forward recursion; L is a multiple of STEPS; 0 on padding.
+        back: emissions (L, B, K) for the backward recursion, with the same properties.
+        lengths, transitions, start, end: as in `forward_backward`.
 
     Returns:
-        log sums over all before each tag (L, B, K) and over all after it (L, B, K), without its own emission, and what
-        was taken out of the first at each step (L, B, 1).
+        Log sums over all paths before each tag (L, B, K), without the emission of the tag; log sums over all paths
+        after each tag (L, B, K); and the numbers (L, B, 1) that were subtracted from the forward sums at each step.
     """
     length, batch, _ = ahead.shape
-    num_tags = start.shape[0]                                    # which is known where that of emissions is not
+    num_tags = start.shape[0]                                    # start has a fixed shape even if emissions have not
     blocks = length // STEPS
-    span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
+    span = ops.maximum(lengths, 1)                               # ReverseSequence does not accept 0
     reverse = ops.ReverseSequence(0, 1)
     size = (blocks, STEPS, 2, batch)
     if len(transitions.shape) == 2:
@@ -149,18 +159,21 @@ def whole_blocks(length: int) -> int:
 
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                      end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Normaliser and posteriors in the log domain.
+    """Log partition function and posteriors in the log domain.
 
     Args:
         emissions: (L, B, K) float32, all 0 on padding.
         lengths: (B,) int32.
-        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        transitions: (K, K) float32, or (L, B, K, K), entry t for the step from position t to t + 1.
         start, end: (K,) float32.
 
     Returns:
-        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), or, of transitions of each
-        step, the posterior of each pair of tags (L, B, K, K), 0 where no real position follows; and the log weight
-        of each tag with all that may follow it (L, B, K), up to a summand for each position.
+        log_normalizer: (B,).
+        marginals: (L, B, K).
+        pairs: expected transition counts (B, K, K). For transitions of each step, the posterior of each tag pair
+            (L, B, K, K), 0 where no real position follows.
+        onward: (L, B, K), the log weight of each tag together with everything after it, except for a constant of each
+            position.
     """
     real_length = emissions.shape[0]
     length = whole_blocks(real_length)
@@ -173,8 +186,9 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     share = ops.exp(joint - largest)
     total = sum_of(share)                                        # (L, B, 1)
     marginals = share * (live / total)
-    followed = tensors.continued(lengths, length).expand_dims(-1)     # a bool across a loop has no gradient
-    parts = ops.select(followed, soften(peaks), soften(largest) + log(total))
+    # After the loop in `messages`: a bool that is used before and after a loop has no gradient.
+    followed = tensors.continued(lengths, length).expand_dims(-1)
+    parts = ops.select(followed, penalized_sums(peaks), penalized_sums(largest) + log(total))
     log_normalizer = (parts * live).sum(0).squeeze(-1)                 # (B,)
 
     onward = emissions + backward                                # (L, B, K)

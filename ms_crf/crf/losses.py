@@ -1,4 +1,5 @@
-"""Losses of a chain next to the plain negative log likelihood: weights, costs, soft targets, distributions over paths.
+"""Losses of a chain other than the plain negative log likelihood: weights, costs, soft targets, distributions over
+paths.
 
 Shapes: L length, B batch, K tags.
 """
@@ -9,9 +10,9 @@ from ms_crf.crf.inputs import (
     Numbers,
     check_like,
     check_sums_of_targets,
-    given_lengths,
     has_values,
     in_range,
+    lengths_or_full,
     prepare_tags,
     tensor_of,
 )
@@ -22,7 +23,14 @@ from mindspore import Tensor, ops
 
 
 def reduced(losses: Tensor, lengths: Tensor, row_weights: Numbers | None, reduction: str) -> Tensor:
-    """Losses (B,) times weights, reduced; a row of length 0 has the loss that it has."""
+    """Losses (B,) times row weights, reduced.
+
+    Args:
+        losses: (B,).
+        lengths: (B,) int32. Losses of rows of length 0 are not weighted.
+        row_weights: (B,), or None.
+        reduction: one of `validation.REDUCTIONS`.
+    """
     if row_weights is not None:
         weights = tensor_of('row_weights', row_weights)
         check_like('row_weights', weights, 'seq_length', losses.shape)
@@ -31,7 +39,14 @@ def reduced(losses: Tensor, lengths: Tensor, row_weights: Numbers | None, reduct
 
 
 def with_costs(emissions: Tensor, tags: Tensor, cost: Numbers, num_tags: int, batch_first: bool) -> Tensor:
-    """Emissions plus the cost of each tag where another tag is known; the layout is kept."""
+    """Emissions in float32 plus the cost of each tag, given the correct tag; the layout does not change.
+
+    Args:
+        emissions, tags: arguments of the caller; unknown tags have no costs.
+        cost: a number, or (K, K) with the correct tag first.
+        num_tags: K.
+        batch_first: layout of emissions and tags.
+    """
     known = prepare_tags(emissions, tags, num_tags, batch_first)         # (L, B)
     cost = tensor_of('cost', cost).astype(ms.float32)
     if len(cost.shape) > 0:
@@ -45,33 +60,33 @@ def with_costs(emissions: Tensor, tags: Tensor, cost: Numbers, num_tags: int, ba
 
 def log_conditionals(emissions: Tensor, tags: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                      end: Tensor) -> Tensor:
-    """log p(tag | known tags before it, emissions) (L, B), of which the sum is the log probability of the known tags.
+    """log p(tag | known tags before it, emissions) (L, B), computed in the log domain.
 
-    0 where the tag is not known and on padding; about -VIOLATION for a step that is forbidden; nan if a tag is not
-    below K. Everything in the log domain.
+    The sum over a row is the log probability of its known tags. Entries are 0 for unknown tags and on padding, about
+    -VIOLATION for a forbidden step, and nan for a tag that is not below K.
 
     Args:
         emissions: (L, B, K) float32, 0 on padding.
-        tags: (L, B) int32, negative where not known.
+        tags: (L, B) int32, negative where unknown.
         lengths: (B,) int32.
-        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position.
+        transitions: (K, K) float32, or (L, B, K, K), entry t for the step from position t to t + 1.
         start, end: (K,) float32.
     """
     length, _, num_tags = emissions.shape
-    emissions = emissions - tensors.largest_of(emissions)        # less to round
+    emissions = emissions - tensors.largest_of(emissions)        # smaller numbers, smaller rounding errors
     live = tensors.real(lengths, length)                 # (L, B)
     unknown = (tags < 0).astype(ms.float32).expand_dims(-1)
     free = unknown + mark_tags(ops.minimum(tags, num_tags - 1), num_tags) > 0.0           # (L, B, K)
     padded = log_domain.whole_blocks(length)
     ahead = tensors.pad_time(tensors.restricted(emissions, free, lengths), padded)
     before, after, _ = log_domain.messages(ahead, tensors.pad_time(emissions, padded), lengths, transitions, start, end)
-    # Of each tag with all that may follow it, after the known tags before it.
+    # Log weight of each tag: the known tags before it, its emission, and everything after it.
     joint = before[:length] + emissions + after[:length]         # (L, B, K)
     joint = joint - tensors.largest_of(joint)
     every = tensors.log(tensors.sum_of(ops.exp(joint)))          # (L, B, 1)
     among = ops.select(free, joint, tensors.MISMATCH * tensors.ones_like(joint))
     largest = tensors.largest_of(among)
-    known = tensors.soften(largest) + tensors.log(tensors.sum_of(ops.exp(among - largest)))
+    known = tensors.penalized_sums(largest) + tensors.log(tensors.sum_of(ops.exp(among - largest)))
     counted = ops.logical_and(live, tags >= 0)
     result = ops.select(counted, (known - every).squeeze(-1), ops.zeros_like(emissions[:, :, 0]))
     return result + tensors.nan_where(ops.logical_and(live, tags >= num_tags))
@@ -80,14 +95,14 @@ def log_conditionals(emissions: Tensor, tags: Tensor, lengths: Tensor, transitio
 def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers | None, batch_first: bool,
              emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
              void: Tensor) -> Tensor:
-    """Losses (B,) of known tags (L, B), each token times its weights.
+    """Losses (B,) of the known tags, where the term of each token is multiplied with its weights.
 
     Args:
-        known: int32, negative where not known.
-        tag_weights: (K,).
-        token_weights: in the layout of the caller's tags.
-        batch_first: this layout.
-        emissions, lengths, transitions, start, end, void: what `potentials_of` returns.
+        known: (L, B) int32, negative where unknown.
+        tag_weights: (K,), or None.
+        token_weights: in the layout of the caller's tags, or None.
+        batch_first: layout of the arguments of the caller.
+        emissions, lengths, transitions, start, end, void: as `potentials_of` returns them.
     """
     length, batch, num_tags = emissions.shape
     emissions = tensors.clear_padding(emissions, lengths)
@@ -106,19 +121,19 @@ def weighted(known: Tensor, tag_weights: Numbers | None, token_weights: Numbers 
     return void - (weights * logs).sum(0)
 
 
-def expected_score(targets: Tensor, pair_targets: Tensor | None, batch_first: bool, looked_at: bool, emissions: Tensor,
+def expected_score(targets: Tensor, pair_targets: Tensor | None, batch_first: bool, validate: bool, emissions: Tensor,
                    lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, void: Tensor) -> Tensor:
-    """Mean score (B,) of a path that is drawn from targets; nan in rows whose targets are no distributions.
+    """Expected score (B,) of a path that is drawn from targets; nan in rows whose targets are not distributions.
 
     Args:
         targets: in the layout of the caller's emissions.
         pair_targets: in the layout of pair emissions; None if tokens are independent.
-        batch_first: this layout.
-        looked_at: whether targets that are no distributions raise ValueError in PyNative mode.
-        emissions, lengths, transitions, start, end, void: what `potentials_of` returns; void is not looked at.
+        batch_first: layout of the arguments of the caller.
+        validate: whether targets that are not distributions raise ValueError in PyNative mode.
+        emissions, lengths, transitions, start, end, void: as `potentials_of` returns them; void is not used.
     """
     targets = tensors.turned(targets.astype(ms.float32), batch_first)
-    if looked_at and has_values(targets):
+    if validate and has_values(targets):
         check_sums_of_targets('targets', targets, lengths)
     targets = tensors.clear_padding(targets, lengths)            # (L, B, K)
     void = _no_distribution(targets, lengths)
@@ -130,26 +145,26 @@ def expected_score(targets: Tensor, pair_targets: Tensor | None, batch_first: bo
         void = void + unfit
         if not by_step:
             pairs = pairs.sum(0)
-    expected = ops.select(targets > 0.0, tensors.price(emissions) * targets, tensors.zeros_like(targets))
+    expected = ops.select(targets > 0.0, tensors.penalized(emissions) * targets, tensors.zeros_like(targets))
     return path_score(expected, lengths, targets, pairs, transitions, start, end) + void
 
 
 def of_each_path(paths: Tensor, weights: Tensor, emissions: Tensor, seq_length: Tensor | None,
                  pair_emissions: Tensor | None, batch_first: bool) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """A batch with a row for each path: emissions, tags, lengths (B * n,) and pair emissions.
+    """A batch with one row for each path: emissions, tags, lengths (B * n,) and pair emissions.
 
     Args:
-        paths: (B, n, L); paths with a weight of 0 become paths of tag 0.
+        paths: (B, n, L); paths with weight 0 are replaced with tag 0.
         weights: (B, n).
-        emissions, seq_length, pair_emissions: as they came from the caller, whose layout is kept.
-        batch_first: this layout.
+        emissions, seq_length, pair_emissions: arguments of the caller; the layout does not change.
+        batch_first: layout of emissions and pair emissions.
     """
     axis = 0 if batch_first else 1
     length, batch = tensors.sizes(emissions, batch_first)
     n = paths.shape[1]
     check_like('paths', paths, 'batch, n and length of emissions', (batch, n, length))
     check_like('weights', weights, 'paths[:, :, 0]', (batch, n))
-    lengths = given_lengths(emissions, seq_length, batch_first)
+    lengths = lengths_or_full(emissions, seq_length, batch_first)
     unused = ops.broadcast_to(ops.equal(weights, 0.0).expand_dims(-1), paths.shape)
     tags = ops.select(unused, tensors.zeros_like(paths), paths).reshape(batch * n, length)
     tags = tensors.turned(tags, not batch_first)
@@ -158,13 +173,16 @@ def of_each_path(paths: Tensor, weights: Tensor, emissions: Tensor, seq_length: 
 
 
 def weighted_sum(losses: Tensor, weights: Tensor) -> Tensor:
-    """Losses (B * n,) times weights (B, n), added up over the paths of a row: (B,); a weight of 0 counts as no path."""
+    """Weighted sum (B,) of the losses (B * n,) of the paths of each row; losses with weight 0 are ignored, even nan."""
     losses, weights = losses.reshape(weights.shape), weights.astype(ms.float32)
     return ops.select(ops.equal(weights, 0.0), tensors.zeros_like(losses), losses * weights).sum(1)
 
 
 def _pair_targets(pair_targets: Tensor, targets: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """Pair targets (L, B, K, K), 0 where no real position follows, and nan or 0 (B,): whether they fit targets."""
+    """Pair targets (L, B, K, K), 0 where no real position follows, and a mark (B,) for invalid rows.
+
+    The mark is nan if pair targets are negative or do not agree with the targets, otherwise 0.
+    """
     length, batch, num_tags = targets.shape
     shape = (batch, length - 1) if batch_first else (length - 1, batch)
     check_like('pair_targets', pair_targets, 'the pairs of emissions', (*shape, num_tags, num_tags))
@@ -182,15 +200,23 @@ def _pair_targets(pair_targets: Tensor, targets: Tensor, lengths: Tensor, batch_
 
 
 def _independent_pairs(targets: Tensor, of_steps: bool) -> Tensor:
-    """Pairs of neighbours whose targets (L, B, K) are independent: (L, B, K, K) of each step, or the sum (B, K, K)."""
-    following = ops.concat((targets[1:], tensors.zeros_like(targets[:1])), 0)     # 0 where none follows
+    """Joint distributions of neighbours whose targets are independent.
+
+    Args:
+        targets: (L, B, K), 0 on padding.
+        of_steps: True returns (L, B, K, K), one for each step; False returns their sum (B, K, K).
+    """
+    following = ops.concat((targets[1:], tensors.zeros_like(targets[:1])), 0)     # 0 after the last position
     if of_steps:
         return targets.expand_dims(3) * following.expand_dims(2)
     return ops.bmm(ops.transpose(targets, (1, 2, 0)), ops.transpose(following, (1, 0, 2)))
 
 
 def _no_distribution(targets: Tensor, lengths: Tensor) -> Tensor:
-    """nan for rows with a real position whose targets (L, B, K) are negative or don't add up to 1, else 0: (B,)."""
+    """Mark (B,) for invalid rows: nan if a real position has targets that are no distribution, otherwise 0.
+
+    Targets (L, B, K) of a real position must not be negative and must add up to 1, within TOLERANCE.
+    """
     sums = tensors.sum_of(targets).squeeze(-1)                   # (L, B)
     fits = ops.logical_and(ops.abs(sums - 1.0) < TOLERANCE, ops.maximum(-targets, 0.0).sum(2) < TOLERANCE)
     wrong = ops.logical_and(tensors.real(lengths, targets.shape[0]), ops.logical_not(fits))
@@ -198,7 +224,7 @@ def _no_distribution(targets: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _repeated(tensor: Tensor, axis: int, n: int) -> Tensor:
-    """The tensor with each entry of an axis n times."""
+    """The tensor with each entry of an axis repeated n times."""
     shape = tensor.shape
     repeated = ops.broadcast_to(tensor.expand_dims(axis + 1), shape[:axis + 1] + (n,) + shape[axis + 1:])
     return repeated.reshape(shape[:axis] + (shape[axis] * n,) + shape[axis + 1:])

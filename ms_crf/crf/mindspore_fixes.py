@@ -1,7 +1,7 @@
-"""Workarounds for MindSpore 2.8 to 2.10: base classes that make cells compilable, copyable and safe in mixed precision,
-and fix their attributes.
+"""Workarounds for MindSpore 2.8 to 2.10: base classes for cells.
 
-They use names of MindSpore that are not public. A release without one of these names is refused when this is imported.
+The classes make cells compilable and copyable, keep them in float32 under mixed precision, and fix their attributes.
+They use private names of MindSpore. The import raises ImportError if MindSpore has no such name.
 """
 
 import functools
@@ -23,10 +23,15 @@ else:
 
 
 def private(name: str, purpose: str, *modules: str) -> Any:
-    """A name of MindSpore that is not public, from the first of these modules that has it.
+    """A private name of MindSpore, from the first of these modules that has it.
+
+    Args:
+        name: the name.
+        purpose: why ms_crf needs it, for the message.
+        modules: modules of MindSpore.
 
     Raises:
-        ImportError: none has it; the message says what ms_crf needs it for.
+        ImportError: no module has the name.
     """
     for module in modules:
         with suppress(ImportError, AttributeError):
@@ -41,7 +46,8 @@ MixedPrecisionType = private('MixedPrecisionType', _KEEP, 'mindspore._c_expressi
 AmpDecorator = private('AmpDecorator', _KEEP, 'mindspore.train.amp')
 AmpLevel = private('AmpLevel', _KEEP, 'mindspore.train.amp')
 create_amp_strategy = private('create_amp_strategy', _KEEP, 'mindspore.train.amp')
-_left_alone = private('_subtree_black_list', 'keep classes as they are written', 'mindspore.rewrite.common.namespace')
+_rewrite_exclusions = private('_subtree_black_list', 'exclude classes from rewriting',
+                              'mindspore.rewrite.common.namespace')
 jit_trace = private('jit_trace', _REFUSE, 'mindspore.graph', 'mindspore.common')
 jit_context = private('jit_context', _REFUSE, 'mindspore.graph.jit_context', 'mindspore.common.jit_context')
 set_jit_context = private('set_jit_context', _REFUSE, 'mindspore.graph.jit_context', 'mindspore.common.jit_context')
@@ -50,14 +56,14 @@ Function = TypeVar('Function', bound=Callable[..., Any])
 
 _NO_CASTS: tuple = (AmpLevel.AmpO0, ms.float16, [], [])
 _STRATEGY = create_amp_strategy(*_NO_CASTS)
-_NOT_COMPUTING = ('bprop', 'extend_repr')     # a graph reads `bprop` as it is
+_NOT_COMPUTING = ('bprop', 'extend_repr')     # a graph reads `bprop` without changes
 
 
 def in_float32(function: Function) -> Function:
-    """The function, in which nothing is cast to 16 bits, whatever mixed precision its surroundings have.
+    """The function, with all casts to 16 bits disabled, under every level of mixed precision.
 
-    A graph reads the strategy from the function. PyNative mode has a stack of strategies, and one of types that
-    cells were set to, to which operators cast their inputs.
+    A graph reads the strategy from the function. PyNative mode has a stack of strategies, and a stack of the types to
+    which operators cast the inputs of a cell.
     """
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -66,8 +72,8 @@ def in_float32(function: Function) -> Function:
             with AmpDecorator(*_NO_CASTS):
                 result = function(*arguments, **named)
         except BaseException:
-            # MindSpore empties its stack of types when one of its operators fails. To take something from the empty
-            # stack would end the process at the next call, so that it is emptied after every exception.
+            # MindSpore clears its stack of types when one of its operators fails. Removing an entry of the empty stack
+            # would end the process at the next call. So we clear the stack after every exception and remove nothing.
             _pynative_executor.clear_res()
             raise
         _pynative_executor.set_mixed_precision_type(MixedPrecisionType.NOTSET, False)
@@ -80,10 +86,11 @@ def in_float32(function: Function) -> Function:
 
 
 class InFloat32(_Mixin):
-    """A cell that stays in float32 under every kind of mixed precision, which would cast its inputs to 16 bits.
+    """Base class of cells that stay in float32 under every level of mixed precision.
 
-    Sums over paths and the scores of what is forbidden don't fit there. A class with `inside=True` is only called by
-    cells of this kind: its methods need nothing in PyNative mode.
+    Mixed precision would cast their inputs to 16 bits, whose range is too small for sums over paths and for the scores
+    of forbidden tags. A class with `inside=True` is called only by other cells of this kind, and its methods need no
+    wrapper in PyNative mode.
     """
 
     def __init_subclass__(cls, inside: bool = False, **options: Any) -> None:
@@ -99,7 +106,7 @@ class InFloat32(_Mixin):
 
     @amp_strategy.setter
     def amp_strategy(self, strategy: Any) -> None:
-        """Level 'auto' of the cell itself changes nothing either."""
+        """The strategy that a graph uses for the cell, under every level of mixed precision."""
 
     def add_flags(self, **flags: Any) -> Any:
         return super().add_flags(**_in_32_bits(flags))
@@ -108,60 +115,60 @@ class InFloat32(_Mixin):
         return super().add_flags_recursive(**_in_32_bits(flags))
 
     def to_float(self, dst_type: Any) -> Any:
-        # A cell of a black list is set to float32, and what comes out of it is cast to 16 bits.
+        # MindSpore sets a cell of a black list to float32 and casts its results to 16 bits.
         if dst_type == ms.float32 and _called_by_black_list():
-            raise ValueError(f'black_list must not hold {type(self).__name__}, whose results would be cast to 16 bits; '
-                             'leave it out: the cell stays in float32 by itself')
+            raise ValueError(f'black_list must not contain {type(self).__name__}: MindSpore would cast its results to '
+                             '16 bits; omit the cell, which always stays in float32')
         return super().to_float(dst_type)
 
     def name_cells(self) -> dict:
-        # Each of the cells within would be set to 16 bits one by one.
+        """No cells for a black list, which would set each inner cell to 16 bits; otherwise as in MindSpore."""
         return {} if _called_by_black_list() else super().name_cells()
 
 
 def _in_32_bits(flags: dict[str, Any]) -> dict[str, Any]:
+    """Flags of a cell with float32 instead of 16 bits."""
     if flags.get('fp16') or flags.get('bf16'):
         return {**flags, 'fp16': False, 'bf16': False, 'fp32': True}
     return flags
 
 
 def _called_by_black_list() -> bool:
-    """Whether what calls us was called by MindSpore's walk through the cells for level O2 and black lists."""
+    """Whether the caller was called by the MindSpore function that walks the cells for O2 and black lists."""
     return sys._getframe(2).f_code.co_name == '_auto_black_list'
 
 
-# Level O1 and white lists write the classes of all cells anew, which then lack the names of their modules;
-# a cell of this list is left as it is.
-_left_alone.append(InFloat32)
+# Level O1 and white lists rewrite the classes of all cells, and the new classes lack the names of their modules.
+# MindSpore does not rewrite the classes in this list.
+_rewrite_exclusions.append(InFloat32)
 
 
-_OF_EVERY_CELL = frozenset(vars(nn.Cell()))        # such as `training`, which may change
-# What a cell remembers of the graphs that were compiled of it, as it is before there are any.
-_WITHOUT_GRAPHS = {'_compile_cache': None, '_phase_cache': None, '_compiled': False, '_in_a_graph': False}
+_CELL_ATTRIBUTES = frozenset(vars(nn.Cell()))      # for example `training`, which may change
+# Attributes in which a cell stores its compiled graphs, with their values before the first compilation.
+_NO_GRAPHS = {'_compile_cache': None, '_phase_cache': None, '_compiled': False, '_in_a_graph': False}
 
 
 def _fixing(init: Callable[..., None]) -> Callable[..., None]:
-    """The `__init__` of a class, after which the attributes are fixed if the object is of this very class."""
+    """The `__init__` of a class, which fixes the attributes afterwards if the object has exactly this class."""
     @functools.wraps(init)
     def run(self: Any, *arguments: Any, **named: Any) -> None:
         init(self, *arguments, **named)
         if type(self).__init__ is run:
             properties = {name for owner in type(self).__mro__ if not issubclass(nn.Cell, owner)
                           for name, value in vars(owner).items() if isinstance(value, property) and value.fset is None}
-            names = {*vars(self), *self._params, *self._cells, *properties} - _OF_EVERY_CELL
+            names = {*vars(self), *self._params, *self._cells, *properties} - _CELL_ATTRIBUTES
             self.__dict__['_fixed'] = frozenset(name for name in names if not name.startswith('_'))
             self.__dict__['_fixed_in'] = type(self)
     return run
 
 
-class FixedAttributes:                             # no base class: mixed precision reads the source of all bases
-    """A cell whose public attributes cannot change after its construction: graphs that are compiled, and cells within,
-    would not see the change.
+class FixedAttributes:                             # without base class: mixed precision reads the source of all bases
+    """Base class of cells whose public attributes cannot change after construction.
 
-    A parameter may be replaced by another one of the same shape, as for weights that two cells share, until a graph
-    with the cell has been compiled.
+    Compiled graphs and inner cells would not see such a change. A parameter may be replaced with another parameter of
+    the same shape, for example to share weights, until a graph with the cell is compiled.
 
-    Copies by `copy.deepcopy` and `pickle` have parameters of their own, and none of the graphs.
+    Copies by `copy.deepcopy` and `pickle` have separate parameters and no compiled graphs.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -170,7 +177,7 @@ class FixedAttributes:                             # no base class: mixed precis
             setattr(cls, '__init__', _fixing(cls.__init__))  # noqa: B010 - mypy takes it for a method
 
     def _is_fixed(self, name: str) -> bool:
-        # For mixed precision MindSpore writes classes of its own, whose cells begin with the attributes of ours.
+        # For mixed precision MindSpore makes new classes, whose cells start with the attributes of our cells.
         return self.__dict__.get('_fixed_in') is type(self) and name in self.__dict__['_fixed']
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -198,27 +205,28 @@ class FixedAttributes:                             # no base class: mixed precis
 
     def __getstate__(self) -> Any:
         base, attributes = super().__getstate__()    # type: ignore[misc]
-        return base, {**attributes, **_WITHOUT_GRAPHS}
+        return base, {**attributes, **_NO_GRAPHS}
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state)                  # type: ignore[misc]
-        # With this number and the address MindSpore finds graphs again: a copy may get the address of an earlier one.
+        # MindSpore identifies compiled graphs by this number and the address, and a copy may get the address of an
+        # earlier cell.
         self.__dict__['_create_time'] = time.time_ns()
 
 
 class CompilableMethods(FixedAttributes):
-    """A cell whose methods can be compiled by themselves, as in ms.jit(crf.decode).
+    """Base class of cells whose methods can be compiled separately, as in ms.jit(crf.decode).
 
-    MindSpore writes the method's name on the cell when it compiles one, and reads it wherever the cell is
-    compiled: after ms.jit(crf.decode) a graph that calls crf(...) would get crf.decode(...). Here the name
-    counts only while that method is what is being compiled.
+    When MindSpore compiles a method, it writes the name of the method to the cell, and reads the name wherever the cell
+    is compiled. So after ms.jit(crf.decode) a graph that calls crf(...) would call crf.decode(...). Here the name has
+    an effect only while this method is being compiled.
     """
 
     @property
     def __parse_method__(self) -> str:
         self.__dict__['_in_a_graph'] = True
         for frame, _ in traceback.walk_stack(sys._getframe(1)):
-            # The frame of MindSpore's compilation: `obj` is the cell whose method it was asked for.
+            # The frame in which MindSpore compiles: `obj` is the cell whose method it compiles.
             compiling: Any = frame.f_locals.get('self') if frame.f_code.co_name == 'compile' else None
             if hasattr(compiling, 'fn') and hasattr(compiling, 'obj'):
                 return self._method_to_compile if compiling.obj is self else 'construct'
@@ -232,16 +240,16 @@ class CompilableMethods(FixedAttributes):
 def check_not_traced() -> None:
     """Raises RuntimeError in a function of `ms.jit(capture_mode='trace')`.
 
-    That mode records which way a condition on values went, and goes it for all other values, silently: what is exact
-    only on the other way would come out wrong.
+    A trace records the branch that the first call took, and takes it in all later calls without a warning. The results
+    of other branches would be wrong.
     """
     recording = jit_context()
     if isinstance(recording, jit_trace.TraceJitContext):
-        # An exception alone would leave the recording on, and end the process by an abort. So a graph that does
-        # nothing is made of it, and forgotten.
+        # An exception alone would leave the trace active, and abort the process. So we end the trace with a graph that
+        # does nothing, and discard the graph.
         jit_trace._trace_compile_cache.discard(recording.phase)
         jit_trace.tr.get_instance().end_graph([__file__], [1], jit_trace._DEFAULT_JIT_CONFIG, *recording.args[:1])
         set_jit_context(None)
         jit_trace._using_trace = False
-        raise RuntimeError("the layer can't be recorded by ms.jit(capture_mode='trace'), which knows no conditions on "
-                           "values; leave capture_mode away")
+        raise RuntimeError("the layer does not support ms.jit(capture_mode='trace'), which records only one branch of "
+                           "each condition; omit capture_mode")

@@ -1,16 +1,17 @@
-"""The n best paths: a Viterbi recursion that keeps n of them for each tag.
+"""The n best paths: a Viterbi recursion that keeps n paths for each tag.
 
-The n best sets of spans are the n best paths of which no two stand for the same spans. A step from one tag to the next
-says something about spans (a span ends, one of this type begins, ...), which has a number. Paths stand for the same
-spans if these numbers are the same at each step. So the recursion keeps, for each tag, the best path of each of n
-different sequences of numbers. A path that is not kept has n better ones at this tag, and the same continuations.
+The n best sets of spans are the n best paths of which no two describe the same spans. A table gives each step from one
+tag to the next a number: what the step means for spans (a span ends, a span of this type begins, ...). Two paths
+describe the same spans if the numbers of all their steps are equal. So the recursion keeps, for each tag, the best path
+of each of n different sequences of numbers. A path that is dropped has n better ones at the same tag, with the same
+possible continuations.
 
-Shapes: L length, B batch, K tags, S = K * n states, a state being (tag, rank) at tag * n + rank.
+Shapes: L length, B batch, K tags, S = K * n states. State tag * n + rank is the path of this rank at this tag.
 """
 
 from ms_crf.base.memory import check_memory
 from ms_crf.crf import tensors
-from ms_crf.crf.selection import ABSENT, LOWEST, ONE_BY_ONE, best_of_each, largest, numbered
+from ms_crf.crf.selection import ABSENT, LOWEST, ONE_BY_ONE, best_of_distinct, compact_numbers, largest
 from ms_crf.crf.tensors import (
     FORBIDDEN,
     first_block,
@@ -22,7 +23,7 @@ from ms_crf.crf.tensors import (
     zeros_like,
 )
 from ms_crf.crf.validation import check_count, check_shape_is_known
-from ms_crf.crf.viterbi import walk_back
+from ms_crf.crf.viterbi import back_trace
 
 import mindspore as ms
 from mindspore import Tensor, ops
@@ -30,7 +31,12 @@ from mindspore import Tensor, ops
 
 @ops.constexpr(check=False)
 def checked_n(n: int, shape: tuple) -> int:
-    """n as an int; the shape is that of the emissions."""
+    """The number of paths as an int; raises an error if it is invalid or needs too much memory.
+
+    Args:
+        n: number of paths.
+        shape: shape of the emissions.
+    """
     check_count('n', n)
     check_shape_is_known('nbest', shape)
     check_memory(4 * int(n) * shape[0] * shape[1], f'the n best paths for n = {n}')
@@ -39,12 +45,21 @@ def checked_n(n: int, shape: tuple) -> int:
 
 @ops.constexpr
 def _at_most(n: int, num_tags: int, length: int) -> int:
-    """n, or the number of taggings if that is less."""
+    """n, or the number of all possible paths if that is smaller."""
     return min(n, num_tags ** min(length, n.bit_length()))
 
 
 def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -> Tensor:
-    """Scores of steps from states to tags: (1, S, K) of transitions (K, K), (blocks, C, B, S, K) of those of steps."""
+    """Scores of the steps from states to tags.
+
+    Args:
+        transitions: (K, K), or (T, B, K, K) for each step.
+        n: paths of each tag.
+        blocks, size: number of blocks, and number of steps C in each.
+
+    Returns:
+        (1, S, K), or (blocks, C, B, S, K) for each step.
+    """
     num_tags = transitions.shape[-1]
     states = num_tags * n
     if len(transitions.shape) == 2:
@@ -57,14 +72,17 @@ def _steps_between_states(transitions: Tensor, n: int, blocks: int, size: int) -
 
 
 def _in_blocks(emissions: Tensor, lengths: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Emissions (T, B, K) as (blocks, C, B, K), 0 behind them, and where a step is real as (blocks, C, B) float32.
+    """Emissions and marks of real steps in blocks of C steps.
 
-    In float32, since the compiler can't add up gradients of bools, not even zeros.
+    The marks are float32, because the compiler cannot add gradients of bools, not even zeros.
 
     Args:
-        emissions: of the positions behind the first.
-        lengths: (B,) int32, with the first.
-        size: C, steps of a block.
+        emissions: (T, B, K), of the positions after the first.
+        lengths: (B,) int32, including the first position.
+        size: C.
+
+    Returns:
+        Emissions (blocks, C, B, K), 0 after the end, and (blocks, C, B) float32, 1 where a step is real.
     """
     length, batch, num_tags = emissions.shape
     blocks = (length + size - 1) // size
@@ -77,29 +95,29 @@ def _recursion(scores: Tensor, numbers: Tensor, total: Tensor, emissions: Tensor
     """All steps after the first position.
 
     Args:
-        scores: (B, S), of the n best paths up to each tag at the first position.
-        numbers: (B, S) int64: paths of different numbers stand for different spans. Without spans it has no part.
-        total: (B, 1), what was taken out of the scores.
-        emissions: (T, B, K) of the positions after the first.
+        scores: (B, S), of the n best paths to each tag at the first position.
+        numbers: (B, S) int64: paths with different numbers describe different spans. Without spans it is not used.
+        total: (B, 1), the sum that was subtracted from the scores.
+        emissions: (T, B, K), of the positions after the first.
         lengths: (B,) int32.
-        transitions: (K, K), or (T + 1, B, K, K), those of the step after each position.
-        spans: (K + 1, K + 1) int64, what each step says about spans; None for paths.
-        n: int.
+        transitions: (K, K), or (T + 1, B, K, K), entry t for the step from position t to t + 1.
+        spans: (K + 1, K + 1) int64, number of each step; None for paths.
+        n: number of paths of each tag.
 
     Returns:
-        scores and numbers at each row's end, what was taken out of the scores, and the state before each state
+        Scores and numbers at the end of each row, the sum that was subtracted, and the previous state of each state
         (T, B, S).
     """
     length, batch, num_tags = emissions.shape
     states, kinds = num_tags * n, (num_tags + 1) ** 2
-    # Steps of a block: unrolled, they cost compilation; a loop writes all of the history at each turn.
+    # Number of steps in a block. Unrolled steps cost compilation; a loop writes the whole history in each iteration.
     size = max(1, 16 // n) if spans is None and n <= ONE_BY_ONE else 4
     emissions, following = _in_blocks(emissions, lengths, size)
     blocks = following.shape[0]
     steps = _steps_between_states(transitions, n, blocks, size)
-    said = numbers
+    step_numbers = numbers
     if spans is not None:
-        said = _steps_between_states(spans[:num_tags, :num_tags], n, blocks, size)        # (1, S, K)
+        step_numbers = _steps_between_states(spans[:num_tags, :num_tags], n, blocks, size)        # (1, S, K)
     history = ops.zeros((blocks, size, batch, states), ms.int64)
     index = first_block()
     while index < blocks:
@@ -113,8 +131,8 @@ def _recursion(scores: Tensor, numbers: Tensor, total: Tensor, emissions: Tensor
             if spans is None:
                 chosen, values = largest(candidates, n)          # (B, K, n)
             else:
-                chosen, values, keys = best_of_each(candidates, numbers.expand_dims(-1) * kinds + said, n)
-                numbers = ops.select(move, numbered(keys.reshape(batch, states)), numbers)
+                chosen, values, keys = best_of_distinct(candidates, numbers.expand_dims(-1) * kinds + step_numbers, n)
+                numbers = ops.select(move, compact_numbers(keys.reshape(batch, states)), numbers)
             scores = ops.select(move, values.reshape(batch, states), scores)
             backtrace.append(chosen.reshape(batch, states))
         history = put_block(history, index, ops.stack(backtrace, 0))
@@ -127,13 +145,17 @@ def _recursion(scores: Tensor, numbers: Tensor, total: Tensor, emissions: Tensor
 
 def _sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
              end: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Emissions and scores with other numbers where there is nan, of which sorting promises nothing, and nan or 0 for
-    each row (B,), or for all (1,): to be added to its scores."""
+    """Emissions and scores without nan, because sorting is undefined for nan, and a mark for invalid rows.
+
+    Returns:
+        Emissions, transitions, start and end, with 0 in place of rows or scores with nan; and void (B,) or (1,), nan
+        for rows with nan, otherwise 0, to be added to their scores.
+    """
     batch = emissions.shape[1]
     void, worthless = tensors.nan_in_rows(emissions, lengths), tensors.nan_in_scores(transitions, start, end)
     emissions = ops.masked_fill(emissions, ops.not_equal(void, void).reshape(1, batch, 1), 0.0)
     faulty = ops.not_equal(worthless, worthless)
-    if len(transitions.shape) == 4:                              # then it is of rows
+    if len(transitions.shape) == 4:                              # one entry for each row
         transitions = ops.masked_fill(transitions, faulty.reshape(1, batch, 1, 1), 0.0)
         faulty = ops.not_equal(tensors.nan_in_scores(start.expand_dims(0), start, end), 0.0)
     transitions = ops.masked_fill(transitions, faulty, 0.0)
@@ -143,13 +165,22 @@ def _sortable(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Te
 
 
 def _of_states(values: Tensor, n: int) -> Tensor:
-    """Values of tags (K,) as those of states (S,)."""
+    """Values of tags (K,) as values of states (S,)."""
     return ops.broadcast_to(values.expand_dims(-1), (values.shape[0], n)).reshape(-1)
 
 
 def _first_states(emissions: Tensor, start: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Emissions (L, B, K) with each position's largest brought to 0, scores (B, S) at the first position, and what was
-    taken out of all positions (B, 1)."""
+    """The start of the recursion.
+
+    Args:
+        emissions: (L, B, K).
+        start: (K,).
+        n: number of paths of each tag.
+
+    Returns:
+        Emissions (L, B, K) whose largest entry at each position is 0, scores (B, S) at the first position, and the sum
+        (B, 1) that was subtracted at all positions.
+    """
     _, batch, num_tags = emissions.shape
     peaks = largest_of(emissions)                                # (L, B, 1)
     lowered = emissions - peaks
@@ -160,17 +191,17 @@ def _first_states(emissions: Tensor, start: Tensor, n: int) -> tuple[Tensor, Ten
 
 
 def _chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, lengths: Tensor, length: int,
-                 wanted: int) -> tuple[Tensor, Tensor]:
-    """Paths (B, wanted, L) and scores (B, wanted) from what the recursion gives.
+                 count: int) -> tuple[Tensor, Tensor]:
+    """Paths (B, count, L) and scores (B, count), from the results of the recursion.
 
     Args:
-        history: the state before each state (L - 1, B, S), () where L is 1.
-        last: (B, n), the states at which the n paths end, best first.
+        history: previous state of each state (L - 1, B, S), or () if L is 1.
+        last: (B, n), the last states of the n paths, best first.
         scores: (B, n).
         void: nan or 0, for each row (B,).
         lengths: (B,) int32.
         length: L.
-        wanted: at least n.
+        count: at least n; missing paths are filled up with 0, and their scores with LOWEST.
     """
     batch, n = scores.shape
     allowed = ops.stop_gradient(scores) > FORBIDDEN / 2
@@ -180,39 +211,41 @@ def _chosen_paths(history: Tensor, last: Tensor, scores: Tensor, void: Tensor, l
     scores = ops.select(empty, zeros_like(scores), scores)
     present = ops.stop_gradient(ops.select(empty, first, allowed))
     scores = ops.select(present, scores, LOWEST * ones_like(scores))
-    paths = walk_back(history, last, lengths) // n               # (L, B, n)
+    paths = back_trace(history, last, lengths) // n               # (L, B, n)
     present = ops.logical_and(present, ops.equal(void, void).expand_dims(-1))
     kept = ops.logical_and(tensors.real(lengths, length).expand_dims(-1), present)        # (L, B, n)
-    paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # they may come back as tags
+    paths = ops.stop_gradient(paths * kept.astype(ms.int32))     # callers may pass them back as tags
     paths = ops.transpose(paths, (1, 2, 0))                      # (B, n, L)
-    if wanted > n:
-        paths = ops.concat((paths, ops.zeros((batch, wanted - n, length), ms.int32)), 1)
-        scores = ops.concat((scores, ops.full((batch, wanted - n), LOWEST, dtype=ms.float32)), 1)
+    if count > n:
+        paths = ops.concat((paths, ops.zeros((batch, count - n, length), ms.int32)), 1)
+        scores = ops.concat((scores, ops.full((batch, count - n), LOWEST, dtype=ms.float32)), 1)
     return paths, scores + void.expand_dims(-1)
 
 
-def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, wanted: int,
+def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor, count: int,
                spans: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Paths (B, wanted, L) int32, 0 on padding, and scores (B, wanted), best first; LOWEST where there is none more.
+    """Paths (B, count, L) int32, 0 on padding, and scores (B, count), best first; LOWEST for missing paths.
 
-    nan or +inf in the emissions of a row makes its scores nan, in the other scores all; the paths are some paths then.
+    nan or +inf in the emissions of a row makes its scores nan, in other scores all scores. The paths are arbitrary
+    then.
 
     Args:
         emissions: (L, B, K) float32, 0 on padding.
         lengths: (B,) int32.
-        transitions: (K, K) float32, or (L, B, K, K), those of the step after each position, the last without meaning.
+        transitions: (K, K) float32, or (L, B, K, K), entry t for the step from position t to t + 1; the last entry
+            is not used.
         start, end: (K,) float32.
-        wanted: int, how many.
-        spans: (K + 1, K + 1) int64, what each step says about spans, 0 to (K + 1) ** 2 - 1. Then each path is the best
-            of a set of spans, and no two paths stand for the same spans.
+        count: number of paths, an int.
+        spans: (K + 1, K + 1) int64, number of each step for spans, 0 to (K + 1) ** 2 - 1. Then each path is the
+            best path of a set of spans, and no two paths describe the same spans.
     """
     length, batch, num_tags = emissions.shape
     emissions, transitions, start, end, void = _sortable(emissions, lengths, transitions, start, end)
-    n = _at_most(wanted, num_tags, length)
+    n = _at_most(count, num_tags, length)
     lowered, scores, total = _first_states(emissions, start, n)
     numbers = ops.zeros((batch, num_tags * n), ms.int64)
     if spans is not None:
-        numbers = numbered(ops.broadcast_to(_of_states(spans[num_tags, :num_tags], n), (batch, num_tags * n)))
+        numbers = compact_numbers(ops.broadcast_to(_of_states(spans[num_tags, :num_tags], n), (batch, num_tags * n)))
     history = ()
     if length > 1:
         scores, numbers, total, history = _recursion(scores, numbers, total, lowered[1:], lengths, transitions, spans,
@@ -222,5 +255,5 @@ def best_paths(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: T
         last, scores = largest(candidates, n)                    # (B, 1, n)
     else:
         keys = numbers * (num_tags + 1) ** 2 + _of_states(spans[:num_tags, num_tags], n)
-        last, scores, _ = best_of_each(candidates, keys.expand_dims(-1), n)
-    return _chosen_paths(history, last[:, 0], scores[:, 0] + total, void, lengths, length, wanted)
+        last, scores, _ = best_of_distinct(candidates, keys.expand_dims(-1), n)
+    return _chosen_paths(history, last[:, 0], scores[:, 0] + total, void, lengths, length, count)

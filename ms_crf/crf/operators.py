@@ -1,16 +1,16 @@
-"""The chain in C++: operators for MindSpore on CPU, as cells with gradients.
+"""The C++ operators of the chain for MindSpore on CPU, as cells with gradients.
 
-The C++ is in the folder `native`. It knows nothing of MindSpore but the form of a call.
+The C++ sources are in the folder `native`. They depend on MindSpore only in the form of a call.
 
-Shapes: L length, B batch, K tags. A result is one flat tensor: a cell with its own `bprop` that returns several can't
-always be compiled by MindSpore 2.10. All cells take the same first arguments:
+Shapes: L length, B batch, K tags. Each operator returns one flat tensor: MindSpore 2.10 cannot always compile a cell
+that has its own `bprop` and returns several tensors. The first arguments of all cells are:
 
-    emissions: (L, B, K), or (B, L, K) with batch_first, float32, as the caller has them.
-    lengths: (B,), any integers.
-    transitions, start, end: (K, K), (K,), (K,) float32, as they are; entry (i, j) scores tag j after tag i.
+    emissions: (L, B, K), or (B, L, K) with batch_first, float32, as passed by the caller.
+    lengths: (B,), any integer type, as passed by the caller.
+    transitions, start, end: (K, K), (K,), (K,) float32, without constraints; entry (i, j) scores tag j after tag i.
 
-Then follow inputs of their own, as operators.cpp says. What is differentiated a second time, and posteriors the first
-time, are the plain operators of `gradients`.
+Further inputs follow; operators.cpp describes them. Second derivatives, and first derivatives of posteriors, are
+computed by the plain operators in `gradients`.
 """
 
 from ms_crf.crf import gradients
@@ -40,10 +40,10 @@ operators = Operators(f'{__name__}.in_library', {
 
 
 def _parts(flat: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients by emissions, lengths, transitions, start and end, from what the operators give.
+    """Gradients by emissions, lengths, transitions, start and end, from the flat result of an operator.
 
-    Times 1, which a graph leaves out: in PyNative mode, a second derivative of two terms is lost where what `bprop`
-    returns are mere views.
+    The factor 1 has no cost in a graph. In PyNative mode, a second derivative loses one of two terms if `bprop` returns
+    views.
     """
     one, other, num_tags = emissions.shape
     count, squared = one * other * num_tags, num_tags * num_tags
@@ -54,7 +54,7 @@ def _parts(flat: Tensor, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Te
 
 
 class _Native(InFloat32, nn.Cell):
-    """What the cells share: settings, and what constraints allow.
+    """Base class of the cells: the settings and the constraints, as tensors for the operators.
 
     Args:
         batch_first: layout of emissions and tags.
@@ -70,11 +70,11 @@ class _Native(InFloat32, nn.Cell):
 
 
 class _Gradients(_Native):
-    """Gradients by emissions, transitions, start and end from a packed result and the factors of its values (B,)."""
+    """Flat gradients by emissions, transitions, start and end, from a packed result and a factor for each row (B,)."""
 
     def __init__(self, batch_first: bool, constraints: Constraints | None) -> None:
         super().__init__(batch_first, constraints)
-        self.by_graph = gradients.GradientsOfOperators(batch_first, masks_of(constraints))
+        self.by_graph = gradients.FlatGradients(batch_first, masks_of(constraints))
 
     def construct(self, emissions, lengths, transitions, start, end, packed, factors):
         return operators.gradients(emissions, lengths, transitions, start, end, self.allowed, self.settings, packed,
@@ -87,18 +87,25 @@ class _Gradients(_Native):
                 derived[1])
 
 
-class PackedSum(_Native):
-    """Packed: log of the sum over all paths (B,), marginals as emissions, expected transitions (B, K, K).
+class NativePackedSum(_Native):
+    """Log partition function or loss, packed with its gradients.
 
-    With tags: minus log probability of the known tags (B,), and its gradients by emissions and transitions (B, K, K).
-    Tags are (L, B), or (B, L) with batch_first, any integers, negative where not known; without tags any integers.
+    Without tags: log of the sum over all paths (B,), marginals in the layout of the emissions, and expected transition
+    counts (B, K, K). With tags: negative log probability of the known tags (B,), and its gradients by emissions and by
+    transitions (B, K, K). The last input are the tags (L, B), or (B, L) with batch_first, any integers, negative where
+    unknown; without tags any integers.
+
+    Args:
+        batch_first: layout of emissions and tags.
+        constraints: bool arrays, or None.
+        with_tags: True for the loss, False for the log partition function.
     """
 
     def __init__(self, batch_first: bool, constraints: Constraints | None, with_tags: bool) -> None:
         super().__init__(batch_first, constraints)
         self.with_tags = with_tags
-        pair = gradients.PairOfOperators(batch_first, masks_of(constraints), with_tags)
-        self.with_derivative = gradients.WithDerivative(pair)
+        product = gradients.FlatGradientProduct(batch_first, masks_of(constraints), with_tags)
+        self.with_second_derivative = gradients.WithSecondDerivative(product)
         self.gradients = _Gradients(batch_first, constraints)
 
     def construct(self, emissions, lengths, transitions, start, end, tags):
@@ -107,23 +114,28 @@ class PackedSum(_Native):
         return operators.normalizer(emissions, lengths, transitions, start, end, self.allowed, self.settings)
 
     def bprop(self, emissions, lengths, transitions, start, end, tags, out, dout):
-        packed = self.with_derivative(emissions, lengths, transitions, start, end, tags, out)
+        packed = self.with_second_derivative(emissions, lengths, transitions, start, end, tags, out)
         factors = _slice(dout, (0,), (lengths.shape[0],))
         flat = self.gradients(emissions, lengths, transitions, start, end, packed, factors)
         return (*_parts(flat, emissions, lengths), _zeros(tags))
 
 
 class Posteriors(_Native):
-    """Marginals in the layout of the emissions.
+    """Marginals in the layout of the emissions, or posteriors of paths.
 
-    With paths (B, L): posteriors of their tags (B, L), and of every tag after the path's tag before it (B, L, K), flat.
-    Without paths the last argument may be any integers.
+    With paths (B, L), the flat result has the posteriors of the tags of the paths (B, L), then the posterior of every
+    tag given the previous tag of the path (B, L, K). Without paths, the last input may be any integers.
+
+    Args:
+        batch_first: layout of emissions.
+        constraints: bool arrays, or None.
+        with_paths: whether the last input are paths.
     """
 
     def __init__(self, batch_first: bool, constraints: Constraints | None, with_paths: bool) -> None:
         super().__init__(batch_first, constraints)
         self.with_paths = with_paths
-        self.by_graph = gradients.PosteriorsOfOperators(batch_first, masks_of(constraints), with_paths)
+        self.by_graph = gradients.FlatPosteriors(batch_first, masks_of(constraints), with_paths)
 
     def construct(self, emissions, lengths, transitions, start, end, paths):
         if self.with_paths:
@@ -137,9 +149,12 @@ class Posteriors(_Native):
 
 
 class BestPaths(_Native):
-    """Scores (B, n) of the n best paths, and the paths (B, n, L); n is the size of the last argument.
+    """Scores (B, n) of the n best paths, then the paths (B, n, L), flat; n is the size of the last input.
 
-    With `single`, n is 1 and the best path is the lowest of equals from the end on.
+    Args:
+        batch_first: layout of emissions.
+        constraints: bool arrays, or None.
+        single: whether n is 1. Of paths with equal scores, the path with the lowest last tag is chosen then, and so on.
     """
 
     def __init__(self, batch_first: bool, constraints: Constraints | None, single: bool) -> None:
@@ -159,7 +174,7 @@ class BestPaths(_Native):
 
 
 class Viterbi(_Native):
-    """Scores (B, K) of the best path to each tag, and the tags before (L - 1, B, K)."""
+    """Scores (B, K) of the best path to each tag, then the previous tags (L - 1, B, K), flat."""
 
     def construct(self, emissions, lengths, transitions, start, end):
         return operators.viterbi(emissions, lengths, transitions, start, end, self.allowed, self.settings)

@@ -1,10 +1,10 @@
-"""The parameters of a chain with its constraints, and what all calls of the layer begin with."""
+"""The parameters and constraints of a chain, and the preparation that all calls of the layer share."""
 
 from collections.abc import Sequence
 
 from ms_crf.crf.backends import Backends
 from ms_crf.crf.constraints import Constraints, check_constraints
-from ms_crf.crf.inputs import are_sets, check_scores, check_values, free_and_restricted, lengths_of
+from ms_crf.crf.inputs import are_sets, check_scores, check_values, clipped_lengths, free_and_restricted
 from ms_crf.crf.mindspore_fixes import CompilableMethods, InFloat32
 from ms_crf.crf.potentials import Potentials, Scores
 from ms_crf.crf.validation import check_flag, check_reduction, check_table_of_tags
@@ -15,8 +15,8 @@ from mindspore import Parameter, Tensor, nn
 from mindspore.common.initializer import Uniform, initializer
 
 
-class Chain(CompilableMethods, InFloat32, nn.Cell):
-    """The parameters and settings of a `CRF`, whose docstring describes them."""
+class ChainParameters(CompilableMethods, InFloat32, nn.Cell):
+    """The parameters and settings of a `CRF`. The docstring of `CRF` describes the arguments."""
 
     def __init__(self, num_tags: int, batch_first: bool = False, reduction: str = 'sum',
                  constraints: Sequence[np.ndarray] | None = None, check_values: bool = False) -> None:
@@ -38,7 +38,7 @@ class Chain(CompilableMethods, InFloat32, nn.Cell):
 
     @property
     def constraints(self) -> Constraints | None:
-        """A copy of the constraints as bool arrays, None without."""
+        """A copy of the constraints as bool arrays, or None if there are none."""
         return None if self._allowed is None else Constraints(*(array.copy() for array in self._allowed))
 
     def extend_repr(self) -> str:
@@ -57,18 +57,19 @@ class Chain(CompilableMethods, InFloat32, nn.Cell):
     def _potentials(self, emissions: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
                     temperature: float | Tensor | None, tags: Tensor | None = None, clear: bool = True,
                     by_step: bool = False) -> Potentials:
+        """The inputs of the recursions in plain operators; arguments and result as in `potentials_of`."""
         return self.backends.plain.potentials(self._scores(), emissions, seq_length, pair_emissions, temperature, tags,
                                               clear, by_step)
 
     def _steps(self, emissions: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
                temperature: float | Tensor | None) -> Potentials:
-        """Potentials with transitions of each step."""
+        """The inputs of the recursions with separate transitions for each step (L, B, K, K)."""
         return self._potentials(emissions, seq_length, pair_emissions, temperature, None, True, True)
 
     def _losses(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None, pair_emissions: Tensor | None,
                 temperature: float | Tensor | None) -> tuple[Tensor, Tensor]:
         """Losses (B,) of tags or of sets of tags, and lengths (B,) int32."""
-        backend, scores = self.backends.chosen(pair_emissions, temperature), self._scores()
+        backend, scores = self.backends.backend_for(pair_emissions, temperature), self._scores()
         if not are_sets(tags):
             return backend.losses(scores, emissions, tags, seq_length, pair_emissions, temperature)
         if self.check_values:
@@ -76,4 +77,4 @@ class Chain(CompilableMethods, InFloat32, nn.Cell):
         every, restricted = free_and_restricted(emissions, tags)
         losses = (backend.normalizer(scores, every, seq_length, pair_emissions, temperature)
                   - backend.normalizer(scores, restricted, seq_length, pair_emissions, temperature))
-        return losses, lengths_of(emissions, seq_length, self.batch_first)
+        return losses, clipped_lengths(emissions, seq_length, self.batch_first)

@@ -1,4 +1,4 @@
-"""The walk back through a Viterbi history on the host, for graphs that stop at score and history."""
+"""The back-trace through a Viterbi history on the host, for graphs that return scores and history."""
 
 from contextlib import suppress
 
@@ -9,16 +9,19 @@ from numpy.typing import ArrayLike
 
 
 def post_decode(score: ArrayLike, history: ArrayLike, seq_length: ArrayLike) -> list[list[int]]:
-    """Best paths from Viterbi scores and history.
+    """Returns the best path of each row, from Viterbi scores and history.
 
     Args:
-        score: (B, K), score of the best path ending in each tag.
-        history: (L - 1, B, K) or a tuple of L - 1 times (B, K): the tag at t of the best path that has
-            tag j at t + 1. What stands there behind a row's end is not read.
-        seq_length: (B,) lengths, 0 to L.
+        score: (batch, num_tags), the score of the best path that ends in each tag.
+        history: (length - 1, batch, num_tags), or a tuple of length - 1 arrays (batch, num_tags). Entry (t, b, j) is
+            the tag at position t of the best path with tag j at t + 1. Values after the end of a row are ignored.
+        seq_length: (batch,), the number of real positions of each row, from 0 to length.
 
     Returns:
-        A list of B lists of int, each as long as its sentence; [] for a batch of no sentences.
+        A list of `batch` lists of int, each as long as its row.
+
+    Raises:
+        TypeError or ValueError: an argument has a wrong type, a wrong shape or invalid values.
     """
     score = as_array(score)                                        # (B, K)
     lengths = as_array(seq_length)                                # (B,)
@@ -26,7 +29,7 @@ def post_decode(score: ArrayLike, history: ArrayLike, seq_length: ArrayLike) -> 
         raise ValueError(f'score must be (batch, num_tags), got shape {score.shape}')
     batch, num_tags = score.shape
     if not num_tags:
-        raise ValueError(f'score must have a tag, got shape {score.shape}')
+        raise ValueError(f'score must have at least one tag, got shape {score.shape}')
     if isinstance(history, (tuple, list)):
         history = [as_array(step) for step in history]
         for position, step in enumerate(history):
@@ -46,22 +49,22 @@ def post_decode(score: ArrayLike, history: ArrayLike, seq_length: ArrayLike) -> 
     if not batch:
         return []
 
-    # One flat array a step, so that a step back for the whole batch is one `take`.
+    # One flat array a step, so that one `take` moves the whole batch back by one position.
     offsets = np.arange(batch) * num_tags                        # (B,)
     steps = history.astype(np.int64, copy=False) + offsets[:, None]             # (L-1, B, K)
-    if lengths.min() < length:                                   # behind a row's end every tag stays
-        behind = np.arange(1, length)[:, None] >= lengths        # (L-1, B)
-        np.copyto(steps, np.arange(batch * num_tags).reshape(batch, num_tags), where=behind[:, :, None])
+    if lengths.min() < length:                                   # after the end of a row the tag stays the same
+        after_end = np.arange(1, length)[:, None] >= lengths     # (L-1, B)
+        np.copyto(steps, np.arange(batch * num_tags).reshape(batch, num_tags), where=after_end[:, :, None])
     steps = steps.reshape(length - 1, batch * num_tags)
     states = np.empty((length, batch), np.int64)
     states[:] = offsets
     state = states[-1] = score.argmax(1) + offsets               # (B,)
-    with suppress(IndexError):                                   # of a tag that can't be, which is found below
+    with suppress(IndexError):                                   # an invalid tag, which is reported below
         for position in range(length - 2, -1, -1):
             state = states[position] = steps[position].take(state)
     paths = states - offsets                                     # (L, B)
     if paths.min() < 0 or paths.max() >= num_tags:
-        position, row = np.argwhere((paths < 0) | (paths >= num_tags))[-1]      # the first that the way back came to
-        raise ValueError(f'history must hold tags from 0 to {num_tags - 1}, got {paths[position, row]} for row {row} '
-                         f'at position {position}')
+        position, row = np.argwhere((paths < 0) | (paths >= num_tags))[-1]      # the first one in the back-trace
+        raise ValueError(f'history must contain tags from 0 to {num_tags - 1}, got {paths[position, row]} for row '
+                         f'{row} at position {position}')
     return [path[:count] for path, count in zip(paths.T.tolist(), lengths.tolist())]

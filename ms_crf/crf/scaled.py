@@ -1,6 +1,6 @@
-"""Forward and backward recursion in one pass of scaled products: fast, and it says when it is not exact.
+"""Forward and backward recursion in one pass of scaled products: fast, and with a flag that reports underflow.
 
-Shapes: L length, B batch, K tags; an axis of 2 is the direction, 0 forward, 1 backward in time.
+Shapes: L length, B batch, K tags; an axis of size 2 is the direction, 0 forward, 1 backward in time.
 """
 
 from ms_crf.crf import tensors
@@ -9,16 +9,16 @@ import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore.ops.functional import isconstant
 
-# A sum of products below this may have lost terms to underflow. A lost term is smaller than 1.2e-38,
-# so above it the relative loss is under K * 1e-8.
+# A sum of products below this number may have lost terms to underflow. A lost term is smaller than 1.2e-38, so sums
+# above this number have lost less than K * 1e-8 of their value.
 SMALLEST = 1e-30
 
 
 def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """C steps of both directions: what arrives at each tag, before its own potential is multiplied in.
+    """C steps in both directions: the sums that arrive at each tag, without the potential of the tag.
 
-    Every second product is brought back to sum 1: that keeps two steps of drift, which float32 holds,
-    and costs half of what scaling every step would.
+    Every second product is scaled to sum 1. float32 can hold two steps of drift, and scaling every step would cost
+    twice as much.
 
     Args:
         arrived: (2, B, K).
@@ -26,10 +26,10 @@ def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, T
         step: (2, K, K).
 
     Returns:
-        what arrives after the block (2, B, K), at each step (C, 2, B, K), and the scales (C/2, 2, B, 1).
+        Sums after the block (2, B, K), sums at each step (C, 2, B, K), and the scales (C/2, 2, B, 1).
     """
     row_sum = ops.ReduceSum(True)
-    divide = ops.DivNoNan()                                      # 0 / 0 is 0: a void result, but no nan in gradients
+    divide = ops.DivNoNan()                                      # 0 / 0 is 0, without nan in gradients
     history, scales = [], []
     for potential in ops.unstack(potentials, 0):
         history.append(arrived)
@@ -45,7 +45,7 @@ def _block(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, T
 
 
 def _recursion(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
-    """`_block` over any length that is a whole number of blocks: (L, 2, B, K) and (L/2, 2, B, 1)."""
+    """Runs `_block` over whole blocks; returns the sums (L, 2, B, K) and the scales (L/2, 2, B, 1) of all steps."""
     length, _, batch, num_tags = potentials.shape
     blocks, size = tensors.split_length(length)
     if isconstant(blocks) and blocks == 1:
@@ -64,43 +64,47 @@ def _recursion(arrived: Tensor, potentials: Tensor, step: Tensor) -> tuple[Tenso
 
 
 def _scale_of_positions(scales: Tensor, length: int, batch: int) -> Tensor:
-    """Scales (L, B, 1) of all positions: every second has one of scales (L/2, 1, B, 1), the others 1."""
+    """Scales (L, B, 1) of all positions: 1 at even positions, the entries of scales (L/2, 1, B, 1) at odd ones."""
     scale = scales.reshape(length // 2, 1, batch, 1)
     scale = ops.select(scale > 0.0, scale, tensors.ones_like(scale))
     return ops.concat((tensors.ones_like(scale), scale), 1).reshape(length, batch, 1)
 
 
 def _is_reliable(history: Tensor, sums: Tensor, top: Tensor, usable: Tensor | None) -> Tensor:
-    """A scalar bool: whether no relevant sum of products is so small that it may have lost terms.
+    """Whether no relevant sum of products is so small that it may have lost terms: a scalar bool.
 
     Args:
-        history: (L, 2, B, K), what arrives at each tag.
+        history: (L, 2, B, K), sums that arrive at each tag.
         sums: (L, B, 1), over all paths; 1 on padding.
         top: (1,), the largest of transitions, start and end.
         usable: as in `forward_backward`.
     """
-    # What arrives anywhere, tag by tag: the first position has no sum that could have lost anything.
+    # The smallest sum that arrives at each tag. At the first position there are no sums, so nothing can be lost.
     _, arriving = ops.ArgMinWithValue(0)(ops.stop_gradient(history[1:]).reshape(-1, history.shape[3]))   # (K,)
     if usable is not None:
         arriving = ops.select(usable, arriving, tensors.ones_like(arriving))
     reliable = ops.minimum(tensors.smallest_of(arriving), tensors.smallest_of(sums)) >= SMALLEST
-    return ops.logical_and(reliable, top.reshape(()) > tensors.LEAST)     # else everything is forbidden, and all alike
+    return ops.logical_and(reliable, top.reshape(()) > tensors.LEAST)     # otherwise everything is forbidden
 
 
 def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor, end: Tensor,
                      usable: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Normaliser and posteriors by scaled products.
+    """Log partition function and posteriors by scaled products.
 
     Args:
-        emissions: (L, B, K) float32, each position's largest brought to 0, all 0 on padding.
+        emissions: (L, B, K) float32; the largest of each position is 0; all 0 on padding.
         lengths: (B,) int32.
         transitions, start, end: (K, K), (K,), (K,) float32; entry (i, j) scores tag j after tag i.
-        usable: (K,) bool, False for tags that constraints leave no way to; None if all can be.
+        usable: (K,) bool, True for tags that occur in some allowed path; None if all tags do.
 
     Returns:
-        log normaliser (B,), marginals (L, B, K), expected transition counts (B, K, K), the weight of each tag
-        with all that may follow it (L, B, K), up to a factor for each position, and a scalar bool that says
-        whether every relevant term was representable. If it is False the rest is void.
+        log_normalizer: (B,).
+        marginals: (L, B, K).
+        pairs: expected transition counts (B, K, K).
+        onward: (L, B, K), the weight of each tag together with everything after it, except for a factor of each
+            position.
+        reliable: a scalar bool, whether float32 could represent every relevant term. If False, the other results are
+            invalid.
     """
     real_length, batch, num_tags = emissions.shape
     blocks, size = tensors.split_length(real_length)
@@ -109,10 +113,10 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     real = tensors.real(lengths, length).expand_dims(-1)                       # (L, B, 1)
     live = real.astype(ms.float32)
     followed = tensors.continued(lengths, length).expand_dims(-1)              # (L, B, 1)
-    span = ops.maximum(lengths, 1)                               # ReverseSequence takes no 0
+    span = ops.maximum(lengths, 1)                               # ReverseSequence does not accept 0
     reverse = ops.ReverseSequence(0, 1)
 
-    # The largest of the scores is taken out, so that all factors are at most 1.
+    # The largest score is subtracted, so that all factors are at most 1.
     table = ops.concat((transitions, start.expand_dims(0), end.expand_dims(0)), 0)     # (K + 2, K)
     top = tensors.largest_of(table.reshape(-1))                  # (1,)
     factors = ops.exp(table - top)
@@ -128,7 +132,7 @@ def forward_backward(emissions: Tensor, lengths: Tensor, transitions: Tensor, st
     backward = reverse(sides[1].reshape(length, batch, num_tags), span)
     joint = forward * backward                                   # (L, B, K)
     sums = tensors.sum_of(joint)                                 # (L, B, 1)
-    total = ops.select(sums > 0.0, sums, tensors.ones_like(sums))  # keeps finite what is void
+    total = ops.select(sums > 0.0, sums, tensors.ones_like(sums))  # keeps invalid results finite
 
     scale = _scale_of_positions(ops.Split(1, 2)(scales)[0], length, batch)
     logs = ((tensors.log(ops.select(followed, scale, total)) + top) * live).sum(0).squeeze(-1)  # (B,)

@@ -1,8 +1,8 @@
-"""The functions of the MindSpore tutorial on LSTM+CRF under their names and argument order, length first.
+"""The functions of the MindSpore tutorial on LSTM+CRF, with the same names and arguments, length first.
 
-Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which are the first of each row. One with
-holes is refused in PyNative mode; a graph can't look at it, and answers nan for that row. -inf, +inf and nan have the
-meaning that they have in `CRF`.
+Shapes: L length, B batch, K tags. A mask (L, B) is 1 on real positions, which are the first positions of each row. A
+mask with holes raises ValueError in PyNative mode; graphs cannot check it and return nan for the row. -inf, +inf and
+nan have the same effect as in `CRF`.
 """
 
 from ms_crf.crf import tensors
@@ -23,6 +23,7 @@ _backends = Backends(batch_first=False)
 
 @ops.constexpr(check=False)
 def _check(names: tuple, arguments: tuple) -> None:
+    """Raises TypeError or ValueError unless types and shapes of the arguments fit; RuntimeError if `ms.jit` traces."""
     check_not_traced()
     check_function(**dict(zip(names, arguments)))
 
@@ -37,12 +38,18 @@ def _check_lengths(seq_length: Described, max_length: int) -> None:
 
 
 def sequence_mask(seq_length: Tensor, max_length: int, batch_first: bool = False) -> Tensor:
-    """1 on real positions, 0 on padding, in int64: (max_length, batch), or (batch, max_length) with batch_first.
+    """Returns a mask in int64, 1 on real positions and 0 on padding.
 
     Args:
-        seq_length: (batch,) integers; one below 0 counts as 0, one above max_length as that.
-        max_length: int, the padded length.
+        seq_length: number of real positions of each row, (batch,) integers. They are clipped to 0 to max_length.
+        max_length: padded length, an int.
         batch_first: layout of the result.
+
+    Returns:
+        (max_length, batch), or (batch, max_length) with batch_first.
+
+    Raises:
+        TypeError or ValueError: an argument has a wrong type or shape.
     """
     _check_lengths(describe('seq_length', seq_length), max_length)
     mask = tensors.real(in_range(seq_length, 0, max_length), max_length).astype(ms.int64)
@@ -50,7 +57,12 @@ def sequence_mask(seq_length: Tensor, max_length: int, batch_first: bool = False
 
 
 def _from_mask(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Emissions (L, B, K) in float32 with cleared padding, lengths (B,) int32, void (B,): nan for a mask with holes."""
+    """Prepared emissions, lengths and a mark for masks with holes.
+
+    Returns:
+        Emissions (L, B, K) in float32, 0 on padding; lengths (B,) int32; and void (B,), nan for a mask with holes,
+        otherwise 0.
+    """
     if has_values(mask):
         _check_mask_values(mask)
     mask = mask.astype(ms.bool_)
@@ -61,7 +73,11 @@ def _from_mask(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]
 
 def _prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor, end_trans: Tensor,
              names: tuple[str, ...] = (), others: tuple = ()) -> tuple[Tensor, Tensor, Tensor, Scores]:
-    """What `_from_mask` returns, and scores in float32; after all arguments, others of these names too, are checked."""
+    """Checks all arguments; returns the results of `_from_mask`, and the scores in float32.
+
+    Args:
+        names, others: names, and types with shapes, of further arguments to check.
+    """
     _check(('emissions', *names, 'mask', 'trans', 'start_trans', 'end_trans'),
            (describe('emissions', emissions), *others, describe('mask', mask), describe('trans', trans),
             describe('start_trans', start_trans), describe('end_trans', end_trans)))
@@ -72,14 +88,23 @@ def _prepare(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor
 @in_float32
 def compute_score(emissions: Tensor, tags: Tensor, seq_ends: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
                   end_trans: Tensor) -> Tensor:
-    """Score (B,) of the given tags, about 10,000 less for each that is forbidden; 0 for rows of length 0.
+    """Returns the score (batch,) of the given tags: the sum of emissions, transitions, start and end scores.
 
     Args:
-        emissions: (L, B, K).
-        tags: (L, B), all known: 0 to K - 1, else the row's score is nan.
-        seq_ends: (B,), the last real position of each row; the mask says the same.
-        mask: (L, B).
-        trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
+        emissions: (length, batch, num_tags).
+        tags: (length, batch) integers. A tag that is not between 0 and num_tags - 1 makes the score of the row nan.
+        seq_ends: (batch,), index of the last real position of each row. It is not used, because the mask has the same
+            information.
+        mask: (length, batch), 1 on real positions, 0 on padding.
+        trans, start_trans, end_trans: (num_tags, num_tags), (num_tags,), (num_tags,); entry (i, j) scores tag j after
+        tag
+            i.
+
+    Returns:
+        (batch,) float32. Each forbidden tag or transition costs about 10,000. Rows of length 0 have the score 0.
+
+    Raises:
+        TypeError or ValueError: an argument has a wrong type or shape; in PyNative mode also a mask with holes.
     """
     others = describe('tags', tags), describe('seq_ends', seq_ends)
     emissions, lengths, void, scores = _prepare(emissions, mask, trans, start_trans, end_trans, ('tags', 'seq_ends'),
@@ -97,27 +122,43 @@ def compute_score(emissions: Tensor, tags: Tensor, seq_ends: Tensor, mask: Tenso
 @in_float32
 def compute_normalizer(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
                        end_trans: Tensor) -> Tensor:
-    """Log (B,) of the sum of exp(score) over all paths; 0 for rows of length 0.
+    """Returns the log partition function (batch,): the log of the sum of exp(score) over all paths.
 
     Args:
-        emissions: (L, B, K).
-        mask: (L, B).
-        trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
+        emissions: (length, batch, num_tags).
+        mask: (length, batch), 1 on real positions, 0 on padding.
+        trans, start_trans, end_trans: (num_tags, num_tags), (num_tags,), (num_tags,); entry (i, j) scores tag j after
+        tag
+            i.
+
+    Returns:
+        (batch,) float32; 0 for rows of length 0.
+
+    Raises:
+        TypeError or ValueError: an argument has a wrong type or shape; in PyNative mode also a mask with holes.
     """
     emissions, lengths, void, scores = _prepare(emissions, mask, trans, start_trans, end_trans)
-    return _backends.chosen().normalizer(scores, emissions, lengths, None, None) + void
+    return _backends.backend_for().normalizer(scores, emissions, lengths, None, None) + void
 
 
 @in_float32
 def viterbi_decode(emissions: Tensor, mask: Tensor, trans: Tensor, start_trans: Tensor,
                    end_trans: Tensor) -> tuple[Tensor, History]:
-    """Score (B, K) of the best path ending in each tag, and history (L - 1, B, K), as `post_decode` takes them.
+    """Returns the arguments of `post_decode`: for each tag the score of the best path to it, and the history.
 
     Args:
-        emissions: (L, B, K).
-        mask: (L, B).
-        trans, start_trans, end_trans: (K, K), (K,), (K,); entry (i, j) scores tag j after tag i.
+        emissions: (length, batch, num_tags).
+        mask: (length, batch), 1 on real positions, 0 on padding.
+        trans, start_trans, end_trans: (num_tags, num_tags), (num_tags,), (num_tags,); entry (i, j) scores tag j after
+        tag
+            i.
+
+    Returns:
+        Scores (batch, num_tags), and history (length - 1, batch, num_tags), or an empty tuple if length is 1.
+
+    Raises:
+        TypeError or ValueError: an argument has a wrong type or shape; in PyNative mode also a mask with holes.
     """
     emissions, lengths, void, scores = _prepare(emissions, mask, trans, start_trans, end_trans)
-    score, history = _backends.chosen().viterbi(scores, emissions, lengths, None)
+    score, history = _backends.backend_for().viterbi(scores, emissions, lengths, None)
     return score + void.expand_dims(-1), history

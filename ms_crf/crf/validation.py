@@ -1,4 +1,4 @@
-"""What settings and arguments must be, and one line about the argument that is not.
+"""Checks of settings and arguments, which raise TypeError or ValueError with a one-line message.
 
 Types and shapes of tensors are known when a graph is compiled; an axis of any size is None or -1. Values are checked on
 the host.
@@ -11,7 +11,7 @@ from ms_crf.base.memory import check_memory
 import numpy as np
 from numpy.typing import ArrayLike
 
-TOLERANCE = 1e-3              # of sums of probabilities
+TOLERANCE = 1e-3              # largest error of a sum of probabilities
 REDUCTIONS = ('none', 'sum', 'mean', 'token_mean')
 FLOATS = ('Float16', 'BFloat16', 'Float32', 'Float64')
 INTEGERS = ('Int8', 'Int16', 'Int32', 'Int64', 'UInt8', 'UInt16', 'UInt32', 'UInt64')
@@ -19,7 +19,7 @@ Described = tuple[object, tuple]   # the type of a tensor and its shape
 
 
 def check_count(name: str, value: object, least: int = 1) -> None:
-    """A whole number, of Python or NumPy, but no bool."""
+    """Raises an error unless a value is an integer of Python or NumPy, not a bool, and at least `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f'{name} must be an int, got {type(value).__name__}')
     if value < least:
@@ -27,36 +27,39 @@ def check_count(name: str, value: object, least: int = 1) -> None:
 
 
 def check_width(name: str, value: int) -> None:
-    """Of what has two directions."""
+    """Raises an error unless a width can be divided between two directions."""
     check_count(name, value)
     if value < 2 or value % 2:
         raise ValueError(f'{name} must be even and at least 2, half for each direction, got {value}')
 
 
 def check_table_of_tags(num_tags: int) -> None:
-    """The number of tags of a layer with transitions: those of all pairs of tags have to fit in memory."""
+    """Raises an error unless num_tags is valid and a table of all tag pairs fits in memory."""
     check_count('num_tags', num_tags)
     check_memory(4 * int(num_tags) ** 2, f'a table of transitions for num_tags = {num_tags}')
 
 
 def check_flag(name: str, value: object) -> None:
+    """Raises TypeError unless a value is a bool."""
     if not isinstance(value, (bool, np.bool_)):
         raise TypeError(f'{name} must be True or False, got {type(value).__name__}')
 
 
 def check_reduction(reduction: str) -> None:
+    """Raises ValueError unless a reduction is one of REDUCTIONS."""
     if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         raise ValueError(f'reduction must be one of {", ".join(REDUCTIONS)}, got {reduction!r}')
 
 
 def check_seed(seed: int) -> None:
+    """Raises TypeError or ValueError unless a seed is an int from 0 to 2**63 - 1."""
     check_count('seed', seed, 0)
     if seed >= 2 ** 63:
         raise ValueError(f'seed must be below 2 ** 63, got {seed}')
 
 
 def check_temperature(temperature: object) -> None:
-    """A number above 0; of a tensor, nobody can look at its value in a graph."""
+    """Raises TypeError or ValueError unless a temperature is a finite number above 0; not for tensors."""
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float, np.integer, np.floating)):
         raise TypeError(f'temperature must be a number, got {type(temperature).__name__}')
     if not 0.0 < temperature < float('inf'):
@@ -64,7 +67,7 @@ def check_temperature(temperature: object) -> None:
 
 
 def check_numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """A number, or an array or list of numbers, as float32."""
+    """A number, or an array or list of numbers, as a float32 array; raises TypeError for anything else."""
     array = np.asarray(values)
     if array.dtype.kind not in 'iuf':
         raise TypeError(f'{name} must be a number or a tensor of numbers, got {type(values).__name__}')
@@ -72,38 +75,39 @@ def check_numbers(name: str, values: ArrayLike) -> np.ndarray:
 
 
 def _refuse(wrong: np.ndarray, message: Callable[..., str]) -> None:
-    """Raises ValueError with the message about the first place that is wrong, if one is."""
+    """Raises ValueError if an entry of `wrong` is True, with the message for the indices of the first such entry."""
     if wrong.any():
         raise ValueError(message(*np.argwhere(wrong)[0]))
 
 
 def _real(seq_length: ArrayLike, length: int, first: int = 0) -> np.ndarray:
-    """(B, length) bool: which of the positions from `first` on are real."""
+    """Mark (B, length) bool of the real ones of the positions `first`, first + 1, ..."""
     return np.arange(first, first + length) < as_array(seq_length)[:, None]
 
 
 def check_sums_of_targets(name: str, targets: ArrayLike, seq_length: ArrayLike) -> None:
-    """Raises ValueError for a real position at which targets (length, batch, num_tags) are no distribution."""
+    """Raises ValueError if targets (length, batch, num_tags) of a real position are not a distribution."""
     targets = as_array(targets).swapaxes(0, 1)                   # (B, L, K)
     sums = targets.sum(2)
     wrong = (np.abs(sums - 1.0) > TOLERANCE) | (targets.min(2) < 0) | np.isnan(sums)
     _refuse(wrong & _real(seq_length, targets.shape[1]), lambda row, position: (
-        f'{name} must be distributions, of numbers from 0 on that add up to 1, got '
+        f'{name} must be distributions, non-negative numbers that add up to 1, got '
         f'{targets[row, position].tolist()} in row {row}, position {position}'))
 
 
 def as_array(values: ArrayLike) -> np.ndarray:
-    """A NumPy array of a tensor, an array or a list."""
+    """A tensor, an array or a list as a NumPy array."""
     return values.asnumpy() if hasattr(values, 'asnumpy') else np.asarray(values)
 
 
 def check_integers(name: str, array: np.ndarray) -> None:
+    """Raises TypeError unless an array contains integers or is empty."""
     if array.dtype.kind not in 'iu' and array.size:
         raise TypeError(f'{name} must be integers, got {array.dtype}')
 
 
 def check_lengths(seq_length: ArrayLike, length: int) -> None:
-    """Raises ValueError unless every length is 0 to `length`."""
+    """Raises ValueError unless every length is from 0 to `length`."""
     lengths = as_array(seq_length)
     _refuse((lengths < 0) | (lengths > length), lambda row: (
         f'seq_length must be 0 to {length}, the padded length, got {lengths[row]} in row {row}'))
@@ -116,7 +120,7 @@ def check_emissions(emissions: ArrayLike, seq_length: ArrayLike | None) -> None:
     if seq_length is not None:
         wrong &= _real(seq_length, emissions.shape[1])[..., None]
     _refuse(wrong, lambda row, position, tag: (
-        f'emissions must be numbers, or -inf for what is forbidden, got {emissions[row, position, tag]} in row {row}, '
+        f'emissions must be numbers, or -inf for a forbidden tag, got {emissions[row, position, tag]} in row {row}, '
         f'position {position}, tag {tag}'))
 
 
@@ -125,14 +129,14 @@ def check_pair_emissions(pair_emissions: ArrayLike, seq_length: ArrayLike) -> No
     pairs = as_array(pair_emissions).swapaxes(0, 1)              # (B, L - 1, K, K)
     wrong = (np.isnan(pairs) | (pairs == np.inf)) & _real(seq_length, pairs.shape[1], 1)[..., None, None]
     _refuse(wrong, lambda row, step, before, after: (
-        f'pair_emissions must be numbers, or -inf for what is forbidden, got {pairs[row, step, before, after]} in row '
+        f'pair_emissions must be numbers, or -inf for a forbidden step, got {pairs[row, step, before, after]} in row '
         f'{row}, from position {step} to {step + 1}, from tag {before} to {after}'))
 
 
 def check_mask(mask: ArrayLike) -> None:
-    """Raises ValueError unless a mask (length, batch) is 1 on a row's first positions and 0 behind them."""
+    """Raises ValueError unless a mask (length, batch) is 1 on the first positions of each row and 0 after them."""
     mask = as_array(mask).T                                      # (B, L)
-    rule = 'mask must be 1 on the real positions, which are the first of each row, and 0 behind them'
+    rule = 'mask must be 1 on the first positions of each row and 0 after them'
     _refuse((mask != 0) & (mask != 1), lambda row, position: (
         f'{rule}, got {mask[row, position]:g} in row {row}, position {position}'))
     _refuse(mask[:, :-1] < mask[:, 1:], lambda row, position: (
@@ -140,25 +144,27 @@ def check_mask(mask: ArrayLike) -> None:
 
 
 def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, batch_first: bool = False) -> None:
-    """Values that a graph can't check, on the host: call it where batches are made.
+    """Checks tags and lengths of a batch on the host, because graphs cannot check values.
 
-    A negative tag means that the tag is not known; what stands on padding is not looked at.
+    Call it where you make the batches. Tags on padding are not checked.
 
     Args:
-        tags: (length, batch) or, with batch_first, (batch, length); tensor, array or lists. Or bool, (length, batch,
-            num_tags) or (batch, length, num_tags): which tags each token may have, one at least.
-        seq_length: (batch,), or None where every row is full.
-        num_tags: tags must be below it.
-        batch_first: the layout of tags.
+        tags: (length, batch), or (batch, length) with batch_first; a tensor, an array or lists. Negative tags are
+            unknown.
+            Or bool, with a last axis num_tags: the set of tags that each token may have, at least one.
+        seq_length: number of real positions of each row, (batch,). None if all rows are full.
+        num_tags: number of tags; tags must be below it.
+        batch_first: layout of tags.
 
     Raises:
-        ValueError: with row and position of the first tag or length that can't be.
+        ValueError: a tag or length is invalid; the message has row and position. Or a shape is wrong.
+        TypeError: tags or lengths are not integers.
     """
     tags = as_array(tags)
     check_count('num_tags', num_tags)
     sets = tags.dtype == bool
     if sets and (tags.ndim != 3 or tags.shape[2] != num_tags):
-        raise ValueError(f'tags of bool must have three axes, the last for num_tags = {num_tags}, got shape '
+        raise ValueError(f'bool tags must have three axes, the last of size num_tags = {num_tags}, got shape '
                          f'{tags.shape}')
     if not sets:
         if tags.ndim != 2:
@@ -175,12 +181,12 @@ def check_batch(tags: ArrayLike, seq_length: ArrayLike | None, num_tags: int, ba
         check_lengths(lengths, length)
         live = _real(lengths, length)
     _refuse(live & (~tags.any(2) if sets else tags >= num_tags), lambda row, position: (
-        f'tags of bool must allow each token a tag, got none in row {row}, position {position}' if sets else
+        f'bool tags must allow at least one tag for each token, got none in row {row}, position {position}' if sets else
         f'tags must be below num_tags = {num_tags}, got {tags[row, position]} in row {row}, position {position}'))
 
 
 def check_scalar(name: str, tensor: Described, allowed: tuple) -> None:
-    """A tensor in the place of a number."""
+    """Raises TypeError or ValueError unless a tensor in place of a number is a scalar of an allowed type."""
     dtype, shape = str(tensor[0]), tensor[1]
     if dtype not in allowed:
         raise TypeError(f'{name} must be a number or a tensor of one of {", ".join(allowed)}, got {dtype}')
@@ -189,7 +195,7 @@ def check_scalar(name: str, tensor: Described, allowed: tuple) -> None:
 
 
 def check_argument(name: str, argument: Described, form: str, expected: tuple) -> None:
-    """An argument that has to be like something else, which `form` describes."""
+    """Raises TypeError or ValueError unless a tensor has numbers of the expected shape; `form` describes the shape."""
     dtype, shape = argument
     check_type(name, dtype, 'numbers')
     if differ(shape, expected):
@@ -197,27 +203,27 @@ def check_argument(name: str, argument: Described, form: str, expected: tuple) -
 
 
 def check_shape_is_known(name: str, shape: tuple) -> None:
-    """A method that is compiled for one shape at a time."""
+    """Raises ValueError for a dynamic shape, in a method that needs a fixed shape."""
     if None in shape or -1 in shape:
-        raise ValueError(f'{name} needs emissions of a known shape, got {shape}; it has no graph for any shape, '
-                         'so compile it for each shape, without dynamic=1, set_inputs or export of any shape')
+        raise ValueError(f'{name} needs emissions of a fixed shape, got {shape}; compile it for each shape, without '
+                         'dynamic=1, and without dynamic shapes in set_inputs or export')
 
 
 def check_type(name: str, dtype: object, kind: str) -> None:
-    """A tensor of 'floats', 'integers' or 'numbers'."""
+    """Raises TypeError unless a tensor has a type of this kind: 'floats', 'integers' or 'numbers'."""
     if str(dtype) not in {'floats': FLOATS, 'integers': INTEGERS, 'numbers': FLOATS + INTEGERS}[kind]:
         raise TypeError(f'{name} must be a tensor of {kind}, got {dtype}')
 
 
 def differ(shape: tuple, expected: tuple) -> bool:
-    """Whether two shapes can't be the same; None and -1 are axes of any size."""
+    """Whether two shapes cannot be equal; None and -1 are axes of any size."""
     return len(shape) != len(expected) or any(not {None, -1} & {one, other} and one != other
                                               for one, other in zip(shape, expected))
 
 
 def check_arguments(num_tags: int, batch_first: bool, emissions: Described, tags: Described | None = None,
                     seq_length: Described | None = None) -> None:
-    """The arguments of most calls; None for an argument that is not given."""
+    """Raises TypeError or ValueError unless the arguments of most calls fit together; None for an absent argument."""
     check_type('emissions', emissions[0], 'floats')
     if tags is not None:
         check_type('tags', tags[0], 'integers')
@@ -241,7 +247,7 @@ def check_arguments(num_tags: int, batch_first: bool, emissions: Described, tags
 
 
 def check_shapes_of_scores(num_tags: int, transitions: tuple, start: tuple, end: tuple) -> None:
-    """Shapes of a layer's parameters."""
+    """Raises ValueError unless the shapes of a layer's parameters fit the number of tags."""
     for name, shape in (('transitions', transitions), ('start_transitions', start), ('end_transitions', end)):
         expected = (num_tags, num_tags) if name == 'transitions' else (num_tags,)
         if shape != expected:
@@ -250,15 +256,15 @@ def check_shapes_of_scores(num_tags: int, transitions: tuple, start: tuple, end:
 
 
 def check_comparable(num_tags: int, batch_first: bool, other_num_tags: int, other_batch_first: bool) -> None:
-    """Two layers with as many tags and the same layout."""
+    """Raises ValueError unless two layers have the same number of tags and the same layout."""
     if num_tags != other_num_tags:
-        raise ValueError(f'other must have as many tags, {num_tags}, got {other_num_tags}')
+        raise ValueError(f'other must have the same number of tags, {num_tags}, got {other_num_tags}')
     if batch_first != other_batch_first:
         raise ValueError(f'other must have the same layout, batch_first = {batch_first}, got {other_batch_first}')
 
 
 def check_paths_argument(paths: Described, emissions: Described, batch_first: bool) -> None:
-    """Paths for emissions."""
+    """Raises TypeError or ValueError unless paths are integers (batch, length) for these emissions."""
     expected = emissions[1][:2] if batch_first else emissions[1][1::-1]
     check_type('paths', paths[0], 'integers')
     if differ(paths[1], expected):
@@ -266,15 +272,14 @@ def check_paths_argument(paths: Described, emissions: Described, batch_first: bo
 
 
 def check_sets(emissions: Described, sets: Described) -> None:
-    """Tags that are bool, for each token which tags it may have, for emissions."""
+    """Raises ValueError unless sets of tags (bool) have the shape of the emissions."""
     if differ(sets[1], emissions[1]):
-        raise ValueError(f'tags of bool, which say for each token what tags it may have, must be like emissions, '
-                         f'{emissions[1]}, got shape {sets[1]}')
+        raise ValueError(f'bool tags must have the shape of emissions, {emissions[1]}, got {sets[1]}')
 
 
 def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: Described,
                                   pair_emissions: Described) -> None:
-    """Pair emissions for emissions."""
+    """Raises TypeError or ValueError unless pair emissions fit the emissions."""
     check_type('pair_emissions', pair_emissions[0], 'floats')
     shape, actual = (tuple(None if size == -1 else size for size in tensor[1])
                      for tensor in (emissions, pair_emissions))
@@ -288,7 +293,7 @@ def check_pair_emissions_argument(num_tags: int, batch_first: bool, emissions: D
 
 
 def check_function(emissions: Described, **others: Described) -> None:
-    """Arguments of the tutorial's functions."""
+    """Raises TypeError or ValueError unless the arguments of a tutorial function fit together."""
     dtype, shape = emissions
     check_type('emissions', dtype, 'floats')
     if len(shape) != 3 or 0 in shape:
@@ -298,9 +303,9 @@ def check_function(emissions: Described, **others: Described) -> None:
                 'seq_ends': ('(batch,)', (batch,)), 'trans': ('(num_tags, num_tags)', (num_tags, num_tags)),
                 'start_trans': ('(num_tags,)', (num_tags,)), 'end_trans': ('(num_tags,)', (num_tags,))}
     for name, (dtype, actual) in others.items():
-        form, wanted = expected[name]
-        if actual != wanted:
-            raise ValueError(f'{name} must be {form} = {wanted} for emissions {shape}, got shape {actual}')
+        form, expected_shape = expected[name]
+        if actual != expected_shape:
+            raise ValueError(f'{name} must be {form} = {expected_shape} for emissions {shape}, got shape {actual}')
         if name in ('tags', 'seq_ends'):
             check_type(name, dtype, 'integers')
         if name.endswith('trans'):
@@ -308,7 +313,7 @@ def check_function(emissions: Described, **others: Described) -> None:
 
 
 def check_lengths_argument(seq_length: Described, batch: int | None = None) -> None:
-    """seq_length where no emissions are at hand."""
+    """Raises TypeError or ValueError unless seq_length is integers (batch,), in calls without emissions."""
     dtype, shape = seq_length
     check_type('seq_length', dtype, 'integers')
     if differ(shape, (batch,)) or 0 in shape:

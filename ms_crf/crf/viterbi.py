@@ -1,6 +1,6 @@
-"""The best path: the Viterbi recursion and the back-trace through its choices, both in the graph.
+"""The best path: the Viterbi recursion and the back-trace, both in the graph.
 
-Shapes: L length, B batch, K tags, T steps, S states that a path goes through (K, or K ranks times n).
+Shapes: L length, B batch, K tags, T steps, S states of a path (K, or K * n for n paths of each tag).
 """
 
 from collections.abc import Sequence
@@ -12,34 +12,33 @@ import mindspore as ms
 from mindspore import Tensor, ops
 from mindspore.ops.functional import isconstant
 
-UNROLLED = 128  # a loop would cost 0.3 ms here, for 0.7 s less of compilation
-SHORT = 64      # up to this many positions sums are small enough to round well as they are
-STAY = -3e38    # keeps each tag where it is on padding: below any score
-# Up to this B * K ** 3 joining steps pairwise beats going step by step: on 2 cores, at L = 128, 0.4 ms
-# instead of 1.7 for B = 1, K = 9, 0.8 instead of 1.8 for B = 4, K = 9, as long for B = 1, K = 17.
+UNROLLED = 128  # with this many steps, a loop costs 0.3 ms more to run and 0.7 s less to compile
+SHORT = 64      # up to this many positions, rounding errors of sums are small
+STAY = -3e38    # forbids a change of the tag on padding: below every score
+# Up to this B * K ** 3, joining steps pairwise is faster than step by step: on 2 cores, with L = 128, 0.4 ms
+# instead of 1.7 for B = 1, K = 9; 0.8 instead of 1.8 for B = 4, K = 9; the same time for B = 1, K = 17.
 PAIRWISE = 4096
 
 History: TypeAlias = Tensor | tuple[()]   # a tensor (L - 1, B, S), or an empty tuple if L is 1
 
 
 def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
-    """C steps, one after the other, two at a time: one leaves its result as a row, the next as a column,
-    so that each is already laid out as the other needs it.
+    """C steps, computed in pairs: odd steps return rows, even steps return columns, so that no step has to transpose.
 
     Args:
-        scores: (B, K), best path up to each tag.
+        scores: (B, K), of the best path to each tag.
         emissions: (C, B, K), C even.
-        transitions: (K, K), or (C, B, K, K), one for each step.
+        transitions: (K, K), or (C, B, K, K) for each step.
 
     Returns:
-        scores after each step (C, B, K) and the tags they came from (C, B, K).
+        Scores after each step (C, B, K), and the previous tags (C, B, K).
     """
     size, batch, num_tags = emissions.shape
     half = size // 2
     odd, even = ops.Split(1, 2)(emissions.reshape(half, 2, batch, num_tags))
     rows = ops.unstack(odd.reshape(half, batch, 1, num_tags), 0)
     columns = ops.unstack(even.reshape(half, batch, num_tags, 1), 0)
-    downs, acrosses = _by_turns(transitions, half)
+    downs, acrosses = _alternating_transitions(transitions, half)
     best_of_rows, best_of_columns = ops.ArgMaxWithValue(1, True), ops.ArgMaxWithValue(2, True)
     scores = scores.expand_dims(2)                               # (B, K, 1)
     row_scores, row_tags, column_scores, column_tags = [], [], [], []
@@ -56,8 +55,13 @@ def _block(scores: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tens
             _interleave(ops.concat(row_tags, 0), ops.concat(column_tags, 0), emissions.shape))
 
 
-def _by_turns(transitions: Tensor, half: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """Transitions of the first, third, ... step of a block, (1 or B, i, j), and of the others, (1 or B, j, i)."""
+def _alternating_transitions(transitions: Tensor, half: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """Transitions of the odd steps of a block, (1 or B, i, j), and of the even steps, (1 or B, j, i).
+
+    Args:
+        transitions: (K, K), or (C, B, K, K) for each step.
+        half: C / 2.
+    """
     if len(transitions.shape) == 2:
         down = transitions.expand_dims(0)
         across = ops.transpose(transitions, (1, 0)).expand_dims(0)
@@ -69,18 +73,21 @@ def _by_turns(transitions: Tensor, half: int) -> tuple[Sequence[Tensor], Sequenc
 
 
 def _interleave(odd: Tensor, even: Tensor, shape: tuple) -> Tensor:
-    """One of `odd`, one of `even`, along the first axis of the result."""
+    """The entries of `odd` and `even`, alternating along the first axis of the result."""
     half = (shape[0] // 2, 1, -1)
     return ops.concat((odd.reshape(half), even.reshape(half)), 1).reshape(shape)
 
 
 def _in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (T, B, K) after each of T steps, and the tags (T, B, K) they came from, by a loop over blocks.
+    """T steps in a loop over blocks.
 
     Args:
-        first: (B, K).
+        first: (B, K), scores at the first position.
         emissions: (blocks, C, B, K), together T steps; C even.
-        transitions: (K, K), or (blocks, C, B, K, K), one for each step.
+        transitions: (K, K), or (blocks, C, B, K, K) for each step.
+
+    Returns:
+        Scores after each step (T, B, K), and the previous tags (T, B, K).
     """
     blocks, size, batch, num_tags = emissions.shape
     scores = ops.zeros((blocks, size, batch, num_tags), ms.float32)
@@ -88,13 +95,13 @@ def _in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[T
     total = ops.zeros((batch, 1), ms.float32)
     index = tensors.first_block()
     while index < blocks:
-        steps = transitions                                      # the same for all, or of each step
+        steps = transitions                                      # the same for all steps, or separate
         if len(transitions.shape) > 2:
             steps = ops.gather(transitions, index, 0)
         block_scores, block_history = _block(first, ops.gather(emissions, index, 0), steps)
         scores = tensors.put_block(scores, index, block_scores + total)
         history = tensors.put_block(history, index, block_history)
-        peak = tensors.largest_of(block_scores[-1])              # keeps long sums small: less to round
+        peak = tensors.largest_of(block_scores[-1])              # long sums stay small, with smaller rounding errors
         first = block_scores[-1] - peak
         total = total + peak
         index = index + 1
@@ -103,16 +110,19 @@ def _in_blocks(first: Tensor, emissions: Tensor, transitions: Tensor) -> tuple[T
 
 
 def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores (B, K) at each row's end and the tags (T, B, K) that each tag's best path came from.
+    """T steps by joining neighbouring steps in pairs, in a logarithmic number of operations.
 
-    Steps are joined to tables of two, four, ... steps, and scores go back down from the largest table:
-    2 log2(T) operations one after the other instead of T, for K times as much arithmetic.
+    Steps are joined to tables of two, four, ... steps. Then scores are computed from the largest table down to single
+    steps. This takes 2 log2(T) operations one after the other instead of T, and K times as much arithmetic.
 
     Args:
-        first: (B, K).
+        first: (B, K), scores at the first position.
         emissions: (T, B, K).
         lengths: (B,).
         transitions: (K, K).
+
+    Returns:
+        Scores (B, K) at the end of each row, and the previous tag of each tag (T, B, K).
     """
     real_steps, batch, num_tags = emissions.shape
     steps = 2
@@ -148,46 +158,46 @@ def _pairwise(first: Tensor, emissions: Tensor, lengths: Tensor, transitions: Te
 
 def best_scores(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                 end: Tensor) -> tuple[Tensor, History]:
-    """Scores (B, K) of the best path that ends in each tag, and its history (L - 1, B, K).
+    """Scores (B, K) of the best path that ends in each tag, and the history (L - 1, B, K).
 
-    history[t, b, j] is the tag at t of the best path that has tag j at t + 1, the lowest of equals. What
-    stands there after a row's end has no meaning. With one position there is no history: an empty tuple. The
-    history is longer than L - 1 if the compiler does not know the length.
+    history[t, b, j] is the tag at t of the best path that has tag j at t + 1; of equals, the lowest. Entries after the
+    end of a row have no meaning. If length is 1, the history is an empty tuple. If the compiler does not know the
+    length, the history can be longer than L - 1.
 
     Args:
-        emissions: (L, B, K) float32; padding is not looked at.
+        emissions: (L, B, K) float32; padding has no effect.
         lengths: (B,) int32.
-        transitions: (K, K) float32, entry (i, j) scores tag j after tag i; or (L, B, K, K), those of the step after
-            each position.
+        transitions: (K, K) float32, entry (i, j) scores tag j after tag i; or (L, B, K, K), entry t for the step from
+            position t to t + 1.
         start, end: (K,) float32.
     """
     length, batch, num_tags = emissions.shape
     fixed = tensors.is_fixed(emissions)
     total = end
     if not fixed or length > SHORT:
-        # Each position's largest is taken out and given back at the end: less to round.
+        # The largest of each position is subtracted here and added at the end, for smaller rounding errors.
         peaks = tensors.largest_of(emissions)                    # (L, B, 1)
         emissions = emissions - peaks
         live = tensors.real(lengths, length).expand_dims(-1)     # (L, B, 1)
         total = ops.select(live, peaks, tensors.zeros_like(peaks)).sum(0) + end  # (B, K)
-    # Rows of length 0 have nothing there that may be looked at.
+    # Rows of length 0 have no first position.
     first = start + ops.select((lengths > 0).expand_dims(-1), emissions[0], tensors.zeros_like(emissions[0]))  # (B, K)
     if fixed and length == 1:
         return first + total, ()
-    alike = len(transitions.shape) == 2                          # at all steps
-    if fixed and alike and batch * num_tags ** 3 <= PAIRWISE:
+    constant = len(transitions.shape) == 2                       # the same transitions at all steps
+    if fixed and constant and batch * num_tags ** 3 <= PAIRWISE:
         scores, history = _pairwise(first, emissions[1:], lengths, transitions)
         return scores + total, history
-    if fixed and alike:
+    if fixed and constant:
         blocks, size = tensors.split_length(length - 1, UNROLLED)
     else:
-        # One step more than there are, so that there is one in a sentence of one token.
+        # One additional step, so that a sentence of one token has a step.
         blocks, size = (length + tensors.SMALL_BLOCK - 1) // tensors.SMALL_BLOCK, tensors.SMALL_BLOCK
     later = tensors.pad_time(emissions, blocks * size + 1)[1:]
-    if fixed and alike and blocks == 1:
+    if fixed and constant and blocks == 1:
         scores, history = _block(first, later, transitions)
     else:
-        if not alike:
+        if not constant:
             transitions = tensors.pad_time(transitions, blocks * size).reshape(blocks, size, batch, num_tags, num_tags)
         scores, history = _in_blocks(first, later.reshape(blocks, size, batch, num_tags), transitions)
     if fixed:
@@ -197,19 +207,20 @@ def best_scores(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: 
     return ops.select((lengths > 1).expand_dims(-1), scores, first) + total, history
 
 
-def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
-    """States of the paths that end in states `last` (B, n) at each row's last position.
+def back_trace(history: History, last: Tensor, lengths: Tensor) -> Tensor:
+    """States of the paths that end in states `last` at the last position of each row.
 
-    history[t] (B, S) maps a state at t + 1 to the one before it. Where the compiler knows how many there are, the maps
-    are joined to maps over two, four, ... positions: log2(L) gathers instead of L.
+    history[t] (B, S) maps a state at t + 1 to the previous state. If the compiler knows the number of maps, they are
+    joined
+    to maps over two, four, ... positions: log2(L) gathers instead of L.
 
     Args:
         history: (T, B, S), or an empty tuple if L is 1.
         last: (B, n).
-        lengths: (B,); after a row's end the state stays.
+        lengths: (B,); after the end of a row the state does not change.
 
     Returns:
-        (T + 1, B, n) int32, or (T, B, n) where T is not known, at least L.
+        (T + 1, B, n) int32; or (T, B, n), at least L, if the compiler does not know T.
     """
     last = last.astype(ms.int32)
     if isinstance(history, tuple):
@@ -219,7 +230,7 @@ def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
     moves = ops.broadcast_to(tensors.continued(lengths, steps).expand_dims(-1), history.shape)
     maps = ops.select(moves, history.astype(ms.int32), ops.broadcast_to(stay, history.shape))   # maps[t]: t + 1 to t
     if not isconstant(steps):
-        return _walk_in_blocks(maps, last)
+        return _back_trace_in_blocks(maps, last)
     reach = 1
     while reach < steps:                                         # now maps[t]: from t + reach to t
         joined = ops.gather_elements(maps[:-reach], 2, maps[reach:])
@@ -230,8 +241,13 @@ def walk_back(history: History, last: Tensor, lengths: Tensor) -> Tensor:
     return ops.concat((ops.gather_elements(maps, 2, index), last), 0)
 
 
-def _walk_in_blocks(maps: Tensor, state: Tensor) -> Tensor:
-    """States (T, B, n) before each step, from the maps (T, B, S) of whole blocks and the last states (B, n)."""
+def _back_trace_in_blocks(maps: Tensor, state: Tensor) -> Tensor:
+    """States (T, B, n) before each step, in a loop over blocks.
+
+    Args:
+        maps: (T, B, S), a whole number of blocks.
+        state: (B, n), the last states.
+    """
     steps, batch, states = maps.shape
     blocks, chains = steps // tensors.SMALL_BLOCK, state.shape[1]
     maps = maps.reshape(blocks, tensors.SMALL_BLOCK, batch, states)
@@ -251,18 +267,18 @@ def _walk_in_blocks(maps: Tensor, state: Tensor) -> Tensor:
 
 def best_paths_of(emissions: Tensor, lengths: Tensor, transitions: Tensor, start: Tensor,
                   end: Tensor) -> tuple[Tensor, Tensor]:
-    """Best paths (L, B) int32, 0 on padding and in rows with a score of nan, and their scores (B,).
+    """Best paths (L, B) int32, 0 on padding and in rows whose score is nan, and their scores (B,).
 
     Args:
-        emissions, lengths, transitions, start, end: as of `best_scores`.
+        emissions, lengths, transitions, start, end: as in `best_scores`.
     """
-    # Where all tags of a position are forbidden, all count alike: what is forbidden would hide the other scores.
+    # If all tags of a position are forbidden, FORBIDDEN would hide the other scores. So it is subtracted there.
     peaks = tensors.largest_of(emissions)                        # (L, B, 1)
     closed = tensors.clear_padding(ops.select(peaks < tensors.LEAST, peaks, tensors.zeros_like(peaks)), lengths)
     scores, history = best_scores(emissions - closed, lengths, transitions, start, end)
     last, score = ops.ArgMaxWithValue(1, True)(scores)           # (B, 1)
     score = score[:, 0]
-    paths = walk_back(history, last, lengths)[:emissions.shape[0], :, 0]         # (L, B)
+    paths = back_trace(history, last, lengths)[:emissions.shape[0], :, 0]         # (L, B)
     kept = ops.logical_and(tensors.real(lengths, paths.shape[0]), ops.equal(score, score))
-    paths = ops.stop_gradient(ops.select(kept, paths, tensors.zeros_like(paths)))  # they may come back as tags
+    paths = ops.stop_gradient(ops.select(kept, paths, tensors.zeros_like(paths)))  # callers may pass them back as tags
     return paths, ops.select(lengths > 0, score, tensors.zeros_like(score)) + closed.sum((0, 2))

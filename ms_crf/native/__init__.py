@@ -1,4 +1,4 @@
-"""Layer 1: how operators in C++ are compiled, found and called on CPU; the operators are in the folders they belong to.
+"""Layer 1: compilation, loading and calls of the C++ operators on CPU, whose sources are in folders of other layers.
 
-It knows MindSpore and the package's files, and nothing of chains or networks.
+The folder uses MindSpore and the files of the package, and does not know chains or networks.
 """

@@ -1,4 +1,4 @@
-"""Operators of the library as MindSpore's graphs and PyNative mode take them, and when they are used."""
+"""The C++ operators as MindSpore operators for graphs and PyNative mode, and the decision when to use them."""
 
 import itertools
 import sys
@@ -15,23 +15,26 @@ from mindspore.ops import CustomRegOp, DataType
 
 INTEGERS = [getattr(DataType, f'{name}_Default') for name in ('I8', 'I16', 'I32', 'I64', 'U8', 'U16', 'U32', 'U64')]
 FLOATS, INT32, BOOL = [DataType.F32_Default], [DataType.I32_Default], [DataType.BOOL_Default]
-_EXPORT = ('mindspore.train.serialization', 'export')          # the function that exports, and its module
+_EXPORT = ('mindspore.train.serialization', 'export')          # module and name of the export function
 
-_wanted = True
+_enabled = True
 
 
-def use(wanted: bool) -> None:
-    """Whether what is compiled or computed from now on may take the operators; what is compiled already stays."""
-    global _wanted
-    _wanted = wanted
+def use(enabled: bool) -> None:
+    """Enables or disables the C++ operators for later compilations and computations.
+
+    Graphs that are compiled already do not change.
+    """
+    global _enabled
+    _enabled = enabled
 
 
 def operator(function: str, inputs: Sequence[Sequence[Any]]) -> Any:
-    """An operator that gives one flat float32 tensor.
+    """A MindSpore operator that returns one flat float32 tensor.
 
     Args:
-        function: its name in the library.
-        inputs: of each input the types it may have.
+        function: name of the function in the library.
+        inputs: for each input, the types that it may have.
     """
     register = CustomRegOp(function)
     for index in range(len(inputs)):
@@ -44,13 +47,13 @@ def operator(function: str, inputs: Sequence[Sequence[Any]]) -> Any:
 
 
 class Operators(ModuleType):
-    """Operators that are made when they are first asked for: before, there may be no library.
+    """A module of operators, which are created at their first use, because the library may be missing before.
 
-    A module, because graphs look up names in modules that are imported.
+    It is a module because graphs look up names in imported modules.
 
     Args:
-        name: of the module.
-        functions: by the names of the operators, the function in the library and the types of its inputs.
+        name: name of the module.
+        functions: for each operator name, the name of the function in the library and the types of its inputs.
     """
 
     def __init__(self, name: str, functions: dict[str, tuple[str, Sequence[Sequence[Any]]]]) -> None:
@@ -67,13 +70,16 @@ class Operators(ModuleType):
 
 @ops.constexpr(check=False)
 def in_use() -> bool:
-    """Whether what is compiled or computed now takes the operators: on CPU, where there is a library. An exported
-    graph does not: it is to run where there is none."""
-    return (_wanted and ms.get_context('device_target') == 'CPU' and not _exporting()
+    """Whether the C++ operators are used for the current compilation or computation.
+
+    They are used on CPU if there is a library. Exported graphs do not use them, because they must run without the
+    library.
+    """
+    return (_enabled and ms.get_context('device_target') == 'CPU' and not _exporting()
             and library.find().path is not None)
 
 
 def _exporting() -> bool:
-    """Whether this is called, however far down, by `ms.export`."""
+    """Whether `ms.export` is among the callers."""
     return any((frame.f_globals.get('__name__'), frame.f_code.co_name) == _EXPORT
                for frame, _ in traceback.walk_stack(sys._getframe(1)))

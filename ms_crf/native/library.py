@@ -1,8 +1,8 @@
-"""The library of the operators: the one that came with the package, or one that is compiled here on first use.
+"""The library of the C++ operators: the library of the installed package, or a library compiled at first use.
 
-What is compiled is kept in a folder of the user's own, $XDG_CACHE_HOME/ms_crf or ~/.cache/ms_crf. Nothing is loaded
-from anywhere else, nor from a folder or file that others may write to or replace. A library is loaded only if the
-checksum next to it matches; otherwise it is compiled again.
+A compiled library is stored in a private folder of the user, $XDG_CACHE_HOME/ms_crf or ~/.cache/ms_crf. No library is
+loaded from another folder, or from a folder or file that other users can write to or replace. A library must match the
+checksum next to it; otherwise the library is compiled again.
 """
 
 import contextlib
@@ -26,45 +26,45 @@ from ms_crf.base import files, processes
 from ms_crf.base.watchers import SILENT, Watcher
 
 SWITCH = 'MS_CRF_NATIVE'
-FOLDER = Path(__file__).parent                                   # of libraries that came with the package
+FOLDER = Path(__file__).parent                                   # folder of libraries in the installed package
 PACKAGE = FOLDER.parent
 FLAGS = ('-std=c++17', '-O3', '-fPIC', '-shared', '-pthread', '-fno-math-errno', '-fno-trapping-math', '-w')
 ZIGLANG = processes.module_command('ziglang', 'c++')
-NO_COMPILER = 'no C++ compiler that works was found'
-SECONDS = 900                                                    # that a compiler may take; ziglang takes a minute
-_MOST_LINKS = 40                                                 # on the way to the cache, as Linux has it
-# Levels of x86-64, as -march takes them, and what a processor of each has: with each higher one the operators take
-# about half of the time.
+NO_COMPILER = 'found no working C++ compiler'
+SECONDS = 900                                                    # time limit of a compiler; ziglang takes a minute
+_MOST_LINKS = 40                                                 # symbolic links on the way to the cache, as in Linux
+# Levels of x86-64 for -march, and the features that a processor of each level has. Each higher level halves the time of
+# the operators, approximately.
 _LEVEL_3 = {'avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe'}
 _LEVEL_4 = _LEVEL_3 | {'avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'}
 LEVELS: dict[str, set[str]] = {'x86-64-v4': _LEVEL_4, 'x86-64-v3': _LEVEL_3, 'x86-64': set()}
 
 
 class Library(NamedTuple):
-    """Where the operators are, or why they are not used."""
+    """Path of the library, or the reason why the C++ operators are not used."""
 
     path: str | None
-    reason: str                                                  # where it is from, or why there is none
+    reason: str                                                  # origin of the library, or why it is not used
 
 
-class _Refusal(Exception):
-    """Why there is no library: no compiler works, or others could write or replace what would be loaded."""
+class _Unavailable(Exception):
+    """Reason why there is no library: no compiler works, or other users could write to or replace the file."""
 
 
 def level(cpuinfo: str = '/proc/cpuinfo') -> str | None:
-    """The instructions to compile for, as -march takes them; None for those that every processor of its kind has."""
+    """The instruction set for -march; None if only the basic instructions of the processor family can be used."""
     if platform.machine() != 'x86_64':
         return None
     with contextlib.suppress(OSError):
         for line in Path(cpuinfo).read_text().splitlines():
             if line.startswith('flags'):
-                there = set(line.split())
-                return next(name for name, needed in LEVELS.items() if there >= needed)
+                features = set(line.split())
+                return next(name for name, needed in LEVELS.items() if features >= needed)
     return 'x86-64'
 
 
 def name_of(march: str | None) -> str:
-    """The library's file name: it changes with the source, the flags and the processor's kind."""
+    """File name of the library, which depends on the sources, the compiler flags and the instruction set."""
     digest = hashlib.sha256(repr(FLAGS).encode())
     for source in sources('h') + sources('cpp'):
         digest.update(source.name.encode() + b'\0' + source.read_bytes())
@@ -72,12 +72,12 @@ def name_of(march: str | None) -> str:
 
 
 def sources(ending: str) -> list[Path]:
-    """The C++ of the package, which lies in folders called native."""
+    """C++ files of the package with this ending, from all folders named native."""
     return sorted([*PACKAGE.glob(f'native/*.{ending}'), *PACKAGE.glob(f'*/native/*.{ending}')])
 
 
 def compilers() -> Iterator[list[str]]:
-    """Commands that compile C++ here, the preferred first: $CXX, the system's, that of the package ziglang."""
+    """C++ compiler commands in order of preference: $CXX, compilers of the system, the package ziglang."""
     for name in (os.environ.get('CXX'), 'c++', 'g++', 'clang++'):
         command = name.split() if name else []
         if command and shutil.which(command[0]):
@@ -87,9 +87,9 @@ def compilers() -> Iterator[list[str]]:
 
 
 def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
-    """Compiles the operators; returns the name of the compiler that did it, None if none could.
+    """Compiles the operators to a file; returns the name of the compiler, or None if no compiler succeeded.
 
-    An old compiler may not know the level of the processor: then it compiles for all processors of the kind.
+    An old compiler may not know the instruction set `march`. Then it compiles for all processors of the family.
     """
     path = os.path.abspath(path)
     for command, kind in itertools.product(compilers(), dict.fromkeys((march, None))):
@@ -105,12 +105,12 @@ def compile_to(path: str | os.PathLike[str], march: str | None) -> str | None:
 
 
 def works(path: str | os.PathLike[str]) -> bool:
-    """Whether a library can be loaded and does a sum, tried in a process of its own."""
+    """Whether a library can be loaded and computes a correct result, tested in a separate process."""
     tried = processes.run(processes.command(_TRIAL, os.fspath(path)), capture_output=True)
     return tried.returncode == 0
 
 
-# One sentence of one token and two tags, whose scores are all 0: a normaliser of log(2).
+# One sentence of one token and two tags, with scores of 0: the log partition function is log(2).
 _TRIAL = """
 import ctypes, math, sys
 integers, floats = ctypes.c_int64, ctypes.c_float
@@ -129,38 +129,34 @@ sys.exit(status or abs(values[-1][0] - math.log(2)) > 1e-6)
 
 
 def cache() -> Path:
-    """Returns the cache folder of the user, which is created if it is missing.
-
-    Raises:
-        _Refusal: it cannot be created, or another user could write to it or replace it.
-    """
+    """Returns the cache folder of the user, created if missing; raises _Unavailable if the folder is not private."""
     base = os.environ.get('XDG_CACHE_HOME') or os.path.join(os.path.expanduser('~'), '.cache')
     folder = Path(base, 'ms_crf')
     if not folder.is_absolute():
-        raise _Refusal(f'{folder} is not an absolute path')
+        raise _Unavailable(f'{folder} is not an absolute path')
     try:
         _check_parents(folder)
         folder.mkdir(mode=0o700, exist_ok=True)
         _check_own(folder, stat.S_ISDIR)
     except OSError as error:
-        raise _Refusal(f'{folder} cannot be made: {error.strerror}') from None
+        raise _Unavailable(f'cannot create {folder}: {error.strerror}') from None
     return folder
 
 
 def _check_parents(folder: Path) -> None:
-    """Raises _Refusal if another user could replace one of the folders above the cache; missing ones are created.
+    """Raises _Unavailable if another user could replace a folder above the cache; creates missing folders.
 
-    Symbolic links are followed one by one, because whoever owns a link decides where it leads.
+    Symbolic links are followed one by one, because the owner of a link decides where it leads.
     """
     waiting, path, links = list(reversed(folder.parent.parts)), Path(), 0
     while waiting:
         name = waiting.pop()
-        path = path.parent if name == '..' else path / name      # free of links, so that .. is the folder above
+        path = path.parent if name == '..' else path / name      # without links, so that .. is the parent folder
         if not os.path.lexists(path):
             path.mkdir(mode=0o700)
         status = path.lstat()
         if status.st_uid not in (0, os.getuid()):
-            raise _Refusal(f'{folder} can be replaced by others, because {path} belongs to another user')
+            raise _Unavailable(f'other users could replace {folder}, because {path} belongs to another user')
         if stat.S_ISLNK(status.st_mode):
             links += 1
             if links > _MOST_LINKS:
@@ -168,27 +164,29 @@ def _check_parents(folder: Path) -> None:
             waiting += reversed(path.readlink().parts)
             path = path.parent
         elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
-            raise _Refusal(f'{folder} can be replaced by others, who may write to {path}; run: chmod go-w {path}')
+            raise _Unavailable(f'other users could replace {folder}, because they can write to {path}; '
+                               f'run: chmod go-w {path}')
 
 
 def _check_own(path: Path, is_kind: Callable[[int], bool]) -> None:
+    """Raises _Unavailable unless a path has the expected kind, belongs to the user, and is not writable by others."""
     status = path.lstat()
     if not is_kind(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise _Refusal(f'{path} is not yours alone: others may write to it')
+        raise _Unavailable(f'{path} must belong to you, and other users must not have write access')
 
 
 def checksum(path: str | os.PathLike[str], name: str) -> str:
-    """Returns the line that `sha256sum` prints for a file, under a name that the file may yet get."""
+    """Returns the line that `sha256sum` prints for a file, with the name that the file will have."""
     return f'{hashlib.sha256(Path(path).read_bytes()).hexdigest()}  {name}\n'
 
 
 def checksum_file(path: Path) -> Path:
-    """Returns the file next to a library that holds its checksum."""
+    """Returns the path of the checksum file next to a library."""
     return path.with_name(f'{path.name}.sha256')
 
 
 def _is_intact(path: Path) -> bool:
-    """Returns whether a library is there and has its checksum; nothing else is loaded."""
+    """Returns whether a library exists and matches its checksum; other libraries are never loaded."""
     try:
         return checksum_file(path).read_bytes() == checksum(path, path.name).encode()
     except OSError:
@@ -196,13 +194,13 @@ def _is_intact(path: Path) -> bool:
 
 
 def _store(path: Path, march: str | None) -> None:
-    """Compiles the library into the cache, with its checksum.
+    """Compiles the library into the cache and writes its checksum; raises _Unavailable if no compiler works.
 
-    A crash at any moment leaves a library without its checksum, which is compiled again. No compiler is a _Refusal.
+    A crash at any moment leaves a library without its checksum, which is compiled again at the next use.
     """
     with files.temporary(files.draft_of(path)) as draft:
         if compile_to(draft, march) is None:
-            raise _Refusal(f'{NO_COMPILER}; install g++, or pip install ziglang')
+            raise _Unavailable(f'{NO_COMPILER}; install g++, or run: pip install ziglang')
         os.chmod(draft, 0o700)
         line = checksum(draft, path.name)
         _replace(draft, path)
@@ -212,7 +210,7 @@ def _store(path: Path, march: str | None) -> None:
 
 
 def _replace(draft: str, path: Path) -> None:
-    """Gives a draft its name, so that both survive a crash of the machine."""
+    """Renames a draft to its final name, such that the file survives a crash of the machine."""
     files.sync(draft)
     os.replace(draft, path)
     files.sync(path.parent)
@@ -220,8 +218,8 @@ def _replace(draft: str, path: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Within the block no other process compiles into this folder, if the file system has locks."""
-    import fcntl  # which Windows does not have
+    """Locks a folder against compilation by other processes, if the file system supports locks."""
+    import fcntl  # not available on Windows
     number = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):
@@ -232,7 +230,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
-    """Returns the library in the cache; None if it would have to be compiled first and must not be."""
+    """Returns the library in the cache, compiled if necessary; None if it is missing and `compiles` is False."""
     folder = cache()
     path = folder / name
     if os.path.lexists(path):
@@ -242,38 +240,39 @@ def _cached(name: str, march: str | None, compiles: bool) -> Library | None:
             return None
         try:
             with _locked(folder):
-                if not _is_intact(path):                         # another process may have compiled it meanwhile
+                if not _is_intact(path):                         # another process may have compiled it by now
                     _store(path, march)
         except OSError as error:
-            raise _Refusal(f'{folder} cannot be written to: {error.strerror}') from None
+            raise _Unavailable(f'cannot write to {folder}: {error.strerror}') from None
         if not _is_intact(path):
-            raise _Refusal(f'{path} does not have its checksum, because another process wrote it; start again')
+            raise _Unavailable(f'{path} does not match its checksum, because another process wrote it; start again')
     return Library(str(path), f'compiled here, in {folder}')
 
 
 def _search(compiles: bool) -> Library | None:
-    """Returns the library, or why there is none; None if it would have to be compiled first and must not be."""
+    """Returns the library or the reason why it is not used; None if it is not compiled yet and `compiles` is False."""
     switch = os.environ.get(SWITCH, '1')
     if switch not in ('0', '1'):
         return Library(None, f'{SWITCH} must be 0 or 1, got {switch}')
     if switch == '0':
         return Library(None, f'{SWITCH} is 0')
     if sys.platform != 'linux':
-        return Library(None, 'MindSpore takes operators of others on Linux only')
+        return Library(None, 'MindSpore supports custom operators only on Linux')
     march = level()
     name = name_of(march)
     if _is_intact(FOLDER / name):
-        return Library(str(FOLDER / name), 'it came with the package')
+        return Library(str(FOLDER / name), 'installed with the package')
     try:
         return _cached(name, march, compiles)
-    except _Refusal as refusal:
-        return Library(None, str(refusal))
+    except _Unavailable as error:
+        return Library(None, str(error))
 
 
-_known: Library | None = None                                    # checked once in a process
+_known: Library | None = None                                    # result of the only search in a process
 
 
-def _look(compiles: bool) -> Library | None:
+def _lookup(compiles: bool) -> Library | None:
+    """Returns the result of `_search`, which runs only once in a process."""
     global _known
     if _known is None:
         _known = _search(compiles)
@@ -281,14 +280,14 @@ def _look(compiles: bool) -> Library | None:
 
 
 def find() -> Library:
-    """The library, compiled now if need be, which takes some seconds, once."""
-    library = _look(compiles=True)
+    """Returns the library. If necessary it is compiled, which takes some seconds, once."""
+    library = _lookup(compiles=True)
     assert library is not None
     return library
 
 
 def counts() -> tuple[int, int]:
-    """How many rows of batches the library has computed in this process by products, and in the log domain as well."""
+    """Numbers of rows computed in this process by scaled products, and of rows also computed in the log domain."""
     by_products, by_logarithms = ctypes.c_int64(), ctypes.c_int64()
     path = find().path
     if path is not None:
@@ -297,31 +296,31 @@ def counts() -> tuple[int, int]:
 
 
 def is_ready() -> bool:
-    """Whether `find` answers at once."""
-    return _look(compiles=False) is not None
+    """Whether `find` returns without compiling."""
+    return _lookup(compiles=False) is not None
 
 
 def describe() -> str:
-    """What computes chain and layers on CPU and why, in a phrase; nothing is compiled for it."""
-    found = _look(compiles=False)
-    if found is None and next(compilers(), None):
+    """A phrase that states which operators are used on CPU, and why; compiles nothing."""
+    library = _lookup(compiles=False)
+    if library is None and next(compilers(), None):
         return 'operators in C++, compiled on first use'
-    if found is None or found.path is None:
-        return f'plain operators of MindSpore: {found.reason if found else NO_COMPILER}'
-    return f'operators in C++: {found.reason}'
+    if library is None or library.path is None:
+        return f'plain operators of MindSpore: {library.reason if library else NO_COMPILER}'
+    return f'operators in C++: {library.reason}'
 
 
 def prepare(device: str, watcher: Watcher = SILENT) -> None:
-    """Compiles the operators if the CPU will need them and they are not there.
+    """Compiles the C++ operators if this process will need them and they are not compiled yet.
 
     Args:
-        device: where the process computes.
-        watcher: is told that they are compiled, or why they are not used.
+        device: device of the process; only CPU needs the operators.
+        watcher: receives warnings: that operators are compiled, or why they are not used.
     """
     if device != 'CPU':
         return
     if not is_ready():
-        watcher.warn('compiling operators for this processor, once')
-    there = find()
-    if there.path is None and there.reason != f'{SWITCH} is 0':
-        watcher.warn(f'chain and layers are graphs of plain operators, which are slower: {there.reason}')
+        watcher.warn('compiling C++ operators for this processor, once')
+    library = find()
+    if library.path is None and library.reason != f'{SWITCH} is 0':
+        watcher.warn(f'using plain MindSpore operators, which are slower than C++ operators: {library.reason}')

@@ -1,4 +1,4 @@
-// An operator as MindSpore calls it: its arguments, and how its work is shared out over threads.
+// The interface between an operator and MindSpore: checked arguments, and the division of work among threads.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 namespace native {
 
 enum class Type { FLOATS, INTEGERS, INT32, BOOLS };
-constexpr int64_t ANY = -1;                            // in an expected shape: an axis of any size from 1 on
+constexpr int64_t ANY = -1;                            // in an expected shape: an axis of any size >= 1
 
-// What MindSpore passes: all inputs, then the output. Each operator checks all of them before it reads one.
+// The arguments that MindSpore passes: all inputs, then the output. An operator checks all of them before it reads any.
 struct Arguments {
     int count;
     void **data;
@@ -26,7 +26,7 @@ struct Arguments {
     int64_t **shapes;
     const char **types;
 
-    // Throws std::invalid_argument unless there are so many inputs.
+    // Throws std::invalid_argument unless there are `inputs` inputs.
     void expect_inputs(int inputs) const {
         if (count != inputs + 1) {
             throw std::invalid_argument("expected " + std::to_string(inputs) + " inputs, found "
@@ -56,7 +56,7 @@ struct Arguments {
         return count;
     }
 
-    // Integers of any type, those outside as the nearest inside.
+    // Integers of any type, clipped to the range from `least` to `most`.
     std::vector<int64_t> integers(int i, int64_t least, int64_t most) const {
         const std::string type = types[i];
         if (type == "int32") return within<int32_t>(i, least, most);
@@ -106,14 +106,14 @@ struct Arguments {
 
 inline int processors() {
 #ifdef PROCESSORS
-    return PROCESSORS;                                 // for tests of what larger machines do
+    return PROCESSORS;                                 // for tests of the behaviour on larger machines
 #endif
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, std::min(CPU_COUNT(&set), 16)) : 1;
 }
 
-// Calls work(index, space) for each index below count, with a space of its own for each thread. `cost` is about the
-// number of products that all of it takes: a thread is worth starting for some 100 microseconds.
+// Calls work(index, space) for each index below count, with a separate space for each thread. `cost` is the approximate
+// number of multiplications of all work. A thread is started only for some 100 microseconds of work.
 template <class Space, class Work>
 void share_out(size_t count, double cost, const Work &work) {
     static const int available = processors();
@@ -124,7 +124,7 @@ void share_out(size_t count, double cost, const Work &work) {
         try {
             Space space;
             for (size_t i = next++; i < count && !failed; i = next++) work(i, space);
-        } catch (...) {                                // memory that is not there
+        } catch (...) {                                // out of memory
             failed = true;
         }
     };
@@ -132,7 +132,7 @@ void share_out(size_t count, double cost, const Work &work) {
     for (int i = 1; i < threads; i++) {
         try {
             others.emplace_back(run);
-        } catch (...) {                                // no thread can be had: the others do it all
+        } catch (...) {                                // no thread is available: the existing threads do the work
             break;
         }
     }
@@ -141,7 +141,7 @@ void share_out(size_t count, double cost, const Work &work) {
     if (failed) throw std::bad_alloc();
 }
 
-// The size of an array, -1 while it is not known.
+// The size of an array, -1 if it is unknown.
 inline int64_t product(const int64_t *shape, int rank) {
     int64_t size = 1;
     for (int axis = 0; axis < rank; axis++) {
@@ -151,19 +151,19 @@ inline int64_t product(const int64_t *shape, int rank) {
     return size;
 }
 
-// The size of an axis of an input, -1 while it is not known or where there is no such axis.
+// The size of an axis of an input, -1 if it is unknown or if there is no such axis.
 inline int64_t axis_of(const int *ranks, int64_t **shapes, int i, int axis) {
     return axis < ranks[i] && shapes[i][axis] >= 0 ? shapes[i][axis] : -1;
 }
 
-// What was wrong with the last call in this thread that failed.
+// Message of the last failed call of this thread.
 inline thread_local std::string fault;
 
-// Calls check(arguments), which throws std::invalid_argument for inputs of wrong number, types or shapes, and then
-// compute(arguments, output, its size). Returns 0 for success.
+// Calls check(arguments), which throws std::invalid_argument for a wrong number, type or shape of inputs, and then
+// compute(arguments, output, size of the output). Returns 0 for success.
 //
-// MindSpore raises the text of an exception that it catches here, which it can if library and MindSpore have the same C++
-// runtime. If they have not, the text is written to the standard error, and MindSpore's own exception names the function.
+// MindSpore raises an error with the text of a C++ exception, if library and MindSpore have the same C++ runtime.
+// Otherwise the text is written to standard error, and MindSpore raises an error that names the function.
 template <class Check, class Compute, class InferShape>
 int run(const char *name, const Check &check, const Compute &compute, const InferShape &infer_shape, int count,
         void **data, int *ranks, int64_t **shapes, const char **types, void *extra) {
@@ -180,7 +180,7 @@ int run(const char *name, const Check &check, const Compute &compute, const Infe
     } catch (const std::bad_alloc &) {
         fault = std::string(name) + ": not enough memory";
     }
-    if (extra == nullptr) return 1;                    // the caller is not MindSpore and reads `fault`
+    if (extra == nullptr) return 1;                    // the caller is not MindSpore, and reads `fault`
 #ifdef __GLIBCXX__
     throw std::runtime_error(fault);
 #else
@@ -191,8 +191,8 @@ int run(const char *name, const Check &check, const Compute &compute, const Infe
 
 }  // namespace native
 
-// A function of this name that calls CHECK(arguments) and FUNCTION(arguments, output, its size); the braces that follow
-// give the shape of the output from the shapes of the inputs, which nobody has checked.
+// Defines a function of this name that calls CHECK(arguments) and FUNCTION(arguments, output, size of the output). The
+// block after the macro computes the shape of the output from the shapes of the inputs, which are not checked there.
 #define OPERATOR(NAME, CHECK, FUNCTION)                                                                              \
     extern "C" std::vector<int64_t> NAME##InferShape(int *ranks, int64_t **shapes, void *extra);                     \
     extern "C" int NAME(int count, void **data, int *ranks, int64_t **shapes, const char **types, void *, void *extra) { \

@@ -1,4 +1,4 @@
-"""Layer 3: the cells that networks are made of: BiLSTM, characters, transformer, the softmax head, `BiLSTM_CRF`.
+"""Layer 3: the cells of networks: BiLSTM, characters, transformer, heads, and the network `BiLSTM_CRF`.
 
-It knows the chain and nothing of text or files.
+The folder uses the CRF, and does not know text or files.
 """

@@ -1,9 +1,8 @@
-"""A bidirectional LSTM over padded sentences, and the tagger with it as one cell: embedding, BiLSTM, projection, CRF.
+"""A bidirectional LSTM over padded sentences, and `BiLSTM_CRF`: embedding, BiLSTM, projection and CRF in one cell.
 
-The BiLSTM is made of two fused LSTMs of one direction; on CPU it is an operator in C++.
-
-`nn.LSTM(bidirectional)(x, seq_length=...)` is far slower on CPU, in running as in compiling, and its
-seq_length is announced to go.
+The BiLSTM consists of two fused LSTMs, one for each direction; on CPU it is one C++ operator. It does not use
+`nn.LSTM(bidirectional)(x, seq_length=...)`, which runs and compiles far more slowly on CPU, and whose seq_length
+MindSpore has announced to remove.
 """
 
 from collections.abc import Sequence
@@ -21,10 +20,16 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 
-# A name that no other module has: mixed precision writes the functions of several modules into one.
+# The name must be unique in the package: mixed precision writes the functions of several modules into one module.
 @ops.constexpr(check=False)
 def _check_bilstm(inputs: tuple, seq_length: tuple, units: int, *weights: tuple) -> None:
-    """Shapes of the arguments and of the weights of both directions: MindSpore's operator reads beyond wrong ones."""
+    """Raises ValueError unless shapes of inputs and weights fit; MindSpore's operator reads out of bounds otherwise.
+
+    Args:
+        inputs, seq_length: shapes.
+        units: hidden units of each direction.
+        weights: shapes of the weights of both directions.
+    """
     if len(inputs) != 3:
         raise ValueError(f'inputs must be (length, batch, input_size), got shape {inputs}')
     validation.check_lengths_argument(('Int32', seq_length), inputs[1])
@@ -33,19 +38,22 @@ def _check_bilstm(inputs: tuple, seq_length: tuple, units: int, *weights: tuple)
     for shape, size in zip(weights, expected):
         if shape != size and width not in (None, -1):
             raise ValueError(f'the weights of a BiLSTM with {units} units in each direction must fit inputs '
-                             f'{inputs}: one must have shape {size}, got {shape}')
+                             f'{inputs}: expected shape {size}, got {shape}')
 
 
 class FullLSTM(InFloat32, nn.LSTM):
-    """In float32: in 16 bits, MindSpore 2.10 gives all weights of an LSTM gradients of 0 on CPU, and says nothing."""
+    """LSTM in float32 under every level of mixed precision.
+
+    In 16 bits, MindSpore 2.10 computes gradients of 0 for all weights of an LSTM on CPU, without a warning.
+    """
 
 
 class BiLSTM(CompilableMethods, nn.Cell):
-    """Forward and backward hidden states side by side; padding is not seen by either.
+    """Concatenated hidden states of a forward and a backward LSTM; padding has no influence.
 
     Args:
         input_size: width of the input.
-        hidden_size: width of the output, half of it for each direction; even.
+        hidden_size: width of the output, half for each direction; even.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -63,56 +71,65 @@ class BiLSTM(CompilableMethods, nn.Cell):
         self.native = TwoDirections()
 
     def construct(self, inputs, seq_length):
-        """(length, batch, input_size) and (batch,) to (length, batch, hidden_size).
+        """Returns the hidden states (length, batch, hidden_size).
 
-        A length below 0 counts as 0, one above the padded length as that. What stands on padding is not to be read.
+        Args:
+            inputs: (length, batch, input_size).
+            seq_length: (batch,) integers, clipped to 0 to length.
+
+        Returns:
+            (length, batch, hidden_size); undefined on padding.
         """
         weights = self._weights(self.forward_lstm) + self._weights(self.backward_lstm)
         _check_bilstm(inputs.shape, seq_length.shape, self.units, *[weight.shape for weight in weights])
         if custom.in_use():
             return self.native(inputs, seq_length, *weights)
-        span = in_range(seq_length, 1, inputs.shape[0])          # ReverseSequence takes no 0
+        span = in_range(seq_length, 1, inputs.shape[0])          # ReverseSequence does not accept 0
         forward, _ = self.forward_lstm(inputs)
         backward, _ = self.backward_lstm(self.reverse(inputs, span))
         return ops.concat((forward, self.reverse(backward, span)), 2)
 
     def gates(self, vectors, count):
-        """The part of this layer that can be computed before it is known where a form stands, on CPU in C++.
+        """Returns the part of the gates that depends only on the input vector; C++ on CPU, without gradients.
+
+        For distinct word forms it can be computed once, before the positions of the forms are known.
 
         Args:
             vectors: (forms, input_size) float32.
-            count: (1,) int32, how many of them there are; the others may be anything.
+            count: (1,) int32, the number of valid rows of `vectors`; results of other rows are undefined.
 
         Returns:
-            (forms, 4 hidden_size), for `scores_of_gates`; without gradients.
+            (forms, 4 * hidden_size), the argument of `scores_of_gates`.
         """
         by_input, _, bias, other_bias = self._weights(self.forward_lstm)
         by_input_2, _, bias_2, other_bias_2 = self._weights(self.backward_lstm)
         flat = operators.gates_of_forms(vectors, count, by_input, bias, other_bias, by_input_2, bias_2, other_bias_2)
         return ops.reshape(flat, (vectors.shape[0], 2 * by_input.shape[0]))
 
-    def scores_of_gates(self, gates, places, seq_length, projection):
-        """What a projection makes of what the cell gives for `vectors[places]`; on CPU in C++, without gradients.
+    def scores_of_gates(self, gates, indices, seq_length, projection):
+        """Returns a projection of the hidden states for the inputs `vectors[indices]`; C++ on CPU, without gradients.
 
         Args:
-            gates: (forms, 4 hidden_size), of the vectors.
-            places: (length, batch) int32, which form stands there; anything on padding.
-            seq_length: (batch,).
+            gates: (forms, 4 * hidden_size), the result of `gates(vectors, ...)`.
+            indices: (length, batch) int32, index of the form at each position; ignored on padding.
+            seq_length: (batch,) integers.
             projection: an `nn.Dense` with a bias.
 
         Returns:
             (length, batch, width of the projection), 0 on padding.
         """
         flat = operators.scores_of_forms(gates, seq_length, self.forward_lstm.w_hh_list[0],
-                                         self.backward_lstm.w_hh_list[0], places, projection.weight, projection.bias)
-        return ops.reshape(flat, (*places.shape, projection.weight.shape[0]))
+                                         self.backward_lstm.w_hh_list[0], indices, projection.weight, projection.bias)
+        return ops.reshape(flat, (*indices.shape, projection.weight.shape[0]))
 
     def _weights(self, lstm):
+        """Input weights, state weights and both biases of one direction."""
         return lstm.w_ih_list[0], lstm.w_hh_list[0], lstm.b_ih_list[0], lstm.b_hh_list[0]
 
 
 @ops.constexpr(check=False)
 def _check_tagger(inputs: validation.Described, seq_length: validation.Described) -> None:
+    """Raises TypeError or ValueError unless types and shapes of the arguments fit."""
     dtype, shape = inputs
     validation.check_type('inputs', dtype, 'integers')
     if len(shape) != 2 or 0 in shape:
@@ -121,21 +138,21 @@ def _check_tagger(inputs: validation.Described, seq_length: validation.Described
 
 
 class BiLSTM_CRF(CompilableMethods, nn.Cell):
-    """Embedding, BiLSTM, a linear layer and a CRF, batch first.
+    """Embedding, BiLSTM, linear layer and CRF, batch first.
+
+    The probability of a path is exp(score - normalizer) of the `emissions`, as in the layer `crf`.
 
     Args:
         vocab_size: number of token ids.
-        embedding_dim: width of a token's vector.
-        hidden_dim: width of the BiLSTM's output, half for each direction; even.
+        embedding_dim: width of the vector of a token.
+        hidden_dim: width of the output of the BiLSTM, half for each direction; even.
         num_tags: number of tags.
-        padding_idx: the id whose vector starts as zeros.
-        reduction: of the loss, as in `CRF`.
-        constraints: as in `CRF`.
-        check_values: as in `CRF`.
+        padding_idx: id whose vector is initialized with zeros.
+        reduction: reduction of the loss: 'none', 'sum', 'mean' over rows that are not empty, or 'token_mean'.
+        constraints: the result of `allowed_transitions`, or None.
+        check_values: whether to raise ValueError for invalid tags, lengths and emissions in PyNative mode.
 
-    It gives a path of tags the probability that its `crf` gives it: exp(score - normalizer) of the `emissions`.
-
-    Example, of two sentences of 4 and 2 tokens:
+    Example with two sentences of 4 and 2 tokens:
         >>> import mindspore as ms
         >>> from ms_crf import BiLSTM_CRF
         >>> model = BiLSTM_CRF(vocab_size=50, embedding_dim=8, hidden_dim=16, num_tags=3)
@@ -160,7 +177,7 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
         validation.check_count('embedding_dim', embedding_dim)
         check_memory(4 * int(vocab_size) * int(embedding_dim),
                      f'a table of vectors for vocab_size = {vocab_size} and embedding_dim = {embedding_dim}')
-        validation.check_table_of_tags(num_tags)                     # before a projection of that width is made
+        validation.check_table_of_tags(num_tags)                     # before the projection is created
         self.embedding = nn.Embedding(int(vocab_size), int(embedding_dim), padding_idx=padding_idx)
         self.lstm = BiLSTM(embedding_dim, hidden_dim)
         self.hidden2tag = nn.Dense(hidden_dim, num_tags, 'he_uniform')
@@ -168,21 +185,48 @@ class BiLSTM_CRF(CompilableMethods, nn.Cell):
                        check_values=check_values)
 
     def construct(self, inputs, seq_length, tags=None):
-        """The loss; without tags (score, history) as `post_decode` takes them.
+        """Returns the loss; without tags, score and history for `post_decode`.
 
         Args:
             inputs: (batch, length) token ids.
-            seq_length: (batch,), 0 to length.
-            tags: (batch, length); negative where not known.
+            seq_length: (batch,), number of real tokens of each row, 0 to length.
+            tags: (batch, length), negative where unknown; or (batch, length, num_tags) bool, the tags that each
+                token may have.
+
+        Returns:
+            The negative log likelihood, reduced. Without tags, scores (batch, num_tags) and history (length - 1, batch,
+            num_tags).
+
+        Raises:
+            TypeError or ValueError: an argument has a wrong type or shape.
         """
         return self.crf(self.emissions(inputs, seq_length), tags, seq_length)
 
     def decode(self, inputs: Tensor, seq_length: Tensor) -> tuple[Tensor, Tensor]:
-        """Best paths (batch, length) int32, 0 on padding, and their scores (batch,)."""
+        """Returns the best path of each row and its score.
+
+        Args:
+            inputs: (batch, length) token ids.
+            seq_length: (batch,), number of real tokens of each row, 0 to length.
+
+        Returns:
+            Paths (batch, length) int32, 0 on padding, and scores (batch,).
+
+        Raises:
+            TypeError or ValueError: an argument has a wrong type or shape.
+        """
         return self.crf.decode(self.emissions(inputs, seq_length), seq_length)
 
     def emissions(self, inputs: Tensor, seq_length: Tensor) -> Tensor:
-        """Scores of each tag at each position: (batch, length, num_tags)."""
+        """Returns the score of each tag at each position, (batch, length, num_tags).
+
+        Args:
+            inputs: (batch, length) token ids.
+            seq_length: (batch,), number of real tokens of each row, 0 to length.
+
+        Raises:
+            TypeError or ValueError: an argument has a wrong type or shape.
+        """
         _check_tagger(describe('inputs', inputs), describe('seq_length', seq_length))
         vectors = ops.transpose(self.embedding(inputs), (1, 0, 2))   # (length, batch, embedding_dim)
         hidden = self.lstm(vectors, seq_length)                      # (length, batch, hidden_dim)

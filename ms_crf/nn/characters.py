@@ -1,4 +1,4 @@
-"""A vector for each word from its characters: by convolution, or by an LSTM in both directions."""
+"""A vector for each word from its characters: by a convolution, or by a bidirectional LSTM."""
 
 from ms_crf.crf.mindspore_fixes import CompilableMethods
 from ms_crf.native import custom
@@ -14,11 +14,11 @@ PADDING = 0
 
 
 class CharacterTable(CompilableMethods, nn.Cell):
-    """Vectors of characters; that of padding is always zero.
+    """Vectors of characters; the vector of padding is always zero.
 
     Args:
         num_characters: number of character ids; 0 is padding.
-        dim: width of a character's vector.
+        dim: width of the vector of a character.
     """
 
     def __init__(self, num_characters: int, dim: int) -> None:
@@ -27,20 +27,21 @@ class CharacterTable(CompilableMethods, nn.Cell):
         self.real = Tensor((np.arange(num_characters) != PADDING).astype(np.float32)[:, None])
 
     def construct(self, spellings):
-        """(words, characters) ids to (characters, words, dim)."""
+        """Returns vectors (characters, words, dim) for ids (words, characters)."""
         return ops.gather(self.weight * self.real, ops.transpose(spellings, (1, 0)), 0)
 
 
 class CharacterCNN(CompilableMethods, nn.Cell):
-    """Convolution of width 3 over the characters and one position beyond either end, then each filter's maximum.
+    """Convolution of width 3 over the characters of a word, then the maximum of each filter.
 
-    Computed as one matrix product over three shifted copies, on CPU by an operator in C++: either takes a small part
-    of the time of `nn.Conv1d`. How far a word is padded does not matter.
+    The windows reach one position beyond both ends of the word. The convolution is computed as one matrix product over
+    three shifted copies, on CPU by a C++ operator. Both are many times faster than `nn.Conv1d`. The amount of padding
+    has no effect.
 
     Args:
         num_characters: number of character ids; 0 is padding.
-        dim: width of a character's vector.
-        width: number of filters, the width of a word's vector.
+        dim: width of the vector of a character.
+        width: number of filters, the width of the vector of a word.
     """
 
     def __init__(self, num_characters: int, dim: int, width: int) -> None:
@@ -52,7 +53,7 @@ class CharacterCNN(CompilableMethods, nn.Cell):
         self.native = CharacterWords()
 
     def construct(self, spellings):
-        """(words, characters) ids to (words, width); a word without characters gets zeros."""
+        """Returns vectors (words, width) for ids (words, characters); zeros for a word without characters."""
         if custom.in_use():
             return self.native(self.table.weight, self.filters.weight, spellings)
         vectors = self.table(spellings)                                             # (C, W, dim)
@@ -66,8 +67,8 @@ class CharacterCNN(CompilableMethods, nn.Cell):
     def _largest(self, values: Tensor) -> Tensor:
         """The maximum over the first axis.
 
-        On CPU `ReduceMax` takes five times as long as a chain of `Maximum`, whose gradient in turn takes longer than
-        that of `ArgMaxWithValue`.
+        On CPU `ReduceMax` takes five times as long as a chain of `Maximum`. The gradient of `Maximum` takes longer than
+        the gradient of `ArgMaxWithValue`, which is used in training.
         """
         if self.training:
             _, largest = self.choose(values)
@@ -80,12 +81,12 @@ class CharacterCNN(CompilableMethods, nn.Cell):
 
 
 class CharacterLSTM(CompilableMethods, nn.Cell):
-    """The last states of an LSTM that reads the word forwards and of one that reads it backwards.
+    """The last state of a forward LSTM and the last state of a backward LSTM over the characters of a word.
 
     Args:
         num_characters: number of character ids; 0 is padding.
-        dim: width of a character's vector.
-        width: width of a word's vector, half of it for each direction; even.
+        dim: width of the vector of a character.
+        width: width of the vector of a word, half for each direction; even.
     """
 
     def __init__(self, num_characters: int, dim: int, width: int) -> None:
@@ -95,7 +96,7 @@ class CharacterLSTM(CompilableMethods, nn.Cell):
         self.lstm = BiLSTM(dim, width)
 
     def construct(self, spellings):
-        """(words, characters) ids to (words, width); a word without characters gets zeros."""
+        """Returns vectors (words, width) for ids (words, characters); zeros for a word without characters."""
         words, length = spellings.shape
         lengths = (spellings != PADDING).astype(ms.int32).sum(1)                    # (W,)
         states = self.lstm(self.table(spellings), lengths)                          # (C, W, width)

@@ -1,4 +1,4 @@
-"""What networks have above their input: BiLSTM layers, a projection and a head, and what a head offers."""
+"""The upper part of networks: BiLSTM layers, a projection and a head, and the protocol of a head."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,51 +14,64 @@ from mindspore import Parameter, Tensor, nn
 
 
 class Head(Protocol):
-    """The last cell of a network, that makes tags of scores: `CRF` is one, `Softmax` another.
+    """The last cell of a network, which computes losses and tags from emissions. Examples are `CRF` and `Softmax`.
 
-    A cell over scores of tags (length, batch, num_tags), length first, that runs in static graphs.
+    It must work in static graphs. Arguments of all calls:
 
-    All calls take seq_length (batch,), the number of real positions of each row, and give 0 on padding.
+        emissions: scores of the tags, (length, batch, num_tags).
+        seq_length: (batch,), number of real positions of each row, 0 to length. Results are 0 on padding.
     """
 
     def __call__(self, emissions: Tensor, tags: Tensor, seq_length: Tensor | None = None) -> Tensor:
-        """The loss, mean of the rows, a scalar.
+        """Returns the loss: the mean over the rows, a scalar.
 
-        Tags are (length, batch), negative where any may stand; or, if the training text leaves some of them in
-        question, (length, batch, num_tags) bool: which each token may have.
+        Args:
+            emissions: (length, batch, num_tags).
+            tags: (length, batch), negative where unknown. If the training text narrows down some unknown tags,
+                (length, batch, num_tags) bool: the tags that each token may have.
+            seq_length: (batch,).
         """
 
     def decode(self, emissions: Tensor, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Best paths (batch, length) int32, and their scores (batch,)."""
+        """Returns the best paths (batch, length) int32, and their scores (batch,)."""
 
     def nbest(self, emissions: Tensor, n: int, seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The n best paths (batch, n, length), best first, and their scores (batch, n)."""
+        """Returns the n best paths (batch, n, length), best first, and their scores (batch, n)."""
 
     def path_posteriors(self, emissions: Tensor, paths: Tensor,
                         seq_length: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Of paths (batch, length): posterior of each of their tags (batch, length), and of every tag given the path's
-        tag before it (batch, length, num_tags)."""
+        """Returns the posteriors of the tags of paths, and the posteriors of all tags given the previous tag of the
+        path.
+
+        Args:
+            emissions: (length, batch, num_tags).
+            paths: (batch, length).
+            seq_length: (batch,).
+
+        Returns:
+            (batch, length) and (batch, length, num_tags), 0 on padding.
+        """
 
     def normalizer(self, emissions: Tensor, seq_length: Tensor | None = None) -> Tensor:
-        """(batch,): exp(score - normalizer) is the posterior of a path of that score."""
+        """Returns (batch,): the posterior of a path is exp(score - normalizer)."""
 
 
 class Layers(CompilableMethods, nn.Cell):
-    """The upper part of a network, to be inherited; what is dropped out stands between its layers."""
+    """Base class of networks: BiLSTM layers, a projection and a head. Subclasses call `add_layers`."""
 
     def add_layers(self, width: int, num_tags: int, hidden_dim: int, num_layers: int, head: str,
                    constraints: Sequence[np.ndarray] | None) -> None:
-        """Makes the layers, the projection and the head.
+        """Adds the layers, the projection and the head.
 
         Args:
-            width: of a position's vector in the input.
+            width: width of the input at each position.
             num_tags: number of tags.
-            hidden_dim: width of a BiLSTM layer's output, half for each direction; even.
+            hidden_dim: width of the output of a BiLSTM layer, half for each direction; even.
             num_layers: number of BiLSTM layers.
             head: 'crf' or 'softmax'.
-            constraints: what `allowed_transitions` returns; for the CRF.
+            constraints: the result of `allowed_transitions`, or None; for the CRF.
         """
-        #: widths of what is dropped out: the input, then each layer's output
+        #: widths of the values to which dropout applies: the input, then the output of each layer
         self.widths = (width, *[hidden_dim] * num_layers)
         self.layers = nn.CellList([BiLSTM(width, hidden_dim) for width in self.widths[:-1]])
         self.projection = nn.Dense(self.widths[-1], num_tags, 'xavier_uniform', 'zeros')
@@ -69,14 +82,17 @@ class Layers(CompilableMethods, nn.Cell):
 
     @property
     def tag_bias(self) -> Parameter:
-        """What is added to the scores of each tag: (num_tags,)."""
+        """Parameter (num_tags,) that is added to the scores of each tag."""
         return self.projection.bias
 
     def hidden_of(self, hidden: Tensor, seq_length: Tensor, keep: Sequence[Tensor] | None = None) -> Tensor:
-        """What the layers make of their input: (length, batch, widths[0]) to (length, batch, widths[-1]).
+        """Returns the output of the BiLSTM layers, (length, batch, widths[-1]).
 
-        `keep` is None, or for training a tensor (length, batch, width) for each of `widths` that values are multiplied
-        with.
+        Args:
+            hidden: (length, batch, widths[0]).
+            seq_length: (batch,).
+            keep: dropout masks for training, one tensor (length, batch, width) for each of `widths`; None for no
+                dropout.
         """
         if keep is not None:
             hidden = hidden * keep[0]
@@ -87,5 +103,5 @@ class Layers(CompilableMethods, nn.Cell):
         return hidden
 
     def scores_of(self, hidden: Tensor) -> Tensor:
-        """(length, batch, widths[-1]) to scores of each tag (length, batch, num_tags)."""
+        """Returns scores of the tags (length, batch, num_tags) for hidden states (length, batch, widths[-1])."""
         return self.projection(hidden).astype(ms.float32)

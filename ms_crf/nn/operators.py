@@ -1,15 +1,14 @@
-"""A bidirectional LSTM and a convolution over characters in C++: operators for MindSpore on CPU, as cells with
-gradients.
+"""C++ operators for MindSpore on CPU, as cells with gradients: a bidirectional LSTM and a convolution over characters.
 
-The C++ is in the folder `native`. It knows nothing of MindSpore but the form of a call; lstm.cpp and characters.cpp
-describe inputs and results. A result is one flat float32 tensor.
+The C++ sources are in the folder `native`. They depend on MindSpore only in the form of a call. lstm.cpp and
+characters.cpp describe inputs and results. Each result is one flat float32 tensor.
 
-Shapes: L length, B batch, D width of the input, H units of each direction. What the operators of the LSTM take:
+Shapes: L length, B batch, D width of the input, H units of each direction. Inputs of the LSTM operators:
 
     inputs: (L, B, D) float32.
     lengths: (B,), any integers.
-    of each direction, weights by the input (4H, D) and by the state before (4H, H), and two biases (4H,), all float32;
-    gates in the order input, forget, candidate, output. The second direction reads each sentence from its end.
+    weights, for each direction: input weights (4H, D), state weights (4H, H) and two biases (4H,), all float32. The
+        order of the gates is input, forget, candidate, output. The second direction reads each sentence from its end.
 """
 
 from ms_crf.crf.mindspore_fixes import InFloat32
@@ -33,12 +32,18 @@ operators = Operators(f'{__name__}.in_library', {
 
 
 def _part(flat, first, shape):
-    """A matrix from a flat tensor."""
+    """A matrix of this shape from a flat tensor, beginning at index `first`."""
     return _reshape(_slice(flat, (first,), (shape[0] * shape[1],)), shape)
 
 
 def _gradients(flat, shape, by_state):
-    """By the input, of this shape, and by the weights of both directions, (4H, H) that by the state before."""
+    """Gradients by the inputs and by the weights of both directions, from the flat result of the operator.
+
+    Args:
+        flat: the result.
+        shape: shape of the inputs (L, B, D).
+        by_state: shape of the state weights (4H, H).
+    """
     length, batch, width = shape
     gates, units = by_state
     begin, size = length * batch * width, gates * (width + units + 1)
@@ -50,8 +55,10 @@ def _gradients(flat, shape, by_state):
 
 
 class _Flat(InFloat32, nn.Cell):
-    """One flat tensor that begins with the states; in training, what the gradient needs follows, so that it is not
-    computed again.
+    """The hidden states of the LSTM in a flat tensor.
+
+    In training, values for the gradient follow the states in the tensor, so that the gradient need not compute them
+    again.
     """
 
     def construct(self, inputs, lengths, by_input, by_state, bias, bias_b, by_input_2, by_state_2, bias_2, bias_2b):
@@ -70,7 +77,7 @@ class _Flat(InFloat32, nn.Cell):
 
 
 class TwoDirections(InFloat32, nn.Cell):
-    """The states of both directions side by side (L, B, 2H), 0 on padding."""
+    """Concatenated hidden states of both directions (L, B, 2H), 0 on padding."""
 
     def __init__(self):
         super().__init__(auto_prefix=False)
@@ -86,7 +93,7 @@ class TwoDirections(InFloat32, nn.Cell):
 
 
 class _FlatWords(InFloat32, nn.Cell):
-    """Words by their characters, flat; see `CharacterWords`."""
+    """The result of `CharacterWords` as a flat tensor."""
 
     def construct(self, table, filters, spellings):
         return operators.words_of_characters(table, filters, spellings)
@@ -98,13 +105,19 @@ class _FlatWords(InFloat32, nn.Cell):
 
 
 class CharacterWords(InFloat32, nn.Cell):
-    """A convolution of width 3 over the characters of words, then each filter's maximum, at least 0."""
+    """A convolution of width 3 over the characters of words, then the maximum of each filter and 0."""
 
     def __init__(self):
         super().__init__(auto_prefix=False)
         self.flat = _FlatWords()
 
     def construct(self, table, filters, spellings):
-        """Vectors (characters, D), the first counting as 0, filters (F, 3D), and ids (words, length) to (words, F)."""
+        """Returns the vectors of words (words, F).
+
+        Args:
+            table: vectors of characters (characters, D); the first one counts as 0.
+            filters: (F, 3D).
+            spellings: ids of characters (words, length).
+        """
         flat = self.flat(table, filters, ops.stop_gradient(spellings).astype(ms.int32))
         return _reshape(flat, (spellings.shape[0], filters.shape[0]))

@@ -1,6 +1,6 @@
-"""A transformer encoder as BERT and RoBERTa are: ids of subwords in, a vector for each out.
+"""A transformer encoder like BERT and RoBERTa: from ids of subwords to a vector for each subword.
 
-It is for weights that were trained elsewhere: its own are zeros until they are loaded.
+It is used with pretrained weights: all parameters are 0 until weights are loaded.
 """
 
 from ms_crf.crf.mindspore_fixes import CompilableMethods
@@ -9,28 +9,30 @@ import mindspore as ms
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import initializer
 
-HIDDEN = -1e9              # added to the score of what is not to be looked at
+HIDDEN = -1e9              # added to the attention score of hidden subwords
 
-# Coefficients p for which x / (1 + exp(-x * p(x * x))) is x times the normal distribution function, to 7e-8: by least
-# squares on 0 to 6.2, weighted until the largest error was least. The last is positive, so it holds beyond that too.
+# Coefficients of p such that x / (1 + exp(-x * p(x * x))) is x times the normal distribution function, with an error of
+# 7e-8. They are a weighted least squares fit on 0 to 6.2 that minimizes the largest error. The last coefficient is
+# positive, so the approximation also holds above 6.2.
 _NORMAL = tuple(2 * coefficient for coefficient in (
     0.7978842684073337, 0.03633414911899595, -3.3026702047400566e-05, -5.527338649793018e-05, 3.97407072166089e-06,
     -1.3378319613616753e-07, 1.8139271947901993e-09))
 
 
-# Of the module: cells with operators cannot be pickled.
+# In the module, because cells with operators cannot be pickled.
 _product, _scores, _take = ops.MatMul(False, True), ops.BatchMatMul(False, True), ops.BatchMatMul()
 
 
 def exact_gelu(values: Tensor) -> Tensor:
-    """x times the normal distribution function, by the error function."""
+    """x times the normal distribution function, computed with the error function."""
     return ops.gelu(values, 'none')
 
 
 def fast_gelu(values: Tensor) -> Tensor:
-    """The same on CPU, where MindSpore's error function takes three times as long as the matrix product before it.
+    """x times the normal distribution function, approximated for CPU with an error below 1e-7.
 
-    (Its tanh is quick, but wrong by 1e-4 where it is close to 1; its sigmoid is right to 1e-6.)
+    MindSpore's error function on CPU takes three times as long as the matrix product before it. Its tanh is fast, but
+    has errors of 1e-4 for results close to 1; its sigmoid has errors of 1e-6.
     """
     square = values * values
     slope = _NORMAL[6] * square + _NORMAL[5]
@@ -40,13 +42,13 @@ def fast_gelu(values: Tensor) -> Tensor:
 
 
 def gelu_tanh(values: Tensor) -> Tensor:
-    """The approximation of it by one tanh, which some models were trained with."""
+    """The approximation of gelu with tanh, with which some models were trained."""
     slope = 1.5957691216057308 + 0.07135481627260025 * values * values
     return values * ops.sigmoid(values * slope)
 
 
 class Linear(CompilableMethods, nn.Cell):
-    """Product with a matrix (outputs, inputs), and a bias."""
+    """Linear layer: product with a matrix (outputs, inputs), plus a bias."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -54,16 +56,16 @@ class Linear(CompilableMethods, nn.Cell):
         self.bias = Parameter(initializer('zeros', (outputs,)), name='bias')
 
     def construct(self, values):
-        """(rows, inputs) to (rows, outputs)."""
+        """Returns (rows, outputs) for values (rows, inputs)."""
         return ops.bias_add(_product(values, self.weight), self.bias)
 
 
 class Attention(CompilableMethods, nn.Cell):
-    """Each subword takes from all subwords of its row, in each head by its own scores.
+    """Multi-head self-attention among the subwords of a row.
 
     Args:
-        width: of a subword's vector.
-        heads: number of attention heads; they divide the width.
+        width: width of the vector of a subword.
+        heads: number of attention heads; it divides the width.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -73,31 +75,29 @@ class Attention(CompilableMethods, nn.Cell):
         self.output = Linear(width, width)
 
     def construct(self, values, mask, shape):
-        """One step of the encoder.
+        """Returns the attended values (rows * length, width).
 
         Args:
             values: (rows * length, width).
-            mask: (rows, 1, 1 or length, length), added to the scores of what is looked at.
+            mask: (rows, 1, 1 or length, length), added to the attention scores.
             shape: (rows, length).
-
-        Returns:
-            (rows * length, width).
         """
         query, key, value = ops.split(self.inputs(values), self.heads * self.part, 1)
-        # Indexing one tensor of all three takes ten times as long on CPU.
-        query, key, value = self._cut(query, shape), self._cut(key, shape), self._cut(value, shape)
+        # Three tensors: indexing one tensor that contains all three takes ten times as long on CPU.
+        query, key = self._split_heads(query, shape), self._split_heads(key, shape)
+        value = self._split_heads(value, shape)
         scores = _scores(query * self.part ** -0.5, key) + mask                 # (rows, heads, length, length)
         attended = _take(ops.softmax(scores, -1), value)                        # (rows, heads, length, part)
         attended = ops.reshape(ops.transpose(attended, (0, 2, 1, 3)), (shape[0] * shape[1], self.heads * self.part))
         return self.output(attended)
 
-    def _cut(self, values: Tensor, shape: tuple[int, int]) -> Tensor:
-        """(rows * length, width) to (rows, heads, length, part)."""
+    def _split_heads(self, values: Tensor, shape: tuple[int, int]) -> Tensor:
+        """Values (rows * length, width) as (rows, heads, length, width of a head)."""
         return ops.transpose(ops.reshape(values, (shape[0], shape[1], self.heads, self.part)), (0, 2, 1, 3))
 
 
 class Layer(CompilableMethods, nn.Cell):
-    """Attention and a feed-forward, the norm after each sum.
+    """Attention and a feed-forward network, with layer normalization after each sum.
 
     Args:
         width, heads, inner, activation, epsilon: as in `Encoder`.
@@ -114,25 +114,25 @@ class Layer(CompilableMethods, nn.Cell):
         self.norm = nn.LayerNorm((width,), epsilon=epsilon)
 
     def construct(self, values, mask, shape):
-        """As `Attention`."""
+        """Returns (rows * length, width); the arguments are described in `Attention.construct`."""
         values = self.attention_norm(values + self.attention(values, mask, shape))
         return self.norm(values + self.outer(self.activation(self.inner(values))))
 
 
 class Encoder(CompilableMethods, nn.Cell):
-    """Vectors of subwords in their sentence.
+    """Vectors of subwords in their context.
 
     Args:
         vocabulary: number of subwords.
-        width: of a subword's vector.
-        layers: their number.
-        heads: of the attention; they divide the width.
-        inner: width between the two products of a feed-forward.
-        positions: rows of the table of positions.
-        first_position: the row of the first subword.
-        kinds: rows of the table of segment kinds, of which the first is used.
+        width: width of the vector of a subword.
+        layers: number of layers.
+        heads: number of attention heads; it divides the width.
+        inner: inner width of the feed-forward network.
+        positions: rows of the table of position vectors.
+        first_position: row of the first subword in this table.
+        kinds: rows of the table of segment vectors, of which only the first is used.
         activation: 'gelu', 'gelu_tanh' or 'relu'.
-        epsilon: of layer norm.
+        epsilon: epsilon of layer normalization.
     """
 
     def __init__(self, vocabulary: int, width: int, layers: int, heads: int, inner: int, positions: int,
@@ -145,34 +145,37 @@ class Encoder(CompilableMethods, nn.Cell):
         self.layers = nn.CellList([Layer(width, heads, inner, activation, epsilon) for _ in range(layers)])
 
     def construct(self, subwords, lengths):
-        """The last hidden state.
+        """Returns the last hidden states (rows, length, width).
 
         Args:
-            subwords: (rows, length) int32 ids, the special ones among them.
-            lengths: (rows,), 0 to length; what stands behind them does not matter.
-
-        Returns:
-            (rows, length, width).
+            subwords: (rows, length) int32 ids, including special subwords.
+            lengths: (rows,), 0 to length; ids after these lengths have no effect.
         """
         positions = ops.arange(subwords.shape[1]).astype(ms.int32)
         hidden = ops.expand_dims(positions >= ops.expand_dims(lengths, 1), 1)       # (rows, 1, length)
         return self._read(subwords, positions, hidden)
 
     def packed(self, subwords: Tensor, windows: Tensor, positions: Tensor) -> Tensor:
-        """The same of rows in which several windows stand side by side, unseen by each other.
+        """Returns the last hidden states (rows, length, width) of rows that contain several windows side by side.
+
+        Windows do not attend to each other.
 
         Args:
             subwords: (rows, length) int32 ids.
-            windows: (rows, length), the index of each subword's window in its row, and another for what is in none.
-            positions: (rows, length) int32, position in the window, from 0.
-
-        Returns:
-            (rows, length, width).
+            windows: (rows, length), the index in the row of the window of each subword, and another number outside
+                of all windows.
+            positions: (rows, length) int32, position of each subword in its window, from 0.
         """
         return self._read(subwords, positions, ops.expand_dims(windows, 2) != ops.expand_dims(windows, 1))
 
     def _read(self, subwords: Tensor, positions: Tensor, hidden: Tensor) -> Tensor:
-        """hidden: (rows, 1 or length, length), what each subword does not see."""
+        """Last hidden states (rows, length, width).
+
+        Args:
+            subwords: (rows, length) int32 ids.
+            positions: positions in the window, from 0; (length,) or (rows, length).
+            hidden: (rows, 1 or length, length) bool, the subwords to which each subword does not attend.
+        """
         rows, length = subwords.shape
         mask = ops.expand_dims(hidden.astype(ms.float32) * HIDDEN, 1)
         offsets = ops.gather(self.positions, positions + self.first_position, 0) + self.kinds[0]

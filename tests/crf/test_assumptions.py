@@ -24,7 +24,7 @@ def test_assumptions_a_missing_name_is_named_with_its_purpose():
 def test_assumptions_copied_functions_are_others_and_find_copies_of_what_they_call():
     copy = copied(functions)
     assert copy is copied(functions) is sys.modules[copy.__name__]
-    assert copy.pair is not functions.pair and copy.pair.__globals__ is vars(copy)
+    assert copy.gradient_product is not functions.gradient_product and copy.gradient_product.__globals__ is vars(copy)
     assert copy.pack is copied(inference).pack is not inference.pack
     assert copy.pack.__module__ == f'{inference.__name__}_copied'
 
@@ -34,8 +34,8 @@ def test_assumptions_a_function_that_is_not_a_copy_is_refused():
     inputs = float_tensor([[[1.0, 2.0]]]), None, int_tensor([1]), scores, scores[0], scores[1]
     factors = float_tensor([[[1.0, 2.0]]] * 5)
     with pytest.raises(RuntimeError, match='looks up names in a function in the module that function.__module__ names'):
-        functions.pair(factors, *inputs)
-    assert copied(functions).pair(factors, *inputs).shape == ()
+        functions.gradient_product(factors, *inputs)
+    assert copied(functions).gradient_product(factors, *inputs).shape == ()
     check_is_copy(True)
 
 

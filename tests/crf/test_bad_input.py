@@ -143,14 +143,15 @@ def test_bad_input_check_batch_lets_pass_what_is_right():
     ((np.zeros((1, 3)), np.zeros((2, 2, 3), int), [3]), r'history must be \(length - 1, 1, 3\) like score'),
     ((np.zeros((1, 3)), np.zeros((2, 1, 3), int), [3, 1]), r'seq_length must be \(1,\) like score\[:, 0\]'),
     ((np.zeros((1, 3)), np.zeros((2, 1, 3), int), [4]), 'seq_length must be 0 to 3'),
-    ((np.zeros((2, 0)), np.zeros((1, 2, 0), int), [1, 1]), r'score must have a tag, got shape \(2, 0\)'),
+    ((np.zeros((2, 0)), np.zeros((1, 2, 0), int), [1, 1]), r'score must have at least one tag, got shape \(2, 0\)'),
     ((np.zeros((0, 3)), np.zeros((1, 2, 3), int), []), r'history must be \(length - 1, 0, 3\) like score'),
     ((np.zeros((1, 3)), [np.zeros((1, 3), int), np.zeros((1, 2), int)], [3]),
      r'history\[1\] must be \(1, 3\) like score, got shape \(1, 2\)'),
-    ((np.zeros((1, 3)), np.full((1, 1, 3), 3), [2]), 'history must hold tags from 0 to 2, got 3 for row 0'),
-    ((np.zeros((2, 3)), np.full((1, 2, 3), 4), [1, 2]), 'history must hold tags from 0 to 2, got 4 for row 1'),
-    ((np.zeros((2, 3)), np.full((1, 2, 3), -1), [2, 1]), 'history must hold tags from 0 to 2, got -1 for row 0'),
-    ((np.zeros((2, 3)), np.full((2, 2, 3), 2 ** 40), [1, 3]), 'history must hold tags from 0 to 2, got 1099511627776'),
+    ((np.zeros((1, 3)), np.full((1, 1, 3), 3), [2]), 'history must contain tags from 0 to 2, got 3 for row 0'),
+    ((np.zeros((2, 3)), np.full((1, 2, 3), 4), [1, 2]), 'history must contain tags from 0 to 2, got 4 for row 1'),
+    ((np.zeros((2, 3)), np.full((1, 2, 3), -1), [2, 1]), 'history must contain tags from 0 to 2, got -1 for row 0'),
+    ((np.zeros((2, 3)), np.full((2, 2, 3), 2 ** 40), [1, 3]),
+     'history must contain tags from 0 to 2, got 1099511627776'),
 ])
 def test_bad_input_post_decode_checks(arguments, message):
     with pytest.raises(ValueError, match=message):

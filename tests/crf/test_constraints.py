@@ -72,7 +72,8 @@ def test_constraints_tags_of_wrong_type():
     ((np.ones((2, 2), bool), np.ones(3, bool), np.ones(3, bool)), ValueError,
      r'constraints.transitions must have shape \(3, 3\) for num_tags = 3, got \(2, 2\)'),
     ((np.ones((3, 3)), np.ones(3, bool), np.ones(3, bool)), TypeError, 'constraints.transitions must be bool'),
-    ((np.ones((3, 3), bool), np.zeros(3, bool), np.ones(3, bool)), ValueError, 'constraints.start must allow a tag'),
+    ((np.ones((3, 3), bool), np.zeros(3, bool), np.ones(3, bool)), ValueError,
+     'constraints.start must allow at least one tag'),
 ])
 def test_constraints_impossible_constraints(constraints, error, message):
     with pytest.raises(error, match=message):

@@ -339,7 +339,7 @@ def test_distribution_a_temperature_that_is_not_above_0_makes_nan():
 
 
 @pytest.mark.parametrize('other,expected', [
-    (CRF(2), 'other must have as many tags, 3, got 2'),
+    (CRF(2), 'other must have the same number of tags, 3, got 2'),
     (CRF(3, batch_first=True), 'other must have the same layout, batch_first = False, got True')])
 def test_distribution_layers_that_cannot_be_compared_are_named(other, expected):
     with pytest.raises(ValueError, match=expected):

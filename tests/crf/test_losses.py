@@ -342,7 +342,7 @@ def test_losses_targets_that_are_no_distributions_are_named():
     case = Case(0, 4, 2, 3)
     targets = np.full((4, 2, 3), 1 / 3)
     targets[1, 0] = [0.5, 0.25, 0.5]
-    with pytest.raises(ValueError, match=r'targets must be distributions, of numbers from 0 on that add up to 1, got '
+    with pytest.raises(ValueError, match=r'targets must be distributions, non-negative numbers that add up to 1, got '
                                          r'\[0.5, 0.25, 0.5\] in row 0, position 1'):
         make_crf(case, check_values=True).cross_entropy(float_tensor(np.zeros((4, 2, 3))), float_tensor(targets))
 

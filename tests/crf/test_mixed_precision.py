@@ -237,7 +237,8 @@ def test_mixed_precision_the_whole_model(level, compiled):
 
 
 def test_mixed_precision_the_layer_in_a_black_list_is_refused():
-    with pytest.raises(ValueError, match='^black_list must not hold CRF, whose results would be cast to 16 bits;'):
+    message = '^black_list must not contain CRF: MindSpore would cast its results to 16 bits;'
+    with pytest.raises(ValueError, match=message):
         ms.amp.custom_mixed_precision(Losses(CRF(3)), black_list=[CRF])
 
 

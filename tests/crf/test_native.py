@@ -141,11 +141,11 @@ def test_native_one_place_chooses_the_implementation():
     """Operators in C++ have neither pair emissions nor a temperature."""
     backends = CRF(3).backends
     pairs = float_tensor(np.zeros((3, 2, 3, 3)))
-    assert backends.chosen() is backends.native
-    assert backends.chosen(pairs) is backends.chosen(None, 2.0) is backends.plain
+    assert backends.backend_for() is backends.native
+    assert backends.backend_for(pairs) is backends.backend_for(None, 2.0) is backends.plain
     custom.use(False)
     try:
-        assert backends.chosen() is backends.plain
+        assert backends.backend_for() is backends.plain
     finally:
         custom.use(True)
 

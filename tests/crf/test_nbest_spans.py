@@ -158,9 +158,9 @@ def test_nbest_spans_nan_is_seen_in_its_row():
 
 @pytest.mark.parametrize('table,error,message', [
     (np.zeros((3, 3), int), ValueError, r'spans must be \(num_tags \+ 1, num_tags \+ 1\) = \(4, 4\) as span_steps '
-                                        r'returns it, got shape \(3, 3\)'),
+                                        r'returns, got shape \(3, 3\)'),
     (np.zeros((4, 4)), TypeError, 'spans must be integers, got float64'),
-    (np.full((4, 4), 16), ValueError, 'spans must hold numbers from 0 to 15, got 16 to 16')])
+    (np.full((4, 4), 16), ValueError, 'spans must contain integers from 0 to 15, got 16 to 16')])
 def test_nbest_spans_faults_of_the_table(table, error, message):
     with pytest.raises(error, match=message):
         CRF(3).nbest_spans(float_tensor(np.zeros((2, 1, 3))), 1, table)

@@ -281,6 +281,6 @@ def test_pair_emissions_values_that_cannot_be_are_named_where_the_layer_checks_t
     crf = make_crf(case, check_values=True)
     case.pairs[2, 0, 1, 2] = np.nan
     case.emissions[np.abs(case.emissions) > 100] = 0.0
-    with pytest.raises(ValueError, match='pair_emissions must be numbers, or -inf for what is forbidden, got nan in '
+    with pytest.raises(ValueError, match='pair_emissions must be numbers, or -inf for a forbidden step, got nan in '
                                          'row 0, from position 2 to 3, from tag 1 to 2'):
         crf.decode(float_tensor(case.emissions), int_tensor(case.lengths), float_tensor(case.pairs))

@@ -75,8 +75,8 @@ def test_transformations_what_is_recorded_by_trace_is_refused(tmp_path):
     file.write_text(RECORDED, encoding='utf-8')
     result = subprocess.run([sys.executable, str(file)], env={**os.environ, 'PYTHONPATH': str(ROOT)}, timeout=120,
                             capture_output=True, text=True)
-    line = "the layer can't be recorded by ms.jit(capture_mode='trace'), which knows no conditions on values; leave " \
-           'capture_mode away\n'
+    line = "the layer does not support ms.jit(capture_mode='trace'), which records only one branch of each " \
+           'condition; omit capture_mode\n'
     assert (result.returncode, result.stdout, result.stderr) == (0, 4 * line, '')
 
 
@@ -110,5 +110,5 @@ def test_transformations_n_best_paths_of_any_shape_are_refused(case, tmp_path, m
     cell.set_inputs(ms.Tensor(shape=[None, None, 3], dtype=ms.float32))
     with pytest.raises(ValueError) as raised:
         ms.jit(cell)(float_tensor(case.emissions))
-    assert str(raised.value).startswith('nbest needs emissions of a known shape, got (None, None, 3)')
+    assert str(raised.value).startswith('nbest needs emissions of a fixed shape, got (None, None, 3)')
     assert ms.jit(crf.nbest)(float_tensor(case.emissions), 2)[0].shape == (3, 2, 4)

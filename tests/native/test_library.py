@@ -62,12 +62,12 @@ def test_library_what_others_may_write_to_is_not_loaded(tmp_path, nobody):
     path.write_bytes(b'')
     path.chmod(0o777)
     folder.chmod(0o700)
-    assert find(**nobody) == (None, f'{path} is not yours alone: others may write to it')
+    assert find(**nobody) == (None, f'{path} must belong to you, and other users must not have write access')
     folder.chmod(0o777)
-    assert find(**nobody) == (None, f'{folder} is not yours alone: others may write to it')
+    assert find(**nobody) == (None, f'{folder} must belong to you, and other users must not have write access')
     folder.rename(tmp_path / 'elsewhere')
     folder.symlink_to(tmp_path / 'elsewhere')
-    assert find(**nobody) == (None, f'{folder} is not yours alone: others may write to it')
+    assert find(**nobody) == (None, f'{folder} must belong to you, and other users must not have write access')
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_library_a_damaged_library_without_a_compiler(quick, nobody, tmp_path):
     flip(path)
     shutil.rmtree(tmp_path / 'bin')
     path, reason = find(**nobody)
-    assert (path, reason) == (None, 'no C++ compiler that works was found; install g++, or pip install ziglang')
+    assert (path, reason) == (None, 'found no working C++ compiler; install g++, or run: pip install ziglang')
 
 
 #: Prints what reaches the disk, and ends the process at the rename with the number in its argument.
@@ -194,8 +194,8 @@ def test_library_folders_above_the_cache_that_others_may_write_to(quick, tmp_pat
         assert path.parent == Path(quick['XDG_CACHE_HOME'], 'ms_crf')
         assert stat.S_IMODE(above.stat().st_mode) == mode
         return
-    assert (path, reason) == (None, f'{quick["XDG_CACHE_HOME"]}/ms_crf can be replaced by others, who may write to '
-                                    f'{above}; run: chmod go-w {above}')
+    assert (path, reason) == (None, f'other users could replace {quick["XDG_CACHE_HOME"]}/ms_crf, because they can '
+                                    f'write to {above}; run: chmod go-w {above}')
     output, _ = start('-c', 'from ms_crf.native import library; print(library.describe())',
                       **quick).communicate(timeout=SECONDS)
     assert output == f'plain operators of MindSpore: {reason}\n'
@@ -212,17 +212,17 @@ def test_library_folders_above_the_cache_that_belong_to_others(quick, tmp_path, 
         above.mkdir()
     os.lchown(above, 4711, 4711)
     assert find(**{**quick, 'XDG_CACHE_HOME': str(above)}) == (
-        None, f'{above}/ms_crf can be replaced by others, because {above} belongs to another user')
+        None, f'other users could replace {above}/ms_crf, because {above} belongs to another user')
 
 
 def test_library_links_that_lead_nowhere(quick, tmp_path):
     (tmp_path / 'one').symlink_to('two')
     (tmp_path / 'two').symlink_to('one')
     path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'one')})
-    assert (path, reason) == (None, f'{tmp_path}/one/ms_crf cannot be made: Too many levels of symbolic links')
+    assert (path, reason) == (None, f'cannot create {tmp_path}/one/ms_crf: Too many levels of symbolic links')
     (tmp_path / 'file').write_text('')
     path, reason = find(**{**quick, 'XDG_CACHE_HOME': str(tmp_path / 'file')})
-    assert (path, reason) == (None, f'{tmp_path}/file/ms_crf cannot be made: Not a directory')
+    assert (path, reason) == (None, f'cannot create {tmp_path}/file/ms_crf: Not a directory')
 
 
 def test_library_folders_that_are_missing_are_made_for_the_user_alone(quick, tmp_path):
@@ -246,8 +246,8 @@ def test_library_without_a_compiler(nobody, corpora, tmp_path):
     """train.py says so in one line, and trains; the version tells it as well."""
     nobody['PYTHONPATH'] = str(tmp_path)
     (tmp_path / 'ziglang.py').write_text('raise SystemExit(1)')  # if it is installed, it does not work
-    reason = 'no C++ compiler that works was found'
-    assert find(**nobody) == (None, f'{reason}; install g++, or pip install ziglang')
+    reason = 'found no working C++ compiler'
+    assert find(**nobody) == (None, f'{reason}; install g++, or run: pip install ziglang')
     output, errors = start('train.py', '--model', 'hmm', *files(corpora), '--save', str(tmp_path / 'hmm'),
                            **nobody).communicate(timeout=SECONDS)
     assert errors == '' and 'saved in' in output                 # which needs none
@@ -256,8 +256,8 @@ def test_library_without_a_compiler(nobody, corpora, tmp_path):
                            **nobody).communicate(timeout=SECONDS)
     assert 'saved in' in output
     lines = [line for line in errors.splitlines() if not re.fullmatch('train.py: compiling .*', line)]
-    assert lines == [f'train.py: chain and layers are graphs of plain operators, which are slower: {reason}; '
-                     'install g++, or pip install ziglang']
+    assert lines == [f'train.py: using plain MindSpore operators, which are slower than C++ operators: {reason}; '
+                     'install g++, or run: pip install ziglang']
 
 
 @pytest.mark.slow

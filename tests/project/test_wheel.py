@@ -99,7 +99,7 @@ def test_wheel_the_package_is_found_from_anywhere(installed, tmp_path):
     version = run(command, '--version', cwd=away).stdout
     assert version.startswith(f'ms_crf {VERSION}, MindSpore 2.')
     if library.find().path is not None:
-        assert version.endswith('on CPU: operators in C++: it came with the package\n')
+        assert version.endswith('on CPU: operators in C++: installed with the package\n')
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_wheel_the_sample_is_part_of_it(installed, empty):
         shipped = Path(packages, 'ms_crf', 'native', library.name_of(library.level()))
         whole = shipped.read_bytes()
         os.truncate(shipped, shipped.stat().st_size // 2)
-        assert 'it came with the package' not in run(command, '--version', cwd=empty).stdout
+        assert 'installed with the package' not in run(command, '--version', cwd=empty).stdout
         again = run(command, 'infer', *text, '--format', 'conll', cwd=empty)
         assert again.stdout == by_graph.stdout
         shipped.write_bytes(whole)

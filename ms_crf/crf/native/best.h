@@ -1,11 +1,11 @@
-// Operators about the best paths, and the gradients of their scores.
+// Operators for best paths, and the gradients of their scores.
 #pragma once
 
 #include "call.h"
 
 namespace chain {
 
-// Scores (batch,) of the best paths and the paths (batch, length), 0 on padding.
+// Output: scores (batch,) of the best paths, then the paths (batch, length), 0 on padding.
 inline void decode(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     const Batch &batch = call.batch;
@@ -28,7 +28,7 @@ inline void decode(const Arguments &arguments, float *out, int64_t size) {
     }
 }
 
-// The score of the best path to each tag (batch, tags), its end's score included, and the tags before
+// Output: scores (batch, tags) of the best path that ends in each tag, including the end score, then the previous tags
 // (length - 1, batch, tags).
 inline void viterbi_scores(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
@@ -60,10 +60,10 @@ inline void viterbi_scores(const Arguments &arguments, float *out, int64_t size)
     }
 }
 
-// A tag as a result holds it; the first for a number that is none.
+// The tag that a float in a result stands for; 0 for a number that is not a tag.
 inline int64_t tag_of(float number, int64_t tags) { return number >= 0.0f && number < float(tags) ? int64_t(number) : 0; }
 
-// Gradients as `gradients` gives them, of the scores of paths. Put together by what is called for each path.
+// Gradients of the scores of paths, in the layout of the operator `gradients`; `add` is called for each path.
 class PathGradients {
    public:
     PathGradients(const Call &call, float *out) : call_(call), out_(out), by_scores_(call.model.tags) {}
@@ -89,7 +89,8 @@ class PathGradients {
     ScoreGradients by_scores_;
 };
 
-// Of `decode` and `n_best`: own inputs their result and the factors of the scores (batch,) or (batch, n).
+// Gradients of `decode` and `n_best`. Own inputs: the result of the operator, and factors of the scores (batch,) or
+// (batch, n).
 inline void path_gradients(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     const Batch &batch = call.batch;
@@ -105,7 +106,7 @@ inline void path_gradients(const Arguments &arguments, float *out, int64_t size)
     result.finish();
 }
 
-// Of `viterbi_scores`: own inputs its result and the factors of the scores (batch, tags).
+// Gradients of `viterbi_scores`. Own inputs: the result of the operator, and factors of the scores (batch, tags).
 inline void viterbi_gradients(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     const Batch &batch = call.batch;
@@ -127,7 +128,8 @@ inline void viterbi_gradients(const Arguments &arguments, float *out, int64_t si
     result.finish();
 }
 
-// The own input has n elements. Scores (batch, n) of the n best paths and the paths (batch, n, length), 0 on padding.
+// Own input: any array of n elements. Output: scores (batch, n) of the n best paths, then the paths (batch, n, length),
+// 0 on padding.
 inline void n_best(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     const Batch &batch = call.batch;
@@ -148,7 +150,7 @@ inline void n_best(const Arguments &arguments, float *out, int64_t size) {
             }
         }
     });
-    for (int64_t row : call.empty) std::fill_n(out + row * n + 1, n - 1, float(LOWEST));   // one path, the empty one
+    for (int64_t row : call.empty) std::fill_n(out + row * n + 1, n - 1, float(LOWEST));   // only the empty path exists
     for (int64_t row : call.faulty) std::fill_n(out + row * n, n, float(NOT_A_NUMBER));
     for (int64_t row = 0; row < batch.rows; row++) {
         if (call.is_void(row)) std::fill_n(out + row * n, n, float(NOT_A_NUMBER));

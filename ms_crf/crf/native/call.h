@@ -1,4 +1,4 @@
-// The arguments that all operators of the chain share, and the rows that have something to compute.
+// The inputs that all operators of the chain share, and the rows that need a recursion.
 #pragma once
 
 #include "../../native/operator.h"
@@ -15,7 +15,7 @@ using native::Type;
 
 const int EMISSIONS = 0, LENGTHS = 1, TRANSITIONS = 2, START = 3, END = 4, ALLOWED = 5, SETTINGS = 6, OWN = 7;
 
-// The sizes of a call, of which all inputs that the operators share have been checked.
+// The sizes of a call. The constructor checks all inputs that the operators share.
 struct Checked {
     int64_t rows, length, tags, emissions;
 
@@ -47,8 +47,8 @@ struct Call {
     bool batch_first;
     Model model;
     Batch batch;
-    std::vector<Group> groups;             // of rows that have something to compute
-    std::vector<int64_t> empty, faulty;    // rows of length 0, and those with nan or +inf in their scores
+    std::vector<Group> groups;             // of rows that need a recursion
+    std::vector<int64_t> empty, faulty;    // rows of length 0; rows with nan or +inf in their scores
 
     explicit Call(const Arguments &arguments)
         : batch_first(Checked::batch_first(arguments)),
@@ -76,7 +76,7 @@ struct Call {
                 order.push_back(row);
             }
         }
-        // Rows of like length together, so that no lane waits for long.
+        // Group rows of similar length, so that no lane is idle for long.
         std::stable_sort(order.begin(), order.end(),
                          [&](int64_t a, int64_t b) { return batch.lengths[a] > batch.lengths[b]; });
         for (size_t i = 0; i < order.size(); i++) {
@@ -96,13 +96,13 @@ inline double cost_of(const Call &call, double each) {
 
 inline void clear(float *out, int64_t count) { std::fill_n(out, count, 0.0f); }
 
-// Gradients by transitions, start and end, as they stand behind those by emissions in a result.
+// Gradients by transitions, start and end. In a result they follow the gradients by emissions.
 struct ScoreGradients {
     std::vector<double> by_transitions, by_start, by_end;
 
     explicit ScoreGradients(int64_t tags) : by_transitions(tags * tags), by_start(tags), by_end(tags) {}
 
-    // What is forbidden has a gradient of 0.
+    // Forbidden scores have gradient 0.
     void write(const Call &call, float *out) const {
         float *to = out + call.batch.rows * call.batch.length * call.batch.tags;
         auto put = [&](const std::vector<double> &values, const std::vector<double> &scores) {

@@ -1,8 +1,8 @@
-// Forward and backward recursion in the log domain, row by row: for scores that products can't hold, and for rows of
-// which every path is forbidden.
+// Forward and backward recursion in the log domain, row by row: for scores that scaled products cannot represent, and
+// for rows in which every path is forbidden.
 //
-// A weight is a number of forbidden tags and steps beside the logarithm of a sum. Sums are over the paths with the
-// fewest of them; products add both.
+// A weight has two parts: a number of violations (forbidden tags and steps), and the logarithm of a sum. A sum of
+// weights is over the paths with the fewest violations. A product of weights adds both parts.
 #pragma once
 
 #include "model.h"
@@ -13,7 +13,7 @@ struct Weight {
     int64_t breaks;
     double logarithm;
 
-    // What no path has: a tag other than the known one.
+    // The weight of a tag that is not the known tag.
     static Weight none() { return {int64_t(1) << 40, -std::numeric_limits<double>::infinity()}; }
 
     static Weight of(double score) { return is_forbidden(score) ? Weight{1, 0.0} : Weight{0, score}; }
@@ -39,16 +39,16 @@ inline Weight sum_of(const std::vector<Weight> &weights) {
     return total;
 }
 
-// The part that a weight is of a sum.
+// The weight as a fraction of the sum.
 inline double share(Weight weight, Weight sum) {
     return weight.breaks == sum.breaks ? std::exp(weight.logarithm - sum.logarithm) : 0.0;
 }
 
 // Results of one row.
 struct Exact {
-    double log_normalizer;                 // where the largest emission of each position is 0
+    double log_normalizer;                 // of emissions whose largest at each position is 0
     std::vector<double> marginals, pairs;  // (length, tags), (tags, tags)
-    std::vector<Weight> onward;            // (length, tags), of a tag with all that may follow
+    std::vector<Weight> onward;            // (length, tags), of a tag and everything after it
 };
 
 inline void forward_backward(const Model &model, const Batch &batch, int64_t row, const Known *known, Exact &exact) {

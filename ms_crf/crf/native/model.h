@@ -1,4 +1,4 @@
-// The scores of a chain and its sentences, as all recursions read them.
+// The scores of a chain and the batch of sentences, in the form that all recursions read.
 #pragma once
 
 #include <algorithm>
@@ -10,25 +10,25 @@
 
 namespace chain {
 
-const double FORBIDDEN = -std::ldexp(1.0, 100);  // outweighs any sum of real scores; twice is twice without rounding
-const double LEAST = -std::ldexp(1.0, 80);       // a score below it forbids
-const double VIOLATION = 1e4;                    // what a forbidden tag or step costs in a loss
-const double LOWEST = -3.4028234663852886e38;    // the score of a path that is not there
+const double FORBIDDEN = -std::ldexp(1.0, 100);  // below every sum of real scores; multiples are exact
+const double LEAST = -std::ldexp(1.0, 80);       // scores below it forbid
+const double VIOLATION = 1e4;                    // cost of a forbidden tag or step in a loss
+const double LOWEST = -3.4028234663852886e38;    // score of a missing path
 const double NOT_A_NUMBER = std::numeric_limits<double>::quiet_NaN();
 
-// A score as a caller gave it: nan or +inf.
+// Whether a score of the caller is nan or +inf.
 inline bool is_faulty(float score) { return !(score <= std::numeric_limits<float>::max()); }
 
 inline bool is_forbidden(double score) { return score < LEAST; }
 
-// Transitions, start and end: each score, or FORBIDDEN.
+// Transitions, start and end, with FORBIDDEN for forbidden scores.
 struct Model {
     int64_t tags;
     std::vector<double> transitions, start, end;       // entry i * tags + j scores tag j after tag i
-    std::vector<double> step, step_back, first, last;  // exp of each, its largest brought to 1; back: [j, i]
-    double largest[3];                                 // of transitions, start and end
-    std::vector<char> usable;                          // tags that an allowed path of some length goes through
-    bool faulty = false;                               // nan or +inf among them
+    std::vector<double> step, step_back, first, last;  // exp(score - largest); step_back is transposed: [j, i]
+    double largest[3];                                 // of transitions, of start and of end
+    std::vector<char> usable;                          // tags that occur in some allowed path
+    bool faulty = false;                               // whether a score is nan or +inf
 
     // allowed: tags * tags + 2 * tags bools, or null.
     Model(const float *transitions_, const float *start_, const float *end_, const bool *allowed, int64_t tags_)
@@ -38,7 +38,7 @@ struct Model {
         largest[2] = read(end_, allowed ? allowed + tags * tags + tags : nullptr, tags, end);
     }
 
-    // What the recursion by products needs besides.
+    // Computes the members that only the recursion by scaled products needs.
     void exponentiate() {
         power(transitions, largest[0], step);
         step_back.resize(step.size());
@@ -52,13 +52,13 @@ struct Model {
         for (int64_t k = 0; k < tags; k++) usable[k] = from_start[k] && to_end[k];
     }
 
-    // The logarithm of what was taken out of the factors of a path of so many tags.
+    // Sum of the scores that were subtracted from the factors of a path with `length` tags.
     double taken_out(int64_t length) const { return largest[0] * double(length - 1) + largest[1] + largest[2]; }
 
     bool may_follow(int64_t i, int64_t j) const { return !is_forbidden(transitions[i * tags + j]); }
 
    private:
-    // Returns the largest.
+    // Fills `scores`; returns the largest.
     double read(const float *given, const bool *allowed, int64_t count, std::vector<double> &scores) {
         double most = FORBIDDEN;
         scores.resize(count);
@@ -71,7 +71,7 @@ struct Model {
         return most;
     }
 
-    // Tags that allowed steps lead to from those that `scores` allow; back in time if `reversed`.
+    // Tags that can be reached by allowed steps from the tags that `scores` allow; backward in time if `reversed`.
     std::vector<char> closure(const std::vector<double> &scores, bool reversed) const {
         std::vector<char> seen(tags);
         std::vector<int64_t> waiting;
@@ -100,19 +100,19 @@ struct Model {
     }
 };
 
-// The batch: where the emissions of a row stand, and how many of them are real.
+// The batch: the layout of the emissions, and the length of each row.
 struct Batch {
     const float *emissions;
     int64_t rows, length, tags, row_stride, time_stride;
-    std::vector<int64_t> lengths;                      // brought into 0 to length
-    std::vector<char> void_length;                     // whether that changed it
+    std::vector<int64_t> lengths;                      // clipped to 0 to length
+    std::vector<char> void_length;                     // whether clipping changed the length
 
     const float *at(int64_t row, int64_t time) const { return emissions + row * row_stride + time * time_stride; }
 
-    // Where in a result of the emissions' layout they stand.
+    // Offset of the tags of a position in a result with the layout of the emissions.
     int64_t offset(int64_t row, int64_t time) const { return row * row_stride + time * time_stride; }
 
-    // nan or +inf at a real position.
+    // Whether a real position has nan or +inf.
     bool is_faulty_row(int64_t row) const {
         bool faulty = false;
         for (int64_t t = 0; t < lengths[row]; t++) {
@@ -123,15 +123,16 @@ struct Batch {
     }
 };
 
-// Tags of the batch, row by row, as far as they are known: -1 where not, and below the number of tags.
+// Known tags of the batch, row by row: below the number of tags, or -1 where unknown.
 struct Known {
     int64_t length;
-    std::vector<int32_t> values;                       // rows * length
+    std::vector<int32_t> values;                       // (rows, length)
 
     int32_t at(int64_t row, int64_t time) const { return values[row * length + time]; }
 };
 
-// Whether a path may have the tag there: it is the known one, or none is known. Null where nothing is.
+// Whether a path may have this tag at a position: the known tag is the same, or unknown. `known` may be null: all tags
+// are unknown then.
 inline bool agrees(const Known *known, int64_t row, int64_t time, int64_t tag) {
     int32_t given = known == nullptr ? -1 : known->at(row, time);
     return given < 0 || given == tag;

@@ -1,8 +1,9 @@
-// The operators that MindSpore calls.
+// The functions that MindSpore calls.
 //
-// Each takes emissions (length, batch, tags) or (batch, length, tags) in float32, lengths (batch,) in any integers,
-// transitions, start and end in float32, allowed (tags * tags + 2 * tags) bools or one where all are, settings in int32
-// (one element, 1 for batch first), the operator's own inputs, and gives one flat array of float32.
+// Inputs of each operator: emissions (length, batch, tags) or (batch, length, tags), float32; lengths (batch,), any
+// integers; transitions (tags, tags), start (tags,) and end (tags,), float32; allowed, bool, (tags * tags + 2 * tags,),
+// or (1,) if everything is allowed; settings (1,), int32, 1 for batch first; then the operator's own inputs. The output
+// is one flat float32 array.
 
 #include "best.h"
 #include "sums.h"
@@ -10,7 +11,7 @@
 namespace chain {
 namespace {
 
-// Sizes of results from the shapes of inputs: -1 while one of them is not known.
+// Sizes of results, computed from the shapes of inputs; -1 if a shape is unknown.
 struct Sizes {
     int64_t rows, emissions, tags;
 
@@ -104,7 +105,7 @@ OPERATOR(ChainDecode, chain::check, chain::decode) {
 }
 
 OPERATOR(ChainViterbi, chain::check, chain::viterbi_scores) {
-    const chain::Sizes sizes(ranks, shapes);           // one position less, and the scores: as many as the emissions
+    const chain::Sizes sizes(ranks, shapes);           // scores and length - 1 positions: as many as the emissions
     return {sizes.known() ? sizes.emissions : -1};
 }
 
@@ -115,10 +116,10 @@ OPERATOR(ChainNBest, chain::check_n_best, chain::n_best) {
     return {sizes.known() && n >= 0 ? n * (sizes.rows + sizes.positions()) : -1};
 }
 
-// What was wrong with this thread's last call of an operator that failed.
+// Message of the last failed operator call of this thread.
 extern "C" const char *NativeFault() { return native::fault.c_str(); }
 
-// Counts of rows since the process began, for whoever wants to know which way they went.
+// Numbers of rows since the start of the process: computed by scaled products, and also in the log domain.
 extern "C" void ChainCounts(int64_t *by_products, int64_t *by_logarithms) {
     *by_products = chain::rows_by_products;
     *by_logarithms = chain::rows_by_logarithms;

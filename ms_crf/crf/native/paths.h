@@ -1,6 +1,6 @@
 // Best paths: the Viterbi recursion for several rows at a time, and the n best paths of one row.
 //
-// Of equals the lowest tag is chosen, from the end of a sentence to its beginning.
+// Of paths with equal scores, the path with the lowest last tag is chosen, then the lowest tag before it, and so on.
 #pragma once
 
 #include "scaled.h"
@@ -9,7 +9,7 @@ namespace chain {
 
 typedef int32_t Indices __attribute__((vector_size(LANES * sizeof(int32_t))));
 
-// A row's emissions at a position, each less than the largest; all alike where all are forbidden.
+// Emissions of a row at a position minus the largest of them; all 0 if all are forbidden.
 inline void lower(const float *scores, int64_t tags, double *lowered) {
     const double peak = *std::max_element(scores, scores + tags);
     for (int64_t k = 0; k < tags; k++) {
@@ -18,8 +18,8 @@ inline void lower(const float *scores, int64_t tags, double *lowered) {
 }
 
 struct Search {
-    Buffer scores, next, ends;             // up to each tag, and with the end's score where a row ends
-    std::vector<Indices> history;          // (longest, tags): the tag before
+    Buffer scores, next, ends;             // of the best path to each tag; `ends` includes the end score
+    std::vector<Indices> history;          // (longest, tags): the previous tag
 };
 
 inline void viterbi(const Model &model, const Batch &batch, const Group &group, Search &search) {
@@ -60,7 +60,7 @@ inline void viterbi(const Model &model, const Batch &batch, const Group &group, 
     }
 }
 
-// The best path of a lane, its real positions.
+// Writes the real positions of the best path of a lane.
 inline void walk_back(const Search &search, const Group &group, int lane, int64_t tags, int32_t *path) {
     int32_t tag = 0;
     for (int32_t k = 1; k < tags; k++) {
@@ -72,7 +72,7 @@ inline void walk_back(const Search &search, const Group &group, int lane, int64_
     }
 }
 
-// The sum of the emissions, transitions, start and end of a path, a row's.
+// Score of a path of a row: the sum of its emissions, transitions, start and end scores.
 inline double score_of(const Model &model, const Batch &batch, int64_t row, const int32_t *path) {
     const int64_t length = batch.lengths[row];
     double score = model.start[path[0]] + model.end[path[length - 1]];
@@ -84,19 +84,20 @@ inline double score_of(const Model &model, const Batch &batch, int64_t row, cons
     return score;
 }
 
-// The n best paths of a row: paths (n, length) with its real positions written, and their scores, LOWEST where there
-// is no further path, whose positions are 0.
+// The n best paths of a row: paths (n, length of the row), and their scores (n,). Missing paths are 0, with the score
+// LOWEST.
 inline void search_several(const Model &model, const Batch &batch, int64_t row, int64_t n, int32_t *paths, double *scores) {
     const int64_t tags = model.tags, length = batch.lengths[row];
     const double absent = -std::numeric_limits<double>::infinity();
     std::vector<double> before(tags * n, absent), here(tags * n);
-    std::vector<int32_t> history(length * tags * n);   // the state before: tag * n + rank
+    std::vector<int32_t> history(length * tags * n);   // the previous state: tag * n + rank
     std::vector<int64_t> next(tags);
     std::vector<double> lowered(tags);
     lower(batch.at(row, 0), tags, lowered.data());
     for (int64_t k = 0; k < tags; k++) before[k * n] = model.start[k] + lowered[k];
 
-    // The n largest of what leads to one tag: each tag's own are in order, so the largest is at the head of one.
+    // Selects the n best paths that lead to one tag. The paths of each previous tag are sorted, so the best remaining
+    // path is always the first remaining path of some tag.
     auto choose_best = [&](const double *step, int64_t stride, double emission, double *best, int32_t *states) {
         std::fill(next.begin(), next.end(), 0);
         for (int64_t rank = 0; rank < n; rank++) {

@@ -1,15 +1,15 @@
-// Forward and backward recursion by products, each position's sum brought to 1, for several rows at a time.
+// Forward and backward recursion by scaled products, with sum 1 at each position, for several rows at a time.
 #pragma once
 
 #include "model.h"
 
 namespace chain {
 
-// A sum of products below this may have lost terms to underflow; above it what was lost does not count, and what is
-// divided by two such sums stays below the largest float64.
+// A sum of products below this number may have lost relevant terms to underflow. Above it the lost terms are
+// negligible, and a quotient by two such sums does not overflow.
 constexpr double SMALLEST = 1e-140;
 
-// Some rows of the batch, one in each lane.
+// Rows of the batch that are computed together, one in each lane.
 struct Group {
     int count = 0;
     int64_t rows[LANES], lengths[LANES], longest = 0;
@@ -27,19 +27,20 @@ struct Group {
     }
 };
 
-// Results of a group, and what they are computed in: index t * tags + k, a lane for each row. 0 on padding.
+// Results and buffers of a group: index t * tags + k, one lane for each row; 0 on padding.
 struct Sums {
-    Buffer potentials;                     // exp(emission - the position's largest)
-    Buffer before;                         // weight of all paths up to and with a tag, their sum brought to 1
-    Buffer after;                          // weight of a tag with all that may follow: `before` of the position before,
-                                           // times the step, times this is the posterior of the step
-    Buffer marginals, pairs;               // posteriors (longest, tags), and of steps without the step's own factor
+    Buffer potentials;                     // exp(emission - largest emission of the position)
+    Buffer before;                         // weight of all paths up to and including a tag, with sum 1
+    Buffer after;                          // weight of a tag and everything after it; `before` at the previous position
+                                           // times the step times `after` is the posterior of the step
+    Buffer marginals, pairs;               // posteriors (longest, tags), and of steps without the factor of the step
     Buffer arriving, turned, scales;
-    double log_normalizer[LANES];          // where the largest emission of each position is 0
-    bool reliable[LANES];                  // whether every relevant term could be represented; void where not
+    double log_normalizer[LANES];          // of emissions whose largest at each position is 0
+    bool reliable[LANES];                  // whether every relevant term is represented; if not, results are invalid
 };
 
-// The logarithm of a product, taken of many factors at once; none is below SMALLEST, or the row is void.
+// The logarithm of a product of many factors, computed for many factors at once. In rows with valid results, no factor
+// is below SMALLEST.
 class Product {
    public:
     void multiply(Lanes factor) {
@@ -74,7 +75,7 @@ inline void read_potentials(const Batch &batch, const Group &group, const Known 
             const bool real = lane < group.count && t < group.lengths[lane];
             const float *scores = real ? batch.at(group.rows[lane], t) : nullptr;
             float peak = real ? *std::max_element(scores, scores + tags) : 0.0f;
-            if (!real || is_forbidden(peak)) {         // where all tags are forbidden, all are alike
+            if (!real || is_forbidden(peak)) {         // if all tags are forbidden, they count as equal
                 for (int64_t k = 0; k < tags; k++) here[k][lane] = 0.0;
             } else {
                 for (int64_t k = 0; k < tags; k++) here[k][lane] = double(scores[k]) - peak;
@@ -89,7 +90,7 @@ inline void read_potentials(const Batch &batch, const Group &group, const Known 
     }
 }
 
-// result[j] = sum over i of left[i] * step[i * tags + j]; four columns at a time.
+// result[j] = sum over i of left[i] * step[i * tags + j], four columns at a time.
 inline void multiply(const Lanes *left, const double *step, int64_t tags, Lanes *result) {
     int64_t j = 0;
     for (; j + 4 <= tags; j += 4) {
@@ -114,7 +115,7 @@ inline void multiply(const Lanes *left, const double *step, int64_t tags, Lanes 
     }
 }
 
-// pairs[i, j] = sum over t from 1 of before[t - 1, i] * after[t, j]; three by three at a time.
+// pairs[i, j] = sum over t >= 1 of before[t - 1, i] * after[t, j], in blocks of three by three.
 inline void add_up_pairs(const Buffer &before, const Buffer &after, int64_t length, int64_t tags, Buffer &pairs) {
     constexpr int64_t SIDE = 3;
     pairs.assign(tags * tags, Lanes{});
@@ -144,7 +145,7 @@ inline void add_up_pairs(const Buffer &before, const Buffer &after, int64_t leng
     }
 }
 
-// Whether each sum that came out too small belongs to a tag to which no allowed path leads: one row, one direction.
+// Whether every sum that is too small belongs to a tag that no allowed path reaches; for one row and one direction.
 inline bool is_small_because_forbidden(const Model &model, const Batch &batch, const Group &group, int lane,
                                        const Known *known, const Sums &sums, bool backward) {
     const int64_t tags = model.tags, length = group.lengths[lane], row = group.rows[lane];
@@ -153,7 +154,7 @@ inline bool is_small_because_forbidden(const Model &model, const Batch &batch, c
     for (int64_t n = 0; n < length; n++) {
         const int64_t t = backward ? length - 1 - n : n;
         const float *scores = batch.at(row, t);
-        const bool closed = is_forbidden(*std::max_element(scores, scores + tags));      // then all count alike
+        const bool closed = is_forbidden(*std::max_element(scores, scores + tags));      // then all tags count as equal
         double total = 0.0;
         for (int64_t j = 0; j < tags; j++) {
             bool way = n == 0 && !is_forbidden(backward ? model.end[j] : model.start[j]);
@@ -173,7 +174,7 @@ inline bool is_small_because_forbidden(const Model &model, const Batch &batch, c
     return true;
 }
 
-// The least of what arrives at a usable tag, for the lanes that are live.
+// The smallest sum that arrives at a usable tag, in the lanes with a real position.
 inline Lanes least_of(const Model &model, const Lanes *arriving, Marks live, Lanes least) {
     for (int64_t k = 0; k < model.tags; k++) {
         if (model.usable[k]) least = choose(live & (arriving[k] < least), arriving[k], least);
@@ -181,7 +182,7 @@ inline Lanes least_of(const Model &model, const Lanes *arriving, Marks live, Lan
     return least;
 }
 
-// Everything about the paths of a group.
+// Computes all results of a group.
 inline void forward_backward(const Model &model, const Batch &batch, const Group &group, const Known *known,
                              Sums &sums) {
     const int64_t tags = model.tags, longest = group.longest;
@@ -194,7 +195,7 @@ inline void forward_backward(const Model &model, const Batch &batch, const Group
     sums.turned.resize(tags);
     sums.scales.resize(longest);
     Lanes *arriving = sums.arriving.data(), *turned = sums.turned.data();
-    Lanes least[2] = {one, one}, least_total = one;    // forward, backward
+    Lanes least[2] = {one, one}, least_total = one;    // forward and backward
     Product product;
 
     for (int64_t k = 0; k < tags; k++) arriving[k] = all(model.first[k]);
@@ -244,7 +245,7 @@ inline void forward_backward(const Model &model, const Batch &batch, const Group
         if (t == 0) break;
         multiply(turned, model.step_back.data(), tags, arriving);
         least[1] = least_of(model, arriving, live, least[1]);
-        // Rows of which this was padding begin at the next position at the earliest.
+        // Lanes in which this position is padding still have the end scores: their rows end at an earlier position.
         for (int64_t k = 0; k < tags; k++) arriving[k] = choose(live, arriving[k], all(model.last[k]));
     }
     add_up_pairs(sums.before, sums.after, longest, tags, sums.pairs);

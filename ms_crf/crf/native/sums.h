@@ -1,11 +1,11 @@
-// Operators about all paths: normaliser, loss, their gradients, posteriors.
+// Operators for sums over all paths: log partition function, loss, their gradients, and posteriors.
 #pragma once
 
 #include "call.h"
 
 namespace chain {
 
-// The sum of each position's largest emission, the price where all are forbidden.
+// Sum of the largest emissions of all positions; -VIOLATION for a position whose tags are all forbidden.
 inline double sum_of_peaks(const Batch &batch, int64_t row) {
     double sum = 0.0;
     for (int64_t t = 0; t < batch.lengths[row]; t++) {
@@ -16,10 +16,11 @@ inline double sum_of_peaks(const Batch &batch, int64_t row) {
     return sum;
 }
 
-// How many rows went through the recursion by products, and how many through the log domain as well.
+// Number of rows computed by scaled products, and number of rows also computed in the log domain.
 inline std::atomic<int64_t> rows_by_products{0}, rows_by_logarithms{0};
 
-// Calls use(row, lane, sums, null) for each row of the group, or use(row, 0, sums, exact) where products don't hold.
+// Calls use(row, lane, sums, null) for each row of the group; for rows with unreliable products, use(row, lane, sums,
+// exact).
 template <class Use>
 void for_each_row(const Call &call, const Group &group, const Known *known, Space &space, const Use &use) {
     forward_backward(call.model, call.batch, group, known, space.sums);
@@ -36,7 +37,8 @@ void for_each_row(const Call &call, const Group &group, const Known *known, Spac
     }
 }
 
-// Value, gradient by emissions and by transitions of rows in one flat array: (batch,), as emissions, (batch, tags, tags).
+// One flat array with the values (batch,), the gradients by emissions in their layout, and the gradients by transitions
+// (batch, tags, tags).
 struct Packed {
     float *values, *by_emissions, *by_transitions;
 
@@ -44,7 +46,7 @@ struct Packed {
         : values(out), by_emissions(out + call.batch.rows),
           by_transitions(by_emissions + call.batch.rows * call.batch.length * call.batch.tags) {}
 
-    // Adds the posteriors of a row times `sign`, on top of what is there if `on_top`.
+    // Stores the posteriors of a row; if `on_top`, subtracts them from the stored values instead.
     void put(const Call &call, int64_t row, int lane, const Sums &sums, const Exact *exact, bool on_top) {
         const Batch &batch = call.batch;
         const int64_t tags = batch.tags;
@@ -74,8 +76,8 @@ struct Packed {
 
 inline double price(double score) { return is_forbidden(score) ? -VIOLATION : score; }
 
-// The score of a row's known path, each position's largest emission brought to 0, whose counts are taken from
-// the gradient.
+// Subtracts the counts of the known path of a row from the gradient; returns its score for emissions whose largest at
+// each position is 0.
 inline double take_path(const Call &call, int64_t row, const Known &known, Packed &packed) {
     const Batch &batch = call.batch;
     const Model &model = call.model;
@@ -134,7 +136,7 @@ inline void loss(const Arguments &arguments, float *out, int64_t size) {
         }
     }
     share_out<Space>(call.groups.size(), cost_of(call, 3.0), [&](size_t i, Space &space) {
-        Group again;                                   // rows with unknown tags
+        Group again;                                   // the rows with unknown tags
         std::vector<double> every(batch.rows);
         for_each_row(call, call.groups[i], nullptr, space, [&](int64_t row, int lane, const Sums &sums, const Exact *exact) {
             every[row] = exact ? exact->log_normalizer : sums.log_normalizer[lane];
@@ -157,8 +159,8 @@ inline void loss(const Arguments &arguments, float *out, int64_t size) {
     }
 }
 
-// Gradients by emissions, transitions, start and end, from what the two above return and the factors of the rows:
-// own inputs packed, factors (batch,). What is forbidden has a gradient of 0.
+// Gradients by emissions, transitions, start and end. Own inputs: a packed result of `normalizer` or `loss`, and
+// factors of the rows (batch,). Forbidden scores have gradient 0.
 inline void gradients(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     const Batch &batch = call.batch;
@@ -186,7 +188,7 @@ inline void gradients(const Arguments &arguments, float *out, int64_t size) {
     by_scores.write(call, out);
 }
 
-// Posteriors as emissions, 0 on padding.
+// Posteriors in the layout of the emissions, 0 on padding.
 inline void marginals(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     call.model.exponentiate();
@@ -212,8 +214,9 @@ inline void marginals(const Arguments &arguments, float *out, int64_t size) {
     }
 }
 
-// Own input paths (batch, length). Posterior of each of their tags (batch, length), and of every tag given the path's
-// tag before it (batch, length, tags), which is exact where the path is one of those that break least.
+// Own input: paths (batch, length). Output: posteriors of the tags of the paths (batch, length), then the posterior of
+// every tag given the previous tag of the path (batch, length, tags). The latter are exact for paths with the fewest
+// violations.
 inline void path_posteriors(const Arguments &arguments, float *out, int64_t size) {
     Call call(arguments);
     call.model.exponentiate();

@@ -1,12 +1,12 @@
-// Words from their characters by a convolution of width 3, as an operator, and its derivative.
+// Vectors of words from their characters, by a convolution of width 3, as an operator with its gradient.
 //
-// Inputs: vectors of characters (characters, dim) in float32, of which the first, padding, counts as 0; filters
-// (filters, 3 dim), for the character before, the one here and the one after; spellings (words, length) in int32, ids of
-// characters. A word gets for each filter the largest value of all windows, from the one that only ends in its first
-// character to the one that only begins with its last, and at least 0.
+// Inputs: vectors of characters (characters, dim), float32, the first of which is padding and counts as 0; filters
+// (filters, 3 * dim), for the previous, the current and the next character; spellings (words, length), int32, ids of
+// characters. The result for a word and a filter is the largest value of all windows, and at least 0. Windows reach
+// from the window that ends with the first character to the window that begins with the last character.
 //
-// What a filter makes of a character at one of its three places is computed once for each character; a window is the
-// sum of three such numbers.
+// The product of a filter with a character at one of the three positions is computed once for each distinct character.
+// A window is the sum of three such products.
 
 #include "../../native/operator.h"
 #include "products.h"
@@ -21,14 +21,14 @@ using native::Type;
 
 const int TABLE = 0, FILTERS = 1, SPELLINGS = 2, BY_OUTPUT = 3;
 constexpr int PLACES = 3;
-constexpr int64_t SHARE = 64;                                // words that a thread takes at least
+constexpr int64_t SHARE = 64;                                // smallest number of words for a thread
 
 struct Call {
     int64_t characters, dim, filters, words, length;
     const float *table, *weights;
-    std::vector<int64_t> ids;                                // of the characters that occur; the first is padding
+    std::vector<int64_t> ids;                                // distinct characters of the words; the first is padding
     std::vector<int32_t> spellings;                          // (words, length), indices of ids
-    std::vector<Floats> parts;                               // (ids, width): for each place all filters
+    std::vector<Floats> parts;                               // (ids, 3, filters), for each position of the window
 
     explicit Call(const Arguments &arguments)
         : characters(arguments.shapes[TABLE][0]), dim(arguments.shapes[TABLE][1]),
@@ -39,7 +39,7 @@ struct Call {
         std::vector<int32_t> index(characters);
         for (size_t i = 0; i < spellings.size(); i++) {
             const int64_t id = given[i];
-            if (id <= 0 || id >= characters) continue;       // padding, as what is no id
+            if (id <= 0 || id >= characters) continue;       // padding, or an invalid id
             if (index[id] == 0) {
                 index[id] = int32_t(ids.size());
                 ids.push_back(id);
@@ -71,7 +71,7 @@ struct Call {
         return vectors;
     }
 
-    // Of a word's window, indices of the character before, the one here and the one after; 0 beyond the word.
+    // Indices of the three characters of a window of a word: previous, current, next; 0 outside of the word.
     void window(int64_t word, int64_t position, int32_t (&of)[PLACES]) const {
         for (int place = 0; place < PLACES; place++) {
             const int64_t at = position + place - 2;
@@ -79,8 +79,8 @@ struct Call {
         }
     }
 
-    // Of some filters side by side, the largest value of a word's windows, at least 0; use(value, window) is told each
-    // that is larger than those before it.
+    // For one block of filters, the largest value of all windows of a word, at least 0. Calls use(larger, window) for
+    // each window, where `larger` marks the filters whose value exceeds the values of all previous windows.
     template <class Use>
     Floats largest(int64_t word, int64_t block, const Use &use) const {
         Floats most = {};
@@ -96,9 +96,10 @@ struct Call {
         return most;
     }
 
-    // Calls work(part, first word, last word) for parts of the words, as many as threads are worth it.
+    // Number of parts into which the words are divided, one for each thread that is worth starting.
     int64_t count_parts() const { return std::max(int64_t(1), std::min(int64_t(native::processors()), words / SHARE)); }
 
+    // Calls work(part, first word, end of the words) for each part.
     template <class Work>
     void for_each_part(const Work &work) const {
         struct Nothing {};
@@ -109,7 +110,7 @@ struct Call {
     }
 };
 
-// (words, filters).
+// Output: (words, filters).
 void words(const Arguments &arguments, float *out, int64_t) {
     const Call call(arguments);
     call.for_each_part([&](size_t, int64_t first, int64_t end) {
@@ -123,7 +124,7 @@ void words(const Arguments &arguments, float *out, int64_t) {
     });
 }
 
-// The derivatives by the vectors of characters and by the filters, from that by the words (words, filters).
+// Gradients by the vectors of characters and by the filters. Own input: the gradient by the words (words, filters).
 void gradients(const Arguments &arguments, float *out, int64_t) {
     const Call call(arguments);
     const float *by_words = arguments.floats(BY_OUTPUT);
@@ -151,11 +152,11 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
         }
     });
     std::vector<float> &sums = by_parts[0];
-    for (size_t part = 1; part < by_parts.size(); part++) {              // in order: the same sums every time
+    for (size_t part = 1; part < by_parts.size(); part++) {              // in a fixed order, for reproducible rounding
         for (int64_t i = 0; i < ids * width; i++) sums[i] += by_parts[part][i];
     }
     std::fill_n(out, call.characters * dim + filters * PLACES * dim, 0.0f);
-    // By the vectors: sums (ids, 3 filters) times filters (3 filters, dim).
+    // By the vectors: sums (ids, 3 * filters) times filters (3 * filters, dim).
     Panels rows(width, dim);
     for (int place = 0; place < PLACES; place++) {
         for (int64_t f = 0; f < filters; f++) {
@@ -166,7 +167,7 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
     auto row_of_product = [&](int64_t row) { return reinterpret_cast<const float *>(product.data() + row * rows.width()); };
     multiply({sums.data(), width, 1}, ids, rows, width, product.data(), Zeros{});
     for (int64_t i = 1; i < ids; i++) std::copy_n(row_of_product(i), dim, out + call.ids[i] * dim);
-    // By the filters: sums turned (3 filters, ids) times vectors (ids, dim).
+    // By the filters: transposed sums (3 * filters, ids) times vectors (ids, dim).
     const std::vector<float> vectors = call.vectors_of_ids();
     Panels of_ids(ids, dim);
     for (int64_t i = 0; i < ids; i++) of_ids.put(i, 0, vectors.data() + i * dim, dim);
@@ -179,7 +180,7 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
     }
 }
 
-// The inputs, `own` of them besides those of `words`.
+// Checks the inputs of `words` and `own` further inputs.
 void check_inputs(const Arguments &arguments, int own) {
     arguments.expect_inputs(BY_OUTPUT + own);
     arguments.expect(TABLE, "vectors of characters", Type::FLOATS, {ANY, ANY});

@@ -1,8 +1,8 @@
-// A bidirectional LSTM as an operator, and its derivative.
+// A bidirectional LSTM as an operator, with its gradient.
 //
-// Inputs: the input (length, batch, inputs) in float32; lengths (batch,) in any integers; of the first direction, then
-// of the second, weights by the input (4 units, inputs) and by the state before (4 units, units), and two biases
-// (4 units,), which are added. Gates stand in the order input, forget, candidate, output.
+// Inputs: the input (length, batch, inputs), float32; lengths (batch,), any integers; then for the first direction and
+// for the second direction, input weights (4 * units, inputs), state weights (4 * units, units), and two biases
+// (4 * units,), which are added. The order of the gates is input, forget, candidate, output.
 
 #include <memory>
 
@@ -18,19 +18,19 @@ using native::Type;
 
 const int INPUTS = 0, LENGTHS = 1, WEIGHTS = 2, EACH = 4, OWN = WEIGHTS + 2 * EACH;
 
-// Inputs of `gates_of_forms`: vectors (forms, inputs), how many of them there are (1,) in int32, and of both directions
-// weights by the input and two biases. Of `scores_of_forms`: what the former gave, as (forms, 8 units), lengths, of both
-// directions weights by the state before, which form stands where (length, batch) in int32, and of the projection
-// weights (tags, 2 units) and a bias (tags,).
+// Forms are distinct words. Inputs of `gates_of_forms`: vectors (forms, inputs); the number of valid vectors (1,),
+// int32; for both directions, input weights and two biases. Inputs of `scores_of_forms`: the result of `gates_of_forms`
+// (forms, 8 * units); lengths; for both directions, state weights; the index of the form at each position (length,
+// batch), int32; weights (tags, 2 * units) and bias (tags,) of the projection.
 const int VECTORS = 0, COUNT = 1, EACH_BY_INPUT = 3, FORMS = 0, BY_STATE = 2, PLACES = 4, OUTPUT = 5;
 
-// What threads take: some sentences in one direction, as far as possible as many in each.
+// Work of a thread: sentences in one direction, about the same number in each part.
 struct Part {
     int direction;
     Sentences sentences;
 };
 
-struct Nothing {};                                            // what a thread has for itself
+struct Nothing {};                                            // memory of a thread: none
 
 struct Call {
     Shape shape;
@@ -49,7 +49,7 @@ struct Call {
         share_sentences(arguments);
     }
 
-    // Of forms, see `scores_of_forms`.
+    // For `scores_of_forms`.
     Call(const Arguments &arguments, int64_t units) {
         const int64_t *sizes = arguments.shapes[PLACES];
         shape = {sizes[0], sizes[1], 0, units};
@@ -68,7 +68,7 @@ struct Call {
             if (lengths[row] > 0) order.push_back(row);
         }
         std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return lengths[a] > lengths[b]; });
-        // Each part reads all weights: few sentences are not worth more than one.
+        // Each part reads all weights, so few sentences are not divided.
         const int64_t most = std::max(1, native::processors() / 2);
         const int64_t shares = std::max(int64_t(1), std::min(most, int64_t(order.size()) / (2 * ROWS)));
         parts.resize(2 * shares);
@@ -82,7 +82,7 @@ struct Call {
         }
     }
 
-    // Sets to 0 what stands behind the sentences in arrays (length, batch, width).
+    // Sets positions after the end of the sentences to 0 in an array (length, batch, width).
     void clear_padding(float *array, int64_t width) const {
         for (int64_t position = 0; position < shape.length; position++) {
             for (int64_t row = 0; row < shape.batch; row++) {
@@ -93,14 +93,14 @@ struct Call {
 
     int64_t size() const { return shape.positions() * shape.units; }
 
-    // As `share_out` takes it.
+    // Cost for `share_out`.
     double cost() const {
         double positions = 0;
         for (int64_t length : lengths) positions += double(length);
         return positions * double(shape.gates()) * double(shape.joint()) / 8;
     }
 
-    // Calls work(number of the part, its direction, its sentences, 0 or 1) for each part.
+    // Calls work(index, direction, sentences, 0 or 1 for the direction) for each part.
     template <class Work>
     void for_each_part(const Work &work) const {
         native::share_out<Nothing>(parts.size(), cost(), [&](size_t i, Nothing &) {
@@ -110,8 +110,8 @@ struct Call {
     }
 };
 
-// The states (length, batch, 2 units), those of the first direction before those of the second; with `keeps`, what the
-// derivative needs of both directions behind them.
+// Output: the states (length, batch, 2 * units), the first direction before the second. With `keeps`, the values that
+// the gradient needs of both directions follow.
 template <bool keeps>
 void states(const Arguments &arguments, float *out, int64_t) {
     const Call call(arguments);
@@ -123,9 +123,10 @@ void states(const Arguments &arguments, float *out, int64_t) {
     });
 }
 
-// What the gates of both directions get from the forms that there are, the biases included: (forms, 8 units).
+// Output: the parts of the gates of both directions that depend on the input, including the biases, (forms, 8 * units).
+// Only the rows of valid forms are written.
 void gates_of_forms(const Arguments &arguments, float *out, int64_t) {
-    constexpr int64_t SEVERAL = 8 * ROWS;                    // forms whose gates stay in a core's cache
+    constexpr int64_t SEVERAL = 8 * ROWS;                    // number of forms whose gates fit into the cache of a core
     const int64_t forms = arguments.shapes[VECTORS][0], inputs = arguments.shapes[VECTORS][1];
     const int64_t count = arguments.integers(COUNT, 0, forms)[0];
     const int64_t gates = arguments.shapes[WEIGHTS][0], both = 2 * gates;
@@ -151,13 +152,13 @@ void gates_of_forms(const Arguments &arguments, float *out, int64_t) {
     });
 }
 
-// Scores of tags (length, batch, tags), from what `gates_of_forms` gave.
+// Output: scores of the tags (length, batch, tags), from the result of `gates_of_forms`.
 void scores_of_forms(const Arguments &arguments, float *out, int64_t size) {
     const int64_t *sizes = arguments.shapes[FORMS], tags = arguments.shapes[OUTPUT][0];
     const Call call(arguments, sizes[1] / (2 * GATES));
     const int64_t units = call.shape.units;
     const std::vector<int64_t> places = arguments.integers(PLACES, 0, sizes[0] - 1);
-    // Each direction by itself has scores, the first with the bias; both are added up.
+    // The scores of both directions are computed separately, the first with the bias, and then added.
     std::vector<float> turned(units * tags), other(size), biases[2];
     float *scores[2] = {out, other.data()};
     std::vector<Panels> outputs(2, Panels(units, tags));
@@ -177,8 +178,9 @@ void scores_of_forms(const Arguments &arguments, float *out, int64_t size) {
     for (int64_t i = 0; i < size; i++) out[i] += other[i];
 }
 
-// The derivatives by the input and by the weights of both directions, the bias once, from what `states` kept and the
-// derivative by what it gave, of which only that by the states counts; behind them as many numbers as the input has.
+// Output: gradients by the input and by the weights of both directions, with one bias for each direction, then scratch
+// space of the size of the input. Own inputs: the result of `states` with kept values, and the gradient by this result,
+// of which only the part of the states is used.
 void gradients(const Arguments &arguments, float *out, int64_t) {
     const Call call(arguments);
     const Shape &shape = call.shape;
@@ -196,15 +198,15 @@ void gradients(const Arguments &arguments, float *out, int64_t) {
     native::share_out<Nothing>(2, call.cost(), [&](size_t d, Nothing &) {
         float *to = by_weights + d * shape.gates() * shape.joint(), *by_state = to + shape.gates() * shape.inputs;
         std::fill_n(to, shape.gates() * shape.joint(), 0.0f);
-        for (size_t i = d; i < results.size(); i += 2) {     // in order: the same sums every time
+        for (size_t i = d; i < results.size(); i += 2) {     // in a fixed order, for reproducible rounding
             results[i]->put(to, by_state, by_state + shape.gates() * shape.units);
         }
         for (int64_t i = input * d / 2; i < input * int64_t(d + 1) / 2; i++) by_inputs[0][i] += by_inputs[1][i];
     });
 }
 
-// Checks the weights of both directions, `each` inputs for one: by the input if there are any, by the state before if
-// `by_state`, and the biases. Returns the units.
+// Checks the weights of both directions, which have `each` inputs for one direction: input weights if `inputs` > 0,
+// state weights if `by_state`, and biases if `biases`. Returns the number of units.
 int64_t check_weights(const Arguments &arguments, int each, int64_t inputs, bool by_state, bool biases) {
     const int64_t gates = std::max(int64_t(1), native::axis_of(arguments.ranks, arguments.shapes, WEIGHTS, 0) / GATES) * GATES;
     for (int d = 0; d < 2; d++) {
@@ -216,7 +218,7 @@ int64_t check_weights(const Arguments &arguments, int each, int64_t inputs, bool
     return gates / GATES;
 }
 
-// The inputs that `states` and `gradients` share, which have so many of their own.
+// Checks the inputs that `states` and `gradients` share, and the number of inputs, `own` of which are their own.
 Shape check_layer(const Arguments &arguments, int own) {
     arguments.expect_inputs(OWN + own);
     arguments.expect(INPUTS, "inputs", Type::FLOATS, {ANY, ANY, ANY});
@@ -251,7 +253,7 @@ void check_scores_of_forms(const Arguments &arguments) {
     arguments.expect(OUTPUT, "weights of the projection", Type::FLOATS, {arguments.shapes[OUTPUT + 1][0], 2 * units});
 }
 
-// States of so many positions, with what is kept beside them; -1 while a number is not known.
+// Size of the states of `positions` positions, with kept values if `keeps`; -1 if a number is unknown.
 std::vector<int64_t> size_of_states(int64_t positions, int64_t gates, bool keeps) {
     const Shape shape = {1, positions, 0, gates / GATES};
     return {positions < 0 || gates < 0 ? -1 : positions * 2 * (shape.units + (keeps ? shape.kept() : 0))};

@@ -1,4 +1,4 @@
-// Products of matrices of float32 that fit into a core's cache.
+// Products of float32 matrices that fit into the cache of a core.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace nn {
 
-// The second factor of a product, depth by columns, in panels of some vectors side by side: a panel is read from its
-// beginning to its end. Columns beyond the last, which fill up a vector, are 0.
+// The second factor of a product, (depth, columns), stored in panels of a few vectors each. A panel is read in the
+// order of memory. Additional columns that fill up the last vector are 0.
 class Panels {
     int64_t depth, blocks, panels;
     std::vector<Floats> values;
@@ -21,11 +21,11 @@ class Panels {
           values(depth * blocks) {}
 
     int64_t count() const { return panels; }
-    int64_t width() const { return blocks; }                 // in vectors
+    int64_t width() const { return blocks; }                 // number of vectors in a row
     int64_t begin(int64_t panel) const { return blocks * panel / panels; }
     const Floats *of(int64_t panel) const { return values.data() + depth * begin(panel); }
 
-    // Sets some columns of a row.
+    // Sets `count` columns of a row.
     void put(int64_t row, int64_t column, const float *from, int64_t count) {
         for (int64_t panel = 0; panel < panels; panel++) {
             const int64_t first = begin(panel) * WIDTH, size = begin(panel + 1) * WIDTH - first;
@@ -36,9 +36,9 @@ class Panels {
         }
     }
 
-    // Sets rows from a matrix (columns, rows) that is turned over.
+    // Sets rows from a matrix (columns, rows), which is transposed.
     void put_turned(int64_t row, const float *from, int64_t rows, int64_t columns) {
-        constexpr int64_t SEVERAL = 16;                      // rows, read side by side from one line of the cache
+        constexpr int64_t SEVERAL = 16;                      // rows that are read together from one cache line
         std::vector<float> turned(SEVERAL * columns);
         for (int64_t first = 0; first < rows; first += SEVERAL) {
             const int64_t count = std::min(SEVERAL, rows - first);
@@ -56,8 +56,8 @@ struct Factor {
     int64_t row_step, step;
 };
 
-// What a product is added to: `of(row, block)` gives a vector of it. Nothing; what is there already; rows that stand
-// anywhere, (columns,) each.
+// Initial values to which a product is added; `of(row, block)` returns one vector. Zeros: 0. Sums: the values of an
+// array. Rows: separate rows (columns,) at any address.
 struct Zeros {
     Floats of(int64_t, int64_t) const { return Floats{}; }
 };
@@ -83,7 +83,7 @@ struct Rows {
     }
 };
 
-// Some rows and blocks of a product, from `row` and `block` on.
+// R rows and BLOCKS blocks of a product, beginning at `row` and `block`.
 template <int R, int BLOCKS, class Begin>
 inline void tile(const Factor &factor, const Floats *panel, int64_t depth, Floats *to, int64_t width,
                  const Begin &begin, int64_t row, int64_t block) {
@@ -115,7 +115,7 @@ inline void tiles(Factor factor, int64_t rows, const Floats *panel, int64_t dept
     if constexpr (R > 1) tiles<R - 1, BLOCKS>(factor, rows, panel, depth, to, width, begin, row, block);
 }
 
-// to (rows, panels.width()) = begin + factor (rows, depth) times the first `depth` rows of the panels.
+// to (rows, panels.width()) = begin + factor (rows, depth) * first `depth` rows of the panels.
 template <class Begin>
 inline void multiply(const Factor &factor, int64_t rows, const Panels &panels, int64_t depth, Floats *to,
                      const Begin &begin) {

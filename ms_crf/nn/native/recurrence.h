@@ -1,7 +1,7 @@
-// An LSTM in one direction, and its derivative, for some sentences of a batch.
+// An LSTM in one direction, with its gradient, for some sentences of a batch.
 //
-// At each step, gates = weights times (input, state before, 1); input, forget and output gates by the sigmoid, the
-// candidate by tanh; cell = forget * cell + input * candidate; state = output * tanh(cell).
+// In each step, gates = weights * (input, previous state, 1). The input, forget and output gates use the sigmoid, the
+// candidate uses tanh. cell = forget * cell + input * candidate; state = output * tanh(cell).
 #pragma once
 
 #include "products.h"
@@ -11,22 +11,22 @@ namespace lstm {
 using namespace nn;
 
 constexpr int GATES = 4;                                     // input, forget, candidate, output
-constexpr int KEPT = GATES + 1;                              // the gates after their functions, and the cell
+constexpr int KEPT = GATES + 1;                              // kept for the gradient: activated gates, and the cell
 
-// Of a layer: how its arrays are laid out, (length, batch, numbers of a position).
+// Sizes of a layer. Its arrays are (length, batch, values of a position).
 struct Shape {
     int64_t length, batch, inputs, units;
 
     int64_t gates() const { return GATES * units; }
-    int64_t joint() const { return inputs + units + 1; }     // what the weights are multiplied with
+    int64_t joint() const { return inputs + units + 1; }     // (input, previous state, 1)
     int64_t blocks() const { return (units + WIDTH - 1) / WIDTH; }
     int64_t padded() const { return blocks() * WIDTH; }
-    int64_t kept() const { return KEPT * padded(); }         // of a position, in one direction
+    int64_t kept() const { return KEPT * padded(); }         // kept values of a position, in one direction
     int64_t positions() const { return length * batch; }
     int64_t place(int64_t position, int64_t row) const { return position * batch + row; }
 };
 
-// Sentences of a batch, the longest first: those with a step t are the first `with_step(t)`.
+// Sentences of a batch, longest first. The first `with_step(t)` sentences have a step t.
 struct Sentences {
     std::vector<int64_t> rows, lengths;
 
@@ -39,11 +39,11 @@ struct Sentences {
     }
 };
 
-// One of the two directions: the second reads each sentence from its end.
+// One of the two directions; the second direction reads each sentence from its end.
 struct Direction {
     Shape shape;
-    const float *by_input, *by_state;                        // weights (4 units, inputs), (4 units, units)
-    const float *bias, *other_bias;                          // (4 units,), which are added
+    const float *by_input, *by_state;                        // weights (4 * units, inputs), (4 * units, units)
+    const float *bias, *other_bias;                          // (4 * units,); both are added
     bool backward;
 
     int64_t place(const Sentences &sentences, int64_t i, int64_t step) const {
@@ -52,25 +52,26 @@ struct Direction {
     }
 };
 
-// What the gates of forms get from the input, the biases included, computed beforehand; and which form stands where.
+// Precomputed parts of the gates that depend on the input, including biases, and the index of the form at each
+// position.
 struct Forms {
-    const float *gates;                                      // (forms, width), from where a direction's begin
+    const float *gates;                                      // (forms, width), from the first gate of a direction
     int64_t width;
     const std::vector<int64_t> &places;                      // (length * batch,)
 
     const float *at(int64_t place) const { return gates + places[place] * width; }
 };
 
-// The states of all steps, from the input, or from forms if the layer has no weights by the input.
+// The states of all steps, from the input, or from precomputed gates of forms if the layer has no input weights.
 class Forward {
     const Direction &layer;
     const Shape shape;
     const Sentences &sentences;
     const bool of_forms;
     const int64_t depth;                                     // inputs + units + 1, or units
-    Panels weights;                                          // (depth, 4 units)
+    Panels weights;                                          // (depth, 4 * units)
     std::vector<float> joint;                                // (rows, depth)
-    std::vector<const float *> begins;                       // (rows,), of forms
+    std::vector<const float *> begins;                       // (rows,), gates of the forms
     std::vector<Floats> cells, gates, row;                   // (rows, blocks), (rows, width of the weights), (blocks,)
 
    public:
@@ -88,8 +89,8 @@ class Forward {
         for (int64_t i = 0; i < sentences.count(); i++) joint[(i + 1) * depth - 1] = 1.0f;
     }
 
-    // inputs: (length, batch, inputs). states: (length, batch, 2 units), from where this direction's half begins.
-    // kept: (length, batch, `shape.kept()`) for the derivative, or null.
+    // inputs: (length, batch, inputs). states: (length, batch, 2 * units), beginning with the half of this direction.
+    // kept: (length, batch, `shape.kept()`), for the gradient, or null.
     void run(const float *inputs, float *states, float *kept) {
         for (int64_t step = 0; step < sentences.longest(); step++) {
             const int64_t count = sentences.with_step(step);
@@ -105,7 +106,7 @@ class Forward {
         }
     }
 
-    // Of forms: bias (tags,) and products of the states with `output` (units, tags) go to scores (length, batch, tags).
+    // For forms: writes bias (tags,) + state * output (units, tags) to scores (length, batch, tags).
     void run(const Forms &forms, const Panels &output, const std::vector<float> &bias, float *scores) {
         const int64_t tags = int64_t(bias.size());
         const std::vector<const float *> biases(sentences.count(), bias.data());
@@ -129,13 +130,13 @@ class Forward {
    private:
     int64_t depth_of_input() const { return of_forms ? 0 : shape.inputs; }
 
-    // Brings a form's gates near before they are read.
+    // Prefetches the gates of a form into the cache.
     void fetch(const float *from) const {
         constexpr int64_t LINE = 64 / sizeof(float);
         for (int64_t gate = 0; gate < shape.gates(); gate += LINE) __builtin_prefetch(from + gate);
     }
 
-    // What is computed beyond the last unit, to fill up a vector, is not used.
+    // One step of a sentence. Values after the last unit, which fill up a vector, are not used.
     void move(int64_t i, float *states, float *kept) {
         const int64_t units = shape.units;
         const float *sums = reinterpret_cast<const float *>(gates.data() + i * weights.width());
@@ -157,17 +158,17 @@ class Forward {
     }
 };
 
-// The derivatives by input and weights, from what `Forward` gave and kept, and the derivative by the states.
+// Gradients by input and weights, from the states and kept values of `Forward` and the gradient by the states.
 class Backward {
     const Direction &layer;
     const Shape shape;
     const Sentences &sentences;
-    const int64_t room;                                      // for positions whose products are added up at once
-    Panels weights, joint;                                   // (4 units, inputs + units), (room, inputs + units + 1)
-    std::vector<float> by_gates;                             // (room, 4 units)
-    std::vector<Floats> by_cells, by_joint, by_weights;      // (rows, blocks), (rows, width of weights), (4 units, width
-    std::vector<Floats> row, gates;                          // of joint); (blocks,), (4, blocks)
-    int64_t waiting = 0;                                     // positions that are not added up yet
+    const int64_t room;                                      // number of positions whose products are added at once
+    Panels weights, joint;                                   // (4 * units, inputs + units), (room, inputs + units + 1)
+    std::vector<float> by_gates;                             // (room, 4 * units)
+    std::vector<Floats> by_cells, by_joint, by_weights;      // (rows, blocks), (rows, weights.width()), (4 * units,
+    std::vector<Floats> row, gates;                          // joint.width()); (blocks,), (4, blocks)
+    int64_t waiting = 0;                                     // number of positions that are not yet added
 
    public:
     Backward(const Direction &layer, const Sentences &sentences)
@@ -182,7 +183,8 @@ class Backward {
         }
     }
 
-    // by_states: as states, from where this direction's half begins. by_inputs: (length, batch, inputs).
+    // by_states: (length, batch, 2 * units), beginning with the half of this direction. by_inputs: (length, batch,
+    // inputs).
     void run(const float *inputs, const float *states, const float *kept, const float *by_states, float *by_inputs) {
         const std::vector<float> nothing(shape.padded());
         const float one = 1.0f;
@@ -211,7 +213,7 @@ class Backward {
         add_up();
     }
 
-    // Adds the derivatives to those by the weights of input and state, and by the bias.
+    // Adds the gradients to the gradients by input weights, state weights and bias.
     void put(float *by_input, float *by_state, float *by_bias) const {
         for (int64_t gate = 0; gate < shape.gates(); gate++) {
             const float *from = reinterpret_cast<const float *>(by_weights.data() + gate * joint.width());
