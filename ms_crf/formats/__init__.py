@@ -1,4 +1,4 @@
-"""Layer 5: the formats that annotated text comes in and goes out in, a module for each, around one kind of document.
+"""Layer 5: file formats of annotated text. Each format has its own module; all of them read and write `Document`s.
 
-It knows files, schemes and splitters of text, and nothing of models.
+The layer knows files, tag schemes and text splitters. It does not know models.
 """

@@ -1,4 +1,4 @@
-"""Reads and writes brat's standoff: a text in NAME.txt, and what is marked in it in NAME.ann."""
+"""Reads and writes brat standoff: the text is in NAME.txt, and its annotations are in NAME.ann."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _WORD, _PART = re.compile(r'\S+'), re.compile(r'[^\r\n]+')
 
 
 def is_brat(path: PathLike) -> bool:
-    """Whether a name is that of one file of a pair, or of a folder of such pairs."""
+    """Whether a path is a file of a brat pair, or a folder that contains such pairs."""
     name = os.fspath(path)
     try:
         if os.path.isdir(name):
@@ -34,9 +34,9 @@ def _beside(name: str, ending: str) -> str:
 
 
 def read(path: PathLike, reading: Reading) -> Iterator[Document]:
-    """The documents of a pair of files, or of all pairs of a folder in the order of their names.
+    """Reads a pair of files, or all pairs of a folder sorted by name.
 
-    In a folder a text without notes beside it is reported as not annotated; other files are no part of it.
+    In a folder, texts without an annotation file are reported as unlabelled, and other files are ignored.
     """
     name, report = os.fspath(path), reading.report
     if not os.path.isdir(name):
@@ -55,12 +55,12 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
 
 
 def _text(path: str) -> str:
-    """The text of a file, each character as it stands there, line ends too, since offsets count them."""
+    """The unchanged text of a file, including line ends, because offsets count them."""
     return ''.join(decode(path, number, line, raw=True) for number, line in enumerate(byte_lines(path, True), 1))
 
 
 class _Entry(NamedTuple):
-    """A line of the notes that marks text."""
+    """A text-bound annotation: a line of the annotation file that begins with T."""
 
     line: int
     name: str
@@ -83,7 +83,7 @@ def _document(text_path: str, path: str, report: Report) -> Document:
     text = _text(text_path)
     if text.startswith('\ufeff') and all(_fits(text[1:], entry) for entry in entries) and not (
             entries and all(_fits(text, entry) for entry in entries)):
-        text = text[1:]                          # brat itself counts a byte order mark as a character
+        text = text[1:]                          # brat counts a byte order mark as a character, other tools do not
     document = Document(text, path, 1, name=os.path.splitext(os.path.basename(path))[0],
                         text_path=text_path, by_line=True)
     spans = [_span(document, entry, report) for entry in entries]
@@ -93,7 +93,7 @@ def _document(text_path: str, path: str, report: Report) -> Document:
 
 
 def _fits(text: str, entry: _Entry) -> bool:
-    """Whether the parts of a span hold what its line says, white space aside: brat writes line ends as blanks."""
+    """Whether the text at the offsets matches the text in the annotation; white space may differ."""
     held = ' '.join(text[start:end] for start, end in entry.parts)
     return entry.text is None or entry.text.split() == held.split()
 
@@ -104,8 +104,8 @@ def _span(document: Document, entry: _Entry, report: Report) -> Span:
     text = document.text
     if not _fits(text, entry):
         held = ' '.join(text[start:end] for start, end in entry.parts)
-        raise CorpusError(document.path, entry.line, f'expected {brief(entry.text)} where {entry.name} is, got '
-                                                     f'{brief(held)}')
+        raise CorpusError(document.path, entry.line, f'expected {brief(entry.text)} at the offsets of {entry.name}, '
+                                                     f'got {brief(held)}')
     parts = sorted(entry.parts)
     start, end = parts[0][0], max(end for _, end in parts)
     if any(text[before[1]:after[0]].strip() for before, after in zip(parts, parts[1:])):
@@ -114,19 +114,19 @@ def _span(document: Document, entry: _Entry, report: Report) -> Span:
 
 
 def notes(document: Document, spans: Sequence[Span]) -> str:
-    """The notes of a document: a line for each span; one that goes over line ends has a part on each line.
+    """The annotation file of a document: one line for each span. A span over a line end has one part on each line.
 
     Raises:
-        CorpusError: a type, or the text, can't be written.
+        CorpusError: a type, or the text, cannot be written.
     """
     if half_of_pair([document.text]) is not None:
-        raise CorpusError(document.home, document.line, 'expected text that UTF-8 can hold, got half of a surrogate '
-                                                        'pair; JSON lines can hold it')
+        raise CorpusError(document.home, document.line, 'expected text that UTF-8 can hold, got an unpaired surrogate; '
+                                                        'JSON lines can hold it')
     lines = []
     for number, span in enumerate(spans, 1):
         if not span.type or _WORD.fullmatch(span.type) is None:
-            raise CorpusError(document.path, span.line, 'expected a type without white space for each span, as '
-                                                        f'brat has them, got {brief(span.type)}')
+            raise CorpusError(document.path, span.line, 'expected a type without white space for each span, because '
+                                                        f'brat requires it, got {brief(span.type)}')
         parts = [match.span() for match in _PART.finditer(document.text, span.start, span.end)] or [
             (span.start, span.end)]
         places = ';'.join(f'{start} {end}' for start, end in parts)
@@ -136,23 +136,24 @@ def notes(document: Document, spans: Sequence[Span]) -> str:
 
 
 def check_target(path: PathLike) -> None:
-    """Raises CorpusError unless a folder of this name, or a pair of files, could be written; nothing is changed."""
+    """Raises CorpusError if the folder, or the pair of files, cannot be written; does not change any file."""
     name = os.fspath(path)
     if _is_pair(name):
         files.check_writable(path)
         return
     folder = name.rstrip(os.sep)
     if os.path.lexists(folder) and (not os.path.isdir(folder) or os.listdir(folder)):
-        raise CorpusError(name, None, 'expected no folder there yet, or an empty one, got something; choose another')
+        raise CorpusError(name, None, 'expected a new or empty folder, got an existing file or a folder with files; '
+                                      'choose another name')
 
 
 def _is_pair(name: str) -> bool:
-    """Whether a name is that of one of the files of a pair."""
+    """Whether a path names one file of a pair, and not a folder."""
     return os.path.splitext(name)[1] in (TEXT, NOTES) and not os.path.isdir(name)
 
 
 def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
-    """Writes a pair of files, of one text, if the name ends as one of them; otherwise a folder of pairs."""
+    """Writes a folder of pairs, or one pair with one text if the path ends in .txt or .ann."""
     name = os.fspath(path)
     if _is_pair(name):
         _write_pair(*_as_one(marked, report), os.path.splitext(name)[0])
@@ -162,7 +163,7 @@ def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
     with files.temporary(files.draft_of(folder)) as draft, files.faults_named(name):
         os.mkdir(draft)
         names = [document.name for document, _ in marked]
-        if not all(names) or len(set(names)) < len(names):       # their numbers, unless each has a name of its own
+        if not all(names) or len(set(names)) < len(names):       # without unique names, use numbers
             names = [str(number).zfill(len(str(len(names)))) for number in range(1, len(names) + 1)]
         for own, (document, spans) in zip(names, marked):
             _write_pair(document, spans, os.path.join(draft, own))
@@ -170,7 +171,7 @@ def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
 
 
 def _as_one(marked: Sequence[Marked], report: Report) -> Marked:
-    """Several documents as one, with line ends between them."""
+    """Several documents as one document, with line ends between the texts."""
     if len(marked) == 1:
         return marked[0]
     spans, offset = [], 0

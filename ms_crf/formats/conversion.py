@@ -1,4 +1,4 @@
-"""From one format to another: documents that are read from one, and written to the other."""
+"""Converts documents from one format to another: reads them, converts tags and spans, and writes them."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -16,24 +16,24 @@ from ms_crf.text.schemes import PLAIN
 
 
 class Source(NamedTuple):
-    """What was read: documents, their format, the scheme of their tags, None if they have spans."""
+    """The documents of an input, and how they were read."""
 
     documents: list[Document]
     format: str
-    scheme: str | None
-    columns: tuple[int, ...]               # of token and tag, of a file of columns
+    scheme: str | None                     # the scheme of the tags; None if the documents have spans
+    columns: tuple[int, ...]               # columns of token and tag, in column files
 
 
 def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None = None, mark: str = MARK) -> Source:
-    """The documents of a file or folder.
+    """Reads the documents of a file or folder.
 
     Args:
-        path: its name.
-        kind: the name of its format.
-        report: is called with a `Remark` on what is not read.
-        pair: indices of the columns of token and tag. Without it, tags of CoNLL-U are those in UPOS or, if there are
-            none at all, in MISC.
-        mark: what stands in place of a tag that nobody has judged; '' for nothing.
+        path: path of the file or folder.
+        kind: name of its format.
+        report: receives a `Remark` about everything that is not read.
+        pair: indices of the columns of token and tag. By default the tags of CoNLL-U are in UPOS, or in MISC if UPOS
+            is empty in the whole file.
+        mark: the mark of unknown tags; '' for no mark.
     """
     row = FORMATS[kind]
     columns = pair or (row.columns if kind == CONLLU else columns_of(path, COLUMNS))
@@ -50,21 +50,21 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
     scheme = alignment.scheme_of(documents)
     spans = next((document for document in documents if document.spans), None) if scheme == PLAIN else None
     if spans is not None:
-        raise CorpusError(spans.path, spans.line, 'expected plain tags as elsewhere in the file, got spans')
+        raise CorpusError(spans.path, spans.line, 'expected plain tags as in the rest of the file, got spans')
     return Source(documents, kind, scheme, columns)
 
 
 def check_target(path: PathLike, kind: str) -> None:
-    """Raises CorpusError unless a file of this name, or of brat a folder, could be written; nothing is changed."""
+    """Raises CorpusError if a file, or a folder for brat, cannot be written; does not change any file."""
     (FORMATS[kind].check or files.check_writable)(path)
 
 
 def write(source: Source, target: Target, path: PathLike, report: Report) -> None:
-    """Writes documents to a file, or brat's to a pair of files or a folder, whole or not at all.
+    """Writes documents to a file, or to a pair or folder of brat files. If it fails, no output is written.
 
     Raises:
-        CorpusError: the format can't hold something, or the file can't be written.
-        OptionError: tags that are not of spans are to be in a scheme of spans.
+        CorpusError: the format cannot hold a token, tag or type, or the file cannot be written.
+        OptionError: plain tags cannot be converted to a scheme of spans.
     """
     row = FORMATS[target.format]
     if row.save is not None:
@@ -77,7 +77,7 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
 
 
 def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
-    """The text of a file that holds the documents, in any format but brat's; raises as `write`."""
+    """The parts of the text of a file in any format except brat; raises the same errors as `write`."""
     _remark(source, target, report)
     row = FORMATS[target.format]
     if 'tags' not in row.holds:
@@ -90,12 +90,12 @@ def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     if row.write is not None:
         return row.write(tagged, target)
     line, look = row.line, Look(target.scheme or 'BIO')
-    assert line is not None                      # the format writes sentences as they come
+    assert line is not None                      # formats that hold tags write whole files or single sentences
     return (line(sentence, look) for _, sentences in tagged for sentence in sentences)
 
 
 def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:
-    """Documents with their spans; says which texts are not judged whole if the format has no place for that."""
+    """Documents with their spans; reports partly annotated texts if the format cannot mark them."""
     for document in source.documents:
         judged = alignment.judged_in(document, source.scheme or PLAIN, report)
         spans = alignment.spans_in(document, source.scheme or PLAIN, report)
@@ -105,22 +105,22 @@ def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:
 
 
 def _marked_off(tagged: Iterable[Tagged], target: Target) -> Iterator[Tagged]:
-    """Documents with tags as columns have them: those that nobody has judged with the mark in their place."""
+    """Documents with the mark in place of unknown tags, as column files need it."""
     for document, sentences in tagged:
         made = []
         for sentence in sentences:
             if is_open(sentence.tags) and not target.mark:
-                raise CorpusError(document.home, sentence.line, 'expected an unknown tag to be named, as nobody has '
-                                                                'judged some tokens here and columns must say so')
+                raise CorpusError(document.home, sentence.line, 'expected a mark for unknown tags, got none; some '
+                                                                'tokens here are unlabelled, and columns need a mark')
             made.append(sentence.replace(tags=[marked(tag, target.mark) for tag in sentence.tags]))
         yield document, made
 
 
 def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
-    """Documents with their sentences, which have tags; those without a sentence are left out."""
+    """Documents with tagged sentences; documents without any sentence are dropped."""
     types = types_in({tag for document in source.documents for sentence in document.sentences or ()
                       for tag in sentence.tags})
-    # Where the token behind a span is not judged, only tags that mark ends say that it ends there.
+    # If the token after a span is unlabelled, only BIOES tags show the end of the span.
     of_spans = 'BIOES' if any(document.judged is not None for document in source.documents) else 'BIO'
     for document in source.documents:
         sentences = alignment.tagged(document, target.splitter, report, target.scheme or source.scheme or of_spans)
@@ -134,9 +134,9 @@ def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
 
 
 def _remark(source: Source, target: Target, report: Report) -> None:
-    """Says what of the texts and tokens of documents the target has no place for."""
+    """Reports everything in the documents that the target format cannot hold."""
     if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
-        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; leave the scheme away')
+        raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; omit the scheme')
     holds, to_other = FORMATS[target.format].holds, source.format == CONLLU != target.format
     for document in source.documents:
         lost = {
@@ -152,7 +152,7 @@ def _remark(source: Source, target: Target, report: Report) -> None:
 
 
 def _lost_cuts(document: Document, target: Target) -> list[str]:
-    """['tokens'] or ['sentences'] if a document has other ones than the splitter finds, and the target no place."""
+    """['tokens'] or ['sentences'] if the target format loses boundaries that the splitter would not find again."""
     holds = FORMATS[target.format].holds
     if 'tags' in holds or (document.sentences is None and document.tokens is None):
         return []
@@ -164,8 +164,8 @@ def _lost_cuts(document: Document, target: Target) -> list[str]:
 
 
 def _loses_space(document: Document, target: Target) -> bool:
-    """Whether a text is another one than its sentences joined by line ends; records of JSON hold their texts, other
-    formats their tokens joined by spaces."""
+    """Whether white space is lost: whether the output differs from the text. JSON records hold the text of each
+    sentence, other formats only its tokens."""
     sentences = alignment.cut(document, target.splitter)
     with_text = 'fields' in FORMATS[target.format].holds
     return document.text != '\n'.join(

@@ -1,6 +1,6 @@
-"""Reads JSON: tokens with tags, and texts with spans as doccano, Label Studio, Prodigy and spaCy have them.
+"""Reads JSON: tokens with tags, and texts with spans in the formats of doccano, Label Studio, Prodigy and spaCy.
 
-The shape of each record says which of them it is; `json_lines` finds the records.
+The keys of each record show its format. `json_lines` finds the records in a file.
 """
 
 import json
@@ -21,7 +21,7 @@ from ms_crf.text.sentence import Offsets, Sentence, Span
 
 
 def read(path: PathLike, reading: Reading) -> Iterator[Document]:
-    """The documents of a file of JSON lines, or of an array."""
+    """Reads the documents of a file of JSON lines or of JSON arrays."""
     for entry in json_lines.records(path, numbered_lines(path)):
         if entry is not None and entry[1] is not None:
             document = document_of(path, *entry, reading.report)
@@ -30,8 +30,8 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
 
 
 def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence | None]:
-    """The sentences of records as they arrive, an empty one for each blank line; of a text with spans, if tags are
-    wanted, those that the splitter finds, with tags in BIO."""
+    """Reads the sentences of records as they arrive; an empty line is an empty sentence. With gold tags, a text with
+    spans is split into sentences with BIO tags."""
     for entry in json_lines.records(name, lines):
         if entry is None:
             yield None
@@ -49,7 +49,7 @@ def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence
 
 
 def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentence:
-    """The sentence of a record: of its tokens, or of the words or characters of its text."""
+    """The sentence of a record without its tags: its tokens, or the words or characters of its text."""
     record = as_object(record)
     text, tokens, others = text_of(record), record.get('tokens'), {'line': line, 'record': record}
     if text is not None and isinstance(tokens, list) and tokens and all(isinstance(token, dict) for token in tokens):
@@ -63,7 +63,7 @@ def _untagged(name: object, line: int, record: Any, characters: bool) -> Sentenc
 
 
 def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: str, or_null: bool = False) -> list:
-    """A list of an object, checked to hold strings that are not empty, or null as well."""
+    """A list of strings from an object; raises CorpusError for empty strings, and for null unless `or_null`."""
     values = record.get(name)
     if isinstance(values, list) and all((isinstance(item, str) and item) or (or_null and item is None)
                                         for item in values):
@@ -73,14 +73,13 @@ def strings_of(path: object, line_number: int, record: Mapping[str, Any], name: 
 
 
 def check_tags(path: object, line_number: int, tags: Iterable[str]) -> None:
-    """Raises CorpusError if tags of JSON can't stand in tables and columns."""
+    """Raises CorpusError if a tag has an unpaired surrogate, which UTF-8 files cannot hold."""
     if (odd := half_of_pair(tags)) is not None:
-        raise CorpusError(path, line_number, 'expected tags that UTF-8 can hold, got half of a pair of surrogates in '
-                                             f'{odd!a}')
+        raise CorpusError(path, line_number, f'expected tags that UTF-8 can hold, got an unpaired surrogate in {odd!a}')
 
 
 def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The lists "tokens" and "tags" of an object, checked; null as a tag is OPEN."""
+    """The lists "tokens" and "tags" of an object after checking them; the tag null becomes OPEN."""
     tokens = strings_of(path, line_number, record, 'tokens')
     tags = strings_of(path, line_number, record, 'tags', True)
     if len(tokens) != len(tags):
@@ -92,7 +91,7 @@ def tokens_and_tags(path: object, line_number: int, record: Mapping[str, Any]) -
 
 
 def has_spans(record: Any) -> bool:
-    """Whether a record is a text with spans; otherwise it is one of tokens and tags."""
+    """Whether a record is a text with spans; otherwise it is a list of tokens with tags."""
     if is_pair(record):
         return True
     tokens = record.get('tokens')
@@ -101,7 +100,7 @@ def has_spans(record: Any) -> bool:
 
 
 def document_of(path: object, line: int, record: Any, report: Report) -> Document | None:
-    """The document that a record is; None if its annotator did not accept it, or it is not annotated yet."""
+    """The document of a record; None if the record is not annotated, or was not accepted by the annotator."""
     if not has_spans(record):
         return _of_tokens(path, line, record)
     record = as_object(record)
@@ -117,7 +116,7 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
     marked = [name for name in SPANS if isinstance(record.get(name), list)]
     filled = [name for name in marked if record[name]]
     if len(filled) > 1:
-        raise CorpusError(path, line, f'expected spans under one name, got them under "{filled[0]}" and "{filled[1]}"')
+        raise CorpusError(path, line, f'expected spans under one key, got spans under "{filled[0]}" and "{filled[1]}"')
     if not marked and not {'answer', 'annotation_id'} & set(record):
         known, names = (', '.join(f'"{name}"' for name in names) for names in (SPANS, record))
         raise CorpusError(path, line, f'expected spans under {known}, or "tokens" and "tags", got {names}')
@@ -129,7 +128,7 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
 
 
 def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
-    """A sentence of tokens and tags, in its text if the record has one that holds them."""
+    """The document of a record with tokens and tags; it has the text of the record if the text matches the tokens."""
     tokens, tags = tokens_and_tags(path, line, record)
     text = record.get('text')
     offsets = offsets_in(tokens, text) if isinstance(text, str) else None
@@ -140,9 +139,9 @@ def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
 
 
 def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
-    """The parts of a text that somebody has looked at; None for all of it.
+    """The annotated parts of a text; None if all of it is annotated.
 
-    What Prodigy asked about span by span, so that its answer is of those alone, has "_is_binary".
+    Prodigy marks answers about single spans with "_is_binary": then only the spans are annotated.
     """
     parts = record.get('judged')
     if parts is None:
@@ -154,16 +153,16 @@ def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
 
 
 class _Part(NamedTuple):
-    """A span as it stands in a file."""
+    """A span as it is written in a record."""
 
     start: int
     end: int
     type: str
-    text: str | None           # what it holds, if the file says so
+    text: str | None           # the text of the span, if the record contains it
 
 
 def _parts(document: Document, item: Any) -> list[_Part]:
-    """The spans that an item of a list of spans stands for: one for each of its labels."""
+    """The spans of one item in a list of spans: one span for each label of the item."""
     start = end = labels = text = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item
@@ -180,7 +179,7 @@ def _parts(document: Document, item: Any) -> list[_Part]:
 
 
 def _spans(document: Document, parts: Sequence[_Part]) -> list[Span]:
-    """The spans in characters. Tools that run in browsers have counted units of UTF-16, which their texts show."""
+    """Spans with offsets in characters. Offsets in UTF-16 units are recognised by the texts of the spans."""
     text, places = document.text, [(part.start, part.end) for part in parts]
     if not all(_holds(text, part, *place, True) for part, place in zip(parts, places)):
         in_utf16 = accumulate((1 + (character > '\uffff') for character in text), initial=0)
@@ -191,14 +190,14 @@ def _spans(document: Document, parts: Sequence[_Part]) -> list[Span]:
     for part, (start, end) in zip(parts, places):
         check_span(document, start, end, document.line)
         if not _holds(text, part, start, end):
-            raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, as its '
-                                                            f'span says, got {brief(text[start:end])}')
+            raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, the '
+                                                            f'text of the span, got {brief(text[start:end])}')
     return [Span(part.type, start, end, line=document.line, source=document)
             for part, (start, end) in zip(parts, places)]
 
 
 def _holds(text: str, part: _Part, start: int, end: int, exactly: bool = False) -> bool:
-    """Whether a place holds what its span says; white space, which tools rewrite, may differ unless `exactly`."""
+    """Whether the text at two offsets is the text of the span; white space may differ unless `exactly`."""
     if part.text is None:
         return True
     own, held = part.text, text[start:end]
@@ -207,14 +206,14 @@ def _holds(text: str, part: _Part, start: int, end: int, exactly: bool = False) 
 
 
 def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
-    """The offsets of tokens, which Prodigy has as objects; those of white space are none."""
+    """Offsets of Prodigy's token objects, without tokens of white space."""
     offsets, before = [], 0
     for item in items:
         record = item if isinstance(item, dict) else {}
         start, end = check_span(document, record.get('start'), record.get('end'), document.line)
         if start < before:
-            raise CorpusError(document.path, document.line, 'expected tokens one after the other, got one from '
-                                                            f'{start} to {end} after one that ends at {before}')
+            raise CorpusError(document.path, document.line, f'expected tokens in the order of the text, got {start} to '
+                                                            f'{end} after a token that ends at {before}')
         if document.text[start:end].strip():
             offsets.append((start, end))
             before = end
@@ -222,7 +221,7 @@ def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
 
 
 def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> Document | None:
-    """The document of a task of Label Studio: its first annotation that was not cancelled."""
+    """The document of a Label Studio task, from its first annotation that is not cancelled; None without annotation."""
     text = task['data'].get(text_key(task['data']))
     if not isinstance(text, str):
         raise CorpusError(path, line, f'expected "text", a string, in "data", got {brief(task["data"])}')
