@@ -192,7 +192,7 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[Span]:
 
 
 def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
-    """Annotated parts of a document; None if all of it is annotated.
+    """Annotated parts of a document; None if the whole document is annotated.
 
     Args:
         document: a document with spans or with tagged sentences; of tags, only certain ones are annotated.

@@ -60,7 +60,7 @@ def attributes(misc: str) -> dict[str, str]:
 
 
 def cells_of(path: object, row: Row, columns: Sequence[int], conllu: bool = False) -> list[str]:
-    """The token and the tag of a row, or the token alone, from the columns with these indices.
+    """The token and the tag of a row, or the token alone, from the columns `columns`.
 
     In CoNLL-U, the tag in the MISC column is the attribute NER; a row without the attribute has the tag O.
     """
@@ -118,7 +118,7 @@ def has_more(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str])
 
 
 def document_of(path: PathLike, sentences: Sequence[Sentence], bordered: bool) -> Document:
-    """A document of these sentences; its text is the texts of the sentences, joined with line ends."""
+    """A document of sentences; its text is the texts of the sentences, joined with line ends."""
     placed, offset = [], 0
     for sentence in sentences:
         placed.append(sentence.moved(offset) if offset else sentence)
@@ -195,7 +195,7 @@ def for_columns(sentences: Iterable[Sentence | None], name: str) -> Iterator[Sen
 
 
 def check_cells(document: Document, sentence: Sentence, cells: Sequence[str], separators: str = '\t\r\n') -> None:
-    """Raises CorpusError if a column cannot hold one of the values."""
+    """Raises CorpusError if a column cannot hold a value."""
     for cell in cells:
         reasons = [*((character in cell, _NAMES[character]) for character in separators), (not cell, 'an empty value'),
                    (cell != cell.strip(' '), 'a space at one end'), (cell.startswith('\ufeff'), 'a byte order mark'),

@@ -102,7 +102,7 @@ class ConvertArguments(OfLabelStudio):
         return FORMATS[JSON] if source.documents is FORMATS[JSON].documents else source, target
 
     def reasons(self) -> Mapping[str, str | None]:
-        """For each argument the reason why it has no effect with these formats; None if it has an effect."""
+        """For each argument, why it has no effect with the formats of IN and OUT; None if it has an effect."""
         source, target = self.formats
         to = f'with {argument("to")} {target.name}'
         return {'columns': None if source.columns else f'with {source.name}',
@@ -177,7 +177,7 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
         Conversion: the number of texts and spans, and remarks about everything that the target cannot hold.
 
     Raises:
-        OptionError: an argument is invalid, or has no effect with these formats.
+        OptionError: an argument is invalid, or has no effect with the two formats.
         CorpusError: a file cannot be read or written, or its content is invalid.
 
     Example:

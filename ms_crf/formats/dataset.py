@@ -152,7 +152,7 @@ def digest_of(sentences: Iterable[Sentence]) -> str:
 
 def _unknown(paths: Mapping[str, PathLike], files: Mapping[str, list[Sentence]], scheme: str,
              tags: Iterable[str]) -> list[Unknown]:
-    """Entries of `Corpora.unknown`: tags of dev and test that a model with these tags cannot predict."""
+    """Entries of `Corpora.unknown`: tags of dev and test that a model with the tags `tags` cannot predict."""
     known = {_kind(tag, scheme) for tag in tags}
     unknown = []
     for part, sentences in files.items():
@@ -171,7 +171,7 @@ def _kind(tag: str, scheme: str) -> tuple[bool, str]:
 
 
 def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
-    """(path, number of sentences with invalid tag sequences, line of the first of them); None if all are valid."""
+    """(path, number of sentences with invalid tag sequences, line of the first of these sentences), or None."""
     lines = [sentence.line for sentence in sentences if scheme != 'IOB1' and not is_well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
 

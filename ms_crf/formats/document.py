@@ -61,7 +61,7 @@ class Document(NamedTuple):
     text_path: str = ''                  # file of the text, if it is not the file of the annotations
     prediction: Prediction | None = None          # the prediction of a model; None if people annotated the text
     record: dict[str, Any] | None = None          # the JSON record of the document
-    judged: list[Offsets] | None = None  # the annotated parts of the text; None if all of it is annotated
+    judged: list[Offsets] | None = None  # the annotated parts of the text; None if the whole text is
 
     @property
     def home(self) -> str:
@@ -83,7 +83,7 @@ class Document(NamedTuple):
 class Remark(NamedTuple):
     """A message about information that was changed or dropped."""
 
-    kind: str                  # one of `KINDS`
+    kind: str                  # a key of `KINDS`
     path: str
     line: int
     text: str
@@ -91,7 +91,7 @@ class Remark(NamedTuple):
 
 Report = Callable[[Remark], object]
 
-#: for each kind of remark: the affected item and what happened to it
+#: for each kind of remark: the affected item and the change
 KINDS = {
     'grown': ('span', 'beginning or ending within a token, widened to whole tokens'),
     'overlap': ('span', 'dropped, because of an overlap with a longer or earlier span'),

@@ -49,7 +49,7 @@ def tokens(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
 
 
 def _judged(document: Document) -> dict[str, Any]:
-    """The key "judged" with the annotated parts of a text; empty if all of the text is annotated."""
+    """The key "judged" with the annotated parts of a text; empty if the whole text is annotated."""
     return {} if document.judged is None else {'judged': document.judged}
 
 

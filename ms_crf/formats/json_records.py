@@ -139,7 +139,7 @@ def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
 
 
 def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
-    """The annotated parts of a text; None if all of it is annotated.
+    """The annotated parts of a text; None if the whole text is annotated.
 
     Prodigy marks answers about single spans with "_is_binary": then only the spans are annotated.
     """

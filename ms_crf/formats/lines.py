@@ -17,8 +17,8 @@ from ms_crf.base.files import PathLike
 
 _HALF_OF_PAIR = re.compile('[\ud800-\udfff]')
 _BYTES = 1 << 16           # bytes to read at once
-CHUNK = 2048               # sentences that are sorted by length together, at most
-CHUNK_TOKENS = 65536       # tokens in these sentences, at most; a longer sentence is a chunk alone
+CHUNK = 2048               # sentences in a chunk, at most; a chunk is sorted by length
+CHUNK_TOKENS = 65536       # tokens in a chunk, at most; a longer sentence is a chunk alone
 T = TypeVar('T')
 
 

@@ -129,7 +129,7 @@ def of_ending(path: PathLike) -> Format | None:
 
 
 def of_name(path: PathLike) -> Format | None:
-    """The format of annotations, decided by the path and the files next to it; None if these do not decide it."""
+    """The format of annotations, decided by the path and the files next to it; None if neither decides it."""
     row = next((row for row in FORMATS.values() if row.sniff and row.sniff(path)), None) or of_ending(path)
     return row if row is not None and row.readable else None
 

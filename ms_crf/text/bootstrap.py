@@ -73,7 +73,7 @@ def resampled(counts: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) 
 
 
 def interval_of(values: np.ndarray, level: float = LEVEL) -> Interval | None:
-    """The central interval of resampled values that contains the share `level` of them.
+    """The central interval of resampled values that contains the share `level` of the values.
 
     Values of nan are ignored; the result is None if no other value exists.
     """
@@ -96,7 +96,6 @@ def difference(one: np.ndarray, other: np.ndarray, resamples: int = RESAMPLES, s
         The difference, its interval, and p. A resample counts for p if its difference is at least as far from the
         observed difference as the observed difference is from 0; p is (1 + count) / (1 + resamples).
     """
-    """
     if len(one) != len(other):
         raise ValueError(f'both must be of the same sentences, got {len(one)} and {len(other)}')
     both = np.stack((one, other), 1)                                                # (sentences, 2, 3)
@@ -109,7 +108,7 @@ def difference(one: np.ndarray, other: np.ndarray, resamples: int = RESAMPLES, s
     return Difference(float(value), interval, (1 + int(far.sum())) / (1 + resamples))
 
 
+def _minus(counts: np.ndarray) -> np.ndarray:
     """Differences of F1 from counts (..., 2, 3); F1 without any span is 0."""
-    """Differences of F1 from counts (..., 2, 3), 0 standing for that of no spans."""
     rates = np.nan_to_num(f1_of(counts))
     return rates[..., 0] - rates[..., 1]

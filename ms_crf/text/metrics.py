@@ -155,8 +155,8 @@ def score_in(file_scheme: str, gold: Sequence[Sequence[str]], predicted: Sequenc
 
     Args:
         file_scheme: the scheme of the files that the model was trained on.
-        gold: a list of tags for each sentence. The tags are in `file_scheme` if `model_scheme` is equal to it, and
-            otherwise in its `scoring_scheme`.
+        gold: a list of tags for each sentence. The tags are in `file_scheme` if both schemes are equal, and
+            otherwise in the `scoring_scheme` of `file_scheme`.
         predicted: a list of tags for each sentence, in `model_scheme`.
         model_scheme: the scheme that the model was trained in.
         raw: the gold tags of the file if `gold` was converted; they are used for `Score.raw_accuracy`.
@@ -179,7 +179,7 @@ def equal_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 
 
 def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:
-    """Predicted tags in the scheme in which they are compared with gold tags."""
+    """Predicted tags, converted to the scheme for the comparison with gold tags."""
     if file_scheme == model_scheme:
         return predicted
     return [in_scheme(tags, scoring_scheme(file_scheme)) for tags in predicted]
@@ -254,5 +254,5 @@ class Scores:
             lines.append(f'accuracy of the same spans, all written in {scoring_scheme(self.file_scheme)}: '
                          f'{percent(self._same_spans, self.result.tokens):.2f}%')
         if self._open:
-            lines.append(f'{self._open} more tokens are not annotated and not scored, and neither are spans with them')
+            lines.append(f'{self._open} more tokens are not annotated and not scored, nor are spans with such tokens')
         return lines

@@ -8,7 +8,7 @@ tag of a corpus can contain OPEN:
 - 'B-?' is B-OPEN: a token with this position in an entity of any type; '?-?' is a token of any entity;
 - NEXT: any tag that does not continue a span. The token after a span with a known end has this tag; files cannot have
   it;
-- OPEN, several tags with OPEN between them, OPEN: one of these tags. Conversion to another scheme creates such tags
+- OPEN + 'B-PER' + OPEN + 'S-PER' + OPEN, or more tags: B-PER or S-PER. Conversion to another scheme creates such tags
   if the result depends on an unknown neighbour: B-PER in BIO is B-PER or S-PER in BIOES if the next tag is unknown.
 """
 
