@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import SHOWN, Document, Reading, Remark, Report
+from ms_crf.formats.document import SHOWN, Document, ReadOptions, Remark, Report
 from ms_crf.formats.json_lines import flat
 from ms_crf.text import schemes
 from ms_crf.text.partial import as_json, certain, check_tag, closed, countable, in_scheme, is_open, is_well_formed
@@ -32,22 +32,22 @@ def cut(document: Document, splitter: Splitter) -> list[Sentence]:
     """The sentences of a document. If the document has only tokens, or only text, the splitter finds the sentences."""
     if document.sentences is not None:
         return document.sentences
-    found = splitter.split(document.text)
+    sentences = splitter.split(document.text)
     if document.tokens is not None:
-        starts = [sentence.start for sentence in found]
+        starts = [sentence.start for sentence in sentences]
         by_sentence: dict[int, list[Offsets]] = {}
-        for place in document.tokens:
-            by_sentence.setdefault(max(bisect_right(starts, place[0]) - 1, 0), []).append(place)
-        found = [Sentence.of_text(document.text, offsets) for offsets in by_sentence.values()]
+        for token in document.tokens:
+            by_sentence.setdefault(max(bisect_right(starts, token[0]) - 1, 0), []).append(token)
+        sentences = [Sentence.of_text(document.text, offsets) for offsets in by_sentence.values()]
     line_of = document.line_numbers()
-    for sentence in found:
+    for sentence in sentences:
         sentence.line, sentence.raw = line_of(sentence.offsets[0][0]), False
-    return found
+    return sentences
 
 
 def _kept(document: Document, sentences: Sequence[Sentence], report: Report) -> list[SpanTuple]:
     """Spans of a document after the rules: (type, first token, last token), with token indices in the document."""
-    offsets = [place for sentence in sentences for place in sentence.offsets]
+    offsets = [pair for sentence in sentences for pair in sentence.offsets]
     starts, ends = [start for start, _ in offsets], [end for _, end in offsets]
     sentence_of = [index for index, sentence in enumerate(sentences) for _ in sentence.tokens]
     taken = bytearray(len(offsets))              # 1 for tokens that are in a kept span
@@ -86,7 +86,7 @@ def _joined(text: str, sentences: Sequence[Sentence], spans: Iterable[SpanTuple]
         begin += len(sentence.tokens)
     return [group[0] if len(group) == 1 else group[0].replace(
         tokens=[token for sentence in group for token in sentence.tokens],
-        offsets=[place for sentence in group for place in sentence.offsets],
+        offsets=[pair for sentence in group for pair in sentence.offsets],
         text=text[group[0].start:group[-1].end],
         lines=tuple(line for sentence in group for line in sentence.lines), rows=()) for group in groups]
 
@@ -106,18 +106,18 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
     spans = _kept(document, sentences, report)
     firsts = [first for _, first, _ in spans]
     sentences = _joined(document.text, sentences, spans)
-    made, begin, is_judged = [], 0, _within(document.judged)
+    result, begin, is_annotated = [], 0, _within(document.annotated)
     for sentence in sentences:
         end = begin + len(sentence.tokens)
-        own = [(kind, first - begin, last - begin)
+        inner = [(kind, first - begin, last - begin)
                for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
-        inside = {token for _, first, last in own for token in range(first, last + 1)}
-        judged = [index in inside or is_judged(*place) for index, place in enumerate(sentence.offsets)]
-        tags = (_plain_tags(document.home, sentence, own, judged) if scheme == PLAIN else
-                _with_open(tags_of(own, end - begin, scheme), own, judged))
-        made.append(sentence.replace(tags=tags))
+        inside = {token for _, first, last in inner for token in range(first, last + 1)}
+        annotated = [index in inside or is_annotated(*pair) for index, pair in enumerate(sentence.offsets)]
+        tags = (_plain_tags(document.source_path, sentence, inner, annotated) if scheme == PLAIN else
+                _with_open(tags_of(inner, end - begin, scheme), inner, annotated))
+        result.append(sentence.replace(tags=tags))
         begin = end
-    return made
+    return result
 
 
 def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
@@ -133,16 +133,16 @@ def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
     return within
 
 
-def _with_open(tags: list[str], spans: Iterable[SpanTuple], judged: Sequence[bool]) -> list[str]:
+def _with_open(tags: list[str], spans: Iterable[SpanTuple], annotated: Sequence[bool]) -> list[str]:
     """Tags with unknown tags for unlabelled tokens. After a span the tag is NEXT: the end of a span is always known."""
-    behind = {last + 1 for _, _, last in spans}
-    return [tag if sure else NEXT if index in behind else OPEN
-            for index, (tag, sure) in enumerate(zip(tags, judged))]
+    after_spans = {last + 1 for _, _, last in spans}
+    return [tag if known else NEXT if index in after_spans else OPEN
+            for index, (tag, known) in enumerate(zip(tags, annotated))]
 
 
-def _plain_tags(path: str, sentence: Sentence, spans: Sequence[SpanTuple], judged: Sequence[bool]) -> list[str]:
+def _plain_tags(path: str, sentence: Sentence, spans: Sequence[SpanTuple], annotated: Sequence[bool]) -> list[str]:
     types = {first: kind for kind, first, last in spans if first == last}
-    types.update({index: OPEN for index, sure in enumerate(judged) if not sure})
+    types.update({index: OPEN for index, known in enumerate(annotated) if not known})
     for index, token in enumerate(sentence.tokens):
         if not types.get(index):
             raise CorpusError(path, sentence.line_of(index), 'expected a span for each token, because plain tags are '
@@ -183,15 +183,15 @@ def spans_in(document: Document, scheme: str, report: Report) -> list[Span]:
     """
     spans = list(document.spans)
     for sentence in document.sentences or () if not spans else ():
-        found = countable(schemes.spans_in(closed(sentence.tags), scheme), certain(sentence.tags, scheme))
-        if scheme == PLAIN and found:
+        converted = countable(schemes.spans_in(closed(sentence.tags), scheme), certain(sentence.tags, scheme))
+        if scheme == PLAIN and converted:
             report(Remark('plain', document.path, sentence.line, ' '.join(sentence.tokens)))
         check_scheme(document, sentence, scheme, report)
-        spans += sentence.spans_at(found)
+        spans += sentence.spans_at(converted)
     return spans
 
 
-def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
+def annotated_parts(document: Document, scheme: str, report: Report) -> list[Offsets] | None:
     """Annotated parts of a document; None if the whole document is annotated.
 
     Args:
@@ -200,7 +200,7 @@ def judged_in(document: Document, scheme: str, report: Report) -> list[Offsets] 
         report: receives a `Remark` for each sentence with partly unknown tags or spans.
     """
     if document.spans or not any(is_open(sentence.tags) for sentence in document.sentences or ()):
-        return document.judged
+        return document.annotated
     parts: list[Offsets] = []
     for sentence in document.sentences or ():
         tags = sentence.tags
@@ -245,15 +245,15 @@ def corpus_of(documents: Iterable[Document], splitter: Splitter, report: Report)
                 yield Sentence(sentence.tokens, sentence.tags, line=sentence.line, lines=sentence.lines)
 
 
-def sentences_of(documents: Iterable[Document], reading: Reading) -> Iterator[Sentence]:
+def sentences_of(documents: Iterable[Document], options: ReadOptions) -> Iterator[Sentence]:
     """Sentences of texts with spans for tagging with gold tags: each sentence has its own text, and BIO tags.
 
     Args:
         documents: texts with spans.
-        reading: options with a splitter; `report` receives a `Remark` for each span that the rules change.
+        options: reading options with a splitter; `report` receives a `Remark` for each span that the rules change.
     """
-    assert reading.splitter is not None
+    assert options.splitter is not None
     for document in documents:
-        for sentence in tagged(document, reading.splitter, reading.report):
+        for sentence in tagged(document, options.splitter, options.report):
             record = {**flat(document.record), 'tags': as_json(sentence.tags)}
             yield sentence.moved(0).replace(record=record)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import SHOWN, Document, Marked, Reading, Remark, Report, check_span
+from ms_crf.formats.document import SHOWN, Document, ReadOptions, Remark, Report, SpanDocument, check_span
 from ms_crf.formats.lines import byte_lines, decode, half_of_pair, numbered_lines, unreadable
 from ms_crf.text.sentence import Span
 
@@ -24,33 +24,33 @@ def is_brat(path: PathLike) -> bool:
     try:
         if os.path.isdir(name):
             return any(entry.endswith(NOTES) for entry in os.listdir(name))
-        return name.endswith(NOTES) or name.endswith(TEXT) and os.path.isfile(_beside(name, NOTES))
+        return name.endswith(NOTES) or name.endswith(TEXT) and os.path.isfile(_with_ending(name, NOTES))
     except (OSError, ValueError):
         return False
 
 
-def _beside(name: str, ending: str) -> str:
+def _with_ending(name: str, ending: str) -> str:
     return os.path.splitext(name)[0] + ending
 
 
-def read(path: PathLike, reading: Reading) -> Iterator[Document]:
+def read(path: PathLike, options: ReadOptions) -> Iterator[Document]:
     """Reads a pair of files, or all pairs of a folder sorted by name.
 
     In a folder, texts without an annotation file are reported as unlabelled, and other files are ignored.
     """
-    name, report = os.fspath(path), reading.report
+    name, report = os.fspath(path), options.report
     if not os.path.isdir(name):
-        yield _document(_beside(name, TEXT), _beside(name, NOTES), report)
+        yield _document(_with_ending(name, TEXT), _with_ending(name, NOTES), report)
         return
     try:
         entries = sorted(os.listdir(name))
     except OSError as error:
         raise unreadable(path, error) from None
     for entry in entries:
-        text = os.path.join(name, _beside(entry, TEXT))
+        text = os.path.join(name, _with_ending(entry, TEXT))
         if entry.endswith(NOTES):
             yield _document(text, os.path.join(name, entry), report)
-        elif entry.endswith(TEXT) and _beside(entry, NOTES) not in entries:
+        elif entry.endswith(TEXT) and _with_ending(entry, NOTES) not in entries:
             report(Remark('unlabelled', text, 1, _text(text)))
 
 
@@ -120,8 +120,8 @@ def notes(document: Document, spans: Sequence[Span]) -> str:
         CorpusError: a type, or the text, cannot be written.
     """
     if half_of_pair([document.text]) is not None:
-        raise CorpusError(document.home, document.line, 'expected text that UTF-8 can hold, got an unpaired surrogate; '
-                                                        'JSON lines can hold it')
+        raise CorpusError(document.source_path, document.line, 'expected text that UTF-8 can hold, got an unpaired '
+                                                               'surrogate; JSON lines can hold it')
     lines = []
     for number, span in enumerate(spans, 1):
         if not span.type or _WORD.fullmatch(span.type) is None:
@@ -129,9 +129,9 @@ def notes(document: Document, spans: Sequence[Span]) -> str:
                                                         f'brat requires it, got {brief(span.type)}')
         parts = [match.span() for match in _PART.finditer(document.text, span.start, span.end)] or [
             (span.start, span.end)]
-        places = ';'.join(f'{start} {end}' for start, end in parts)
+        offsets = ';'.join(f'{start} {end}' for start, end in parts)
         text = ' '.join(document.text[start:end] for start, end in parts)
-        lines.append(f'T{number}\t{span.type} {places}\t{text}\n')
+        lines.append(f'T{number}\t{span.type} {offsets}\t{text}\n')
     return ''.join(lines)
 
 
@@ -152,7 +152,7 @@ def _is_pair(name: str) -> bool:
     return os.path.splitext(name)[1] in (TEXT, NOTES) and not os.path.isdir(name)
 
 
-def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
+def write(marked: Sequence[SpanDocument], path: PathLike, report: Report) -> None:
     """Writes a folder of pairs, or one pair with one text if the path ends in .txt or .ann."""
     name = os.fspath(path)
     if _is_pair(name):
@@ -165,20 +165,20 @@ def write(marked: Sequence[Marked], path: PathLike, report: Report) -> None:
         names = [document.name for document, _ in marked]
         if not all(names) or len(set(names)) < len(names):       # without unique names, use numbers
             names = [str(number).zfill(len(str(len(names)))) for number in range(1, len(names) + 1)]
-        for own, (document, spans) in zip(names, marked):
-            _write_pair(document, spans, os.path.join(draft, own))
+        for stem, (document, spans) in zip(names, marked):
+            _write_pair(document, spans, os.path.join(draft, stem))
         os.rename(draft, folder)
 
 
-def _as_one(marked: Sequence[Marked], report: Report) -> Marked:
+def _as_one(marked: Sequence[SpanDocument], report: Report) -> SpanDocument:
     """Several documents as one document, with line ends between the texts."""
     if len(marked) == 1:
         return marked[0]
     spans, offset = [], 0
-    for document, own in marked:
-        if offset and document.bordered:
+    for document, document_spans in marked:
+        if offset and document.has_boundary:
             report(Remark('borders', document.path, document.line, document.text.strip()))
-        spans += [replace(span, start=span.start + offset, end=span.end + offset) for span in own]
+        spans += [replace(span, start=span.start + offset, end=span.end + offset) for span in document_spans]
         offset += len(document.text) + 1
     return marked[0][0]._replace(text='\n'.join(document.text for document, _ in marked)), spans
 

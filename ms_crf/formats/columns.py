@@ -6,7 +6,7 @@ from itertools import count
 
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
-from ms_crf.formats.document import Document, Lines, Look, Reading, Remark, Tagged, Target
+from ms_crf.formats.document import Document, Lines, OutputStyle, ReadOptions, Remark, TaggedDocument, Target
 from ms_crf.formats.lines import half_of_pair, numbered_lines
 from ms_crf.text.partial import MARK, check_tag, is_open, opened
 from ms_crf.text.schemes import PLAIN, is_span_tag
@@ -24,18 +24,18 @@ _NAMES = {'\t': 'a tab', '\r': 'a line end', '\n': 'a line end', ' ': 'a space'}
 
 # Reading
 
-def sentences(lines: Lines, name: object, reading: Reading, conllu: bool = False,
+def sentences(lines: Lines, name: object, options: ReadOptions, conllu: bool = False,
               width: int | None = None) -> Iterator[Sentence | None]:
     """Reads sentences with all their rows. Lines without tokens, such as comments alone, are a sentence without tokens.
 
     Args:
         lines: pairs of line number and text; None, a pause in the input, is yielded unchanged.
         name: name of the file, for messages.
-        reading: the columns of token and tag, or of the token alone, and the mark of unknown tags.
+        options: the columns of token and tag, or of the token alone, and the mark of unknown tags.
         conllu: whether the file is CoNLL-U.
         width: the number of columns that each row must have.
     """
-    for rows in blocks(lines, conllu, reading.mark):
+    for rows in blocks(lines, conllu, options.mark):
         if rows is None:
             yield None
             continue
@@ -44,11 +44,11 @@ def sentences(lines: Lines, name: object, reading: Reading, conllu: bool = False
         if odd is not None:
             raise CorpusError(name, odd.line_number, f'expected {width} columns, as CoNLL-2003 has them, got '
                                                      f'{odd.text!r}')
-        cells = [cells_of(name, row, reading.columns, conllu) for row in words]
+        cells = [cells_of(name, row, options.columns, conllu) for row in words]
         numbers = [row.line_number for row in words]
         # Most tokens are on consecutive lines; a range needs less memory than a tuple.
         follow = bool(words) and numbers[-1] - numbers[0] == len(numbers) - 1
-        yield Sentence([token for token, *_ in cells], [tag for _, tag in cells] if len(reading.columns) > 1 else None,
+        yield Sentence([token for token, *_ in cells], [tag for _, tag in cells] if len(options.columns) > 1 else None,
                        line=rows[0].line_number, rows=tuple(rows),
                        lines=range(numbers[0], numbers[-1] + 1) if follow else tuple(numbers))
 
@@ -82,17 +82,17 @@ def cells_of(path: object, row: Row, columns: Sequence[int], conllu: bool = Fals
     return values
 
 
-def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator[Document]:
+def read(path: PathLike, options: ReadOptions, width: int | None = None) -> Iterator[Document]:
     """The documents of a column file. Documents begin with -DOCSTART- rows; without them each sentence is a document.
 
     Args:
         path: path of the file.
-        reading: the columns; `report` receives a `Remark` if other columns have content.
+        options: the columns; `report` receives a `Remark` if other columns have content.
         width: the number of columns that each row must have.
     """
     waiting: list[Sentence] = []
     begun = False
-    for sentence in sentences(numbered_lines(path), path, reading, width=width):
+    for sentence in sentences(numbered_lines(path), path, options, width=width):
         for row in sentence.rows if sentence else ():
             if row.text.startswith(DOCSTART):
                 if waiting:
@@ -100,8 +100,8 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
                 waiting, begun = [], True
         if sentence and sentence.tokens:
             sentence.line = sentence.lines[0]
-            if has_more(sentence, reading.columns, FILLERS):
-                reading.report(Remark('columns', str(path), sentence.line, sentence.text))
+            if has_other_columns(sentence, options.columns, FILLERS):
+                options.report(Remark('columns', str(path), sentence.line, sentence.text))
             sentence.rows = ()
             if begun:
                 waiting.append(sentence)
@@ -111,25 +111,25 @@ def read(path: PathLike, reading: Reading, width: int | None = None) -> Iterator
         yield document_of(path, waiting, True)
 
 
-def has_more(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str]) -> bool:
+def has_other_columns(sentence: Sentence, columns: Sequence[int], fillers: Sequence[str]) -> bool:
     """Whether the rows of a sentence have content in other columns than `columns`; fillers do not count."""
     return any(cell not in fillers for row in sentence.rows for index, cell in enumerate(row.cells)
                if index not in columns and index - len(row.cells) not in columns)
 
 
-def document_of(path: PathLike, sentences: Sequence[Sentence], bordered: bool) -> Document:
+def document_of(path: PathLike, sentences: Sequence[Sentence], has_boundary: bool) -> Document:
     """A document of sentences; its text is the texts of the sentences, joined with line ends."""
     placed, offset = [], 0
     for sentence in sentences:
         placed.append(sentence.moved(offset) if offset else sentence)
         offset += len(sentence.text) + 1
     return Document('\n'.join(sentence.text for sentence in sentences), str(path), sentences[0].line, sentences=placed,
-                    bordered=bordered, has_text=False)
+                    has_boundary=has_boundary, has_text=False)
 
 
 # Writing
 
-def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
+def write(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
     """Writes token, tab and tag in each row, and an empty line after each sentence.
 
     Raises:
@@ -143,11 +143,11 @@ def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
             yield ''.join(f'{token}\t{tag}\n' for token, tag in rows) + '\n'
 
 
-def write_2003(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
+def write_2003(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
     """Writes the four columns of CoNLL-2003, with spaces and -DOCSTART- rows. Plain tags are in the second column."""
     first = True
     for document, sentences in documents:
-        if first or document.bordered:
+        if first or document.has_boundary:
             yield f'{DOCSTART} -X- -X- O\n\n'
         first = False
         for sentence in sentences:
@@ -159,12 +159,12 @@ def write_2003(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
             yield ''.join(lines) + '\n'
 
 
-def line(sentence: Sentence, look: Look) -> str:
+def line(sentence: Sentence, style: OutputStyle) -> str:
     """The rows of a tagged sentence with the tag as an additional column; without rows, one row for each token."""
     if sentence.raw and not sentence.tokens:
         return ''                                # white space between paragraphs
     columns = [sentence.tags]
-    if look.confidence and sentence.confidences is not None:
+    if style.confidence and sentence.confidences is not None:
         columns.append([f'{confidence:.4f}' for confidence in sentence.confidences])
     if not sentence.rows:
         return ''.join('\t'.join(row) + '\n' for row in zip(sentence.tokens, *columns)) + '\n'
@@ -203,8 +203,9 @@ def check_cells(document: Document, sentence: Sentence, cells: Sequence[str], se
                    (half_of_pair([cell]) is not None, 'an unpaired surrogate')]
         why = next((reason for holds, reason in reasons if holds), None)
         if why is not None:
-            raise CorpusError(document.home, sentence.line, 'expected tokens and tags that columns can hold, got '
-                                                            f'{why} in {brief(cell)}; JSON lines can hold it')
+            raise CorpusError(document.source_path, sentence.line, 'expected tokens and tags that columns can hold, '
+                                                                   f'got {why} in {brief(cell)}; JSON lines can hold '
+                                                                   'it')
 
 
 # Rows

@@ -12,7 +12,17 @@ from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import columns
 from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, check_cells, split
-from ms_crf.formats.document import UPOS, Document, Look, Reading, Remark, Report, Tagged, Target, offsets_in
+from ms_crf.formats.document import (
+    UPOS,
+    Document,
+    OutputStyle,
+    ReadOptions,
+    Remark,
+    Report,
+    TaggedDocument,
+    Target,
+    offsets_in,
+)
 from ms_crf.formats.lines import numbered_lines
 from ms_crf.text.schemes import PLAIN
 from ms_crf.text.sentence import Offsets, Row, Sentence
@@ -26,10 +36,10 @@ _ESCAPES = str.maketrans({character: escape for escape, character in _ESCAPED.it
 
 def check_tag_column(column: int) -> int:
     """The index, from 0, of a column that tags can be written to; raises OptionError for other columns."""
-    found = column if column >= 0 else WIDTH + column
-    if not FORM < found < WIDTH:
+    index = column if column >= 0 else WIDTH + column
+    if not FORM < index < WIDTH:
         raise OptionError(f'the tag column of CoNLL-U must be from {FORM + 1} to {WIDTH - 1}, got {column}')
-    return found
+    return index
 
 
 # Rows
@@ -73,16 +83,16 @@ def _rows(path: object, sentence: Sentence, column: int, shown: Sequence[float] 
 
 # Reading
 
-def read(path: PathLike, reading: Reading) -> Iterator[Document]:
+def read(path: PathLike, options: ReadOptions) -> Iterator[Document]:
     """The documents of a file. Documents begin with '# newdoc'; without this comment each sentence is a document.
 
     Args:
         path: path of the file.
-        reading: the columns; `report` receives a `Remark` if the comment '# text' does not match the forms.
+        options: the columns; `report` receives a `Remark` if the comment '# text' does not match the forms.
     """
     waiting: list[tuple[Sentence, str | None]] = []
     line, name, begun = 1, '', False
-    for sentence in columns.sentences(numbered_lines(path), path, reading, True):
+    for sentence in columns.sentences(numbered_lines(path), path, options, True):
         rows = sentence.rows if sentence else ()
         comments = {name.strip(): value.strip() for name, _, value in (
             row.text[1:].partition('=') for row in rows if not row.cells and row.text.startswith('#'))}
@@ -92,7 +102,7 @@ def read(path: PathLike, reading: Reading) -> Iterator[Document]:
             waiting, begun, name, line = [], True, comments.get('newdoc id', ''), rows[0].line_number
         if sentence is None or not sentence.tokens:
             continue
-        placed = _placed(path, sentence, comments.get('text'), reading.report)
+        placed = _placed(path, sentence, comments.get('text'), options.report)
         if begun:
             waiting.append(placed)
         else:
@@ -109,23 +119,23 @@ def _placed(path: PathLike, sentence: Sentence, text: str | None, report: Report
     offsets: list[Offsets] = []
     begins, after, length = [], None, 0
     for form, misc, _ in units:
-        said = attributes(misc)
-        lead = unescaped(said.get('SpacesBefore', ''))
+        values = attributes(misc)
+        lead = unescaped(values.get('SpacesBefore', ''))
         begins.append(length + len(lead))
-        after = unescaped(said['SpacesAfter']) if 'SpacesAfter' in said else (
-            '' if said.get('SpaceAfter') == 'No' else None)
+        after = unescaped(values['SpacesAfter']) if 'SpacesAfter' in values else (
+            '' if values.get('SpaceAfter') == 'No' else None)
         parts += [lead, form, ' ' if after is None else after]
         length += sum(map(len, parts[-3:]))
-    own = ''.join(parts[:-1])
-    if text is not None and own.split() != text.split():
+    joined = ''.join(parts[:-1])
+    if text is not None and joined.split() != text.split():
         forms = offsets_in([form for form, _, _ in units], text)
         if forms is None:
             report(Remark('odd text', str(path), line, text))
         else:                                    # only the comment shows the white space
-            own, begins = text, [begin for begin, _ in forms]
+            joined, begins = text, [begin for begin, _ in forms]
     for (form, _, size), begin in zip(units, begins):
         offsets += _within(tokens[len(offsets):len(offsets) + size], form, begin)
-    return sentence.replace(line=line, text=own, offsets=offsets), after
+    return sentence.replace(line=line, text=joined, offsets=offsets), after
 
 
 def _units(path: PathLike, rows: Sequence[Row]) -> list[tuple[str, str, int]]:
@@ -161,16 +171,16 @@ def _within(tokens: Sequence[str], form: str, begin: int) -> list[Offsets]:
     return [(begin, begin + len(form))] * len(tokens)
 
 
-def _document(path: PathLike, sentences: Sequence[tuple[Sentence, str | None]], line: int, name: str, bordered: bool
+def _document(path: PathLike, sentences: Sequence[tuple[Sentence, str | None]], line: int, name: str, has_boundary: bool
               ) -> Document:
     pieces, placed, offset = [], [], 0
     for index, (sentence, after) in enumerate(sentences):
         placed.append(sentence.moved(offset))
         last = index + 1 == len(sentences)
-        space = ('' if last else ' ') if after is None else after if bordered or not last else ''
+        space = ('' if last else ' ') if after is None else after if has_boundary or not last else ''
         pieces += [sentence.text, space]
         offset += len(sentence.text) + len(space)
-    return Document(''.join(pieces), str(path), line, sentences=placed, name=name, bordered=bordered)
+    return Document(''.join(pieces), str(path), line, sentences=placed, name=name, has_boundary=has_boundary)
 
 
 def unescaped(text: str) -> str:
@@ -179,7 +189,7 @@ def unescaped(text: str) -> str:
 
 # Writing
 
-def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
+def write(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
     """Writes the tagged sentences of documents. Rows that came from CoNLL-U keep their other columns and attributes.
 
     Raises:
@@ -192,25 +202,25 @@ def write(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
             for cells in zip(sentence.tokens, sentence.tags):
                 check_cells(document, sentence, cells)
                 if not plain and '|' in cells[1]:
-                    raise CorpusError(document.home, sentence.line, 'expected types that MISC can hold, got | in '
-                                                                    f'{cells[1]!r}')
+                    raise CorpusError(document.source_path, sentence.line, 'expected types that MISC can hold, got | '
+                                                                           f'in {cells[1]!r}')
             if sentence.rows:
                 texts = [text for text in _rows(document.path, sentence, column) if text.strip(' \t')]
                 yield '\n'.join([*texts, '', ''])
             else:
-                if index == 0 and document.bordered:
+                if index == 0 and document.has_boundary:
                     name = ' '.join(document.name.split())
                     yield f'# newdoc id = {name}\n' if name else '# newdoc\n'
                 after = sentences[index + 1].offsets[0][0] if index + 1 < len(sentences) else len(document.text)
                 yield _written(document, sentence, number, after, index == 0, index + 1 == len(sentences), column)
 
 
-def line(sentence: Sentence, look: Look) -> str:
+def line(sentence: Sentence, style: OutputStyle) -> str:
     """The rows of a tagged sentence; CoNLL-U rows get the tag, and if wanted the confidence in MISC."""
-    if not sentence.rows or look.conllu is None:
-        return columns.line(sentence, look)
-    lines = _rows('', sentence, look.conllu if look.scheme == PLAIN else MISC,
-                  sentence.confidences if look.confidence else None)
+    if not sentence.rows or style.conllu is None:
+        return columns.line(sentence, style)
+    lines = _rows('', sentence, style.conllu if style.scheme == PLAIN else MISC,
+                  sentence.confidences if style.confidence else None)
     if sentence.tokens and lines[-1].strip(' \t'):                  # the file ends without an empty line
         lines.append('')
     return ''.join(f'{text}\n' for text in lines)

@@ -7,8 +7,18 @@ from ms_crf.base import files
 from ms_crf.base.errors import CorpusError, OptionError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, conllu
-from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_more
-from ms_crf.formats.document import COLUMNS, Document, Look, Marked, Reading, Remark, Report, Tagged, Target
+from ms_crf.formats.columns import EMPTY, MISC, NER, attributes, has_other_columns
+from ms_crf.formats.document import (
+    COLUMNS,
+    Document,
+    OutputStyle,
+    ReadOptions,
+    Remark,
+    Report,
+    SpanDocument,
+    TaggedDocument,
+    Target,
+)
 from ms_crf.formats.json_lines import flat
 from ms_crf.formats.registry import CONLLU, FORMATS, Format, columns_of
 from ms_crf.text.partial import MARK, is_open, marked, opened, types_in
@@ -37,7 +47,7 @@ def read(path: PathLike, kind: str, report: Report, pair: tuple[int, ...] | None
     """
     row = FORMATS[kind]
     columns = pair or (row.columns if kind == CONLLU else columns_of(path, COLUMNS))
-    documents = list(row.read(path, Reading(columns, mark, report)))
+    documents = list(row.read(path, ReadOptions(columns, mark, report)))
     if not documents:
         raise CorpusError(path, None, 'expected annotated text, got none')
     sentences = [sentence for document in documents for sentence in document.sentences or ()]
@@ -68,8 +78,8 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
     """
     row = FORMATS[target.format]
     if row.save is not None:
-        _remark(source, target, report)
-        row.save(list(_marked(source, row, report)), path, report)
+        _report_losses(source, target, report)
+        row.save(list(_span_documents(source, row, report)), path, report)
         return
     with files.text_writer(path) as put:
         for text in lines(source, target, report):
@@ -78,62 +88,63 @@ def write(source: Source, target: Target, path: PathLike, report: Report) -> Non
 
 def lines(source: Source, target: Target, report: Report) -> Iterator[str]:
     """The parts of the text of a file in any format except brat; raises the same errors as `write`."""
-    _remark(source, target, report)
+    _report_losses(source, target, report)
     row = FORMATS[target.format]
     if 'tags' not in row.holds:
         assert row.write is not None
-        return row.write(_marked(source, row, report), target)
-    tagged = _tagged(source, target, report)
+        return row.write(_span_documents(source, row, report), target)
+    tagged = _tagged_documents(source, target, report)
     if 'fields' not in row.holds:
-        tagged = _marked_off(tagged, target)
+        tagged = _with_marks(tagged, target)
     target = target._replace(scheme=target.scheme or source.scheme)
     if row.write is not None:
         return row.write(tagged, target)
-    line, look = row.line, Look(target.scheme or 'BIO')
+    line, style = row.line, OutputStyle(target.scheme or 'BIO')
     assert line is not None                      # formats that hold tags write whole files or single sentences
-    return (line(sentence, look) for _, sentences in tagged for sentence in sentences)
+    return (line(sentence, style) for _, sentences in tagged for sentence in sentences)
 
 
-def _marked(source: Source, row: Format, report: Report) -> Iterator[Marked]:
+def _span_documents(source: Source, row: Format, report: Report) -> Iterator[SpanDocument]:
     """Documents with their spans; reports partly annotated texts if the format cannot mark them."""
     for document in source.documents:
-        judged = alignment.judged_in(document, source.scheme or PLAIN, report)
+        annotated = alignment.annotated_parts(document, source.scheme or PLAIN, report)
         spans = alignment.spans_in(document, source.scheme or PLAIN, report)
-        if judged is not None and 'judged' not in row.holds:
+        if annotated is not None and 'judged' not in row.holds:
             report(Remark('judged', document.path, document.line, document.text.strip()))
-        yield document._replace(judged=judged), spans
+        yield document._replace(annotated=annotated), spans
 
 
-def _marked_off(tagged: Iterable[Tagged], target: Target) -> Iterator[Tagged]:
+def _with_marks(tagged: Iterable[TaggedDocument], target: Target) -> Iterator[TaggedDocument]:
     """Documents with the mark in place of unknown tags, as column files need it."""
     for document, sentences in tagged:
-        made = []
+        converted = []
         for sentence in sentences:
             if is_open(sentence.tags) and not target.mark:
-                raise CorpusError(document.home, sentence.line, 'expected a mark for unknown tags, got none; some '
-                                                                'tokens here are unlabelled, and columns need a mark')
-            made.append(sentence.replace(tags=[marked(tag, target.mark) for tag in sentence.tags]))
-        yield document, made
+                raise CorpusError(document.source_path, sentence.line, 'expected a mark for unknown tags, got none; '
+                                                                       'some tokens here are unlabelled, and columns '
+                                                                       'need a mark')
+            converted.append(sentence.replace(tags=[marked(tag, target.mark) for tag in sentence.tags]))
+        yield document, converted
 
 
-def _tagged(source: Source, target: Target, report: Report) -> Iterator[Tagged]:
+def _tagged_documents(source: Source, target: Target, report: Report) -> Iterator[TaggedDocument]:
     """Documents with tagged sentences; documents without any sentence are dropped."""
     types = types_in({tag for document in source.documents for sentence in document.sentences or ()
                       for tag in sentence.tags})
     # If the token after a span is unlabelled, only BIOES tags show the end of the span.
-    of_spans = 'BIOES' if any(document.judged is not None for document in source.documents) else 'BIO'
+    of_spans = 'BIOES' if any(document.annotated is not None for document in source.documents) else 'BIO'
     for document in source.documents:
         sentences = alignment.tagged(document, target.splitter, report, target.scheme or source.scheme or of_spans)
         if target.scheme is not None and target.scheme != source.scheme and document.sentences is not None:
             for sentence in sentences:
                 alignment.check_scheme(document, sentence, source.scheme or PLAIN, report)
-            sentences = [alignment.retagged(sentence, document.home, target.scheme, source.scheme or PLAIN, types)
-                         for sentence in sentences]
+            sentences = [alignment.retagged(sentence, document.source_path, target.scheme, source.scheme or PLAIN,
+                                            types) for sentence in sentences]
         if sentences:
             yield document, sentences
 
 
-def _remark(source: Source, target: Target, report: Report) -> None:
+def _report_losses(source: Source, target: Target, report: Report) -> None:
     """Reports everything in the documents that the target format cannot hold."""
     if target.scheme not in (None, PLAIN) and source.scheme == PLAIN:
         raise OptionError(f'the scheme {target.scheme} is for tags of spans, got plain tags; omit the scheme')
@@ -142,25 +153,25 @@ def _remark(source: Source, target: Target, report: Report) -> None:
         lost = {
             'no text': not document.has_text and 'text' in holds,
             'text': document.has_text and 'text' not in holds and _loses_space(document, target),
-            'columns': to_other and any(has_more(sentence, (conllu.ID, *source.columns), (EMPTY,))
+            'columns': to_other and any(has_other_columns(sentence, (conllu.ID, *source.columns), (EMPTY,))
                                         for sentence in document.sentences or ()),
             'name': document.name and 'names' not in holds,
             'fields': 'fields' not in holds and flat(document.record),
             'predicted': 'fields' not in holds and document.prediction is not None}
-        for kind in [*_lost_cuts(document, target), *filter(lost.get, lost)]:
+        for kind in [*_lost_boundaries(document, target), *filter(lost.get, lost)]:
             report(Remark(kind, document.path, document.line, document.text.strip()))
 
 
-def _lost_cuts(document: Document, target: Target) -> list[str]:
+def _lost_boundaries(document: Document, target: Target) -> list[str]:
     """['tokens'] or ['sentences'] if the target format loses boundaries that the splitter would not find again."""
     holds = FORMATS[target.format].holds
     if 'tags' in holds or (document.sentences is None and document.tokens is None):
         return []
-    own, found = ([sentence.offsets for sentence in alignment.cut(cut, target.splitter)]
+    existing, new = ([sentence.offsets for sentence in alignment.cut(cut, target.splitter)]
                   for cut in (document, document._replace(sentences=None, tokens=None)))
-    if own == found:
+    if existing == new:
         return []
-    return ['tokens'] if 'tokens' not in holds else ['sentences'] * (len(own) > 1)
+    return ['tokens'] if 'tokens' not in holds else ['sentences'] * (len(existing) > 1)
 
 
 def _loses_space(document: Document, target: Target) -> bool:

@@ -26,7 +26,7 @@ def _name(meaning: str, default: str | None) -> str:
 
 
 @dataclass
-class OfLabelStudio(Arguments):
+class LabelStudioArguments(Arguments):
     """Names in the labelling interface of a Label Studio project."""
 
     from_name: str = _name('name of the tag with the labels', DEFAULT.from_name)
@@ -43,7 +43,7 @@ class OfLabelStudio(Arguments):
 
 
 @dataclass
-class ConvertArguments(OfLabelStudio):
+class ConvertArguments(LabelStudioArguments):
     """The arguments of `convert`."""
 
     source: str = option(None, '', 'file to read, also .gz; for brat also a folder', 'IN', positional=True)
@@ -186,23 +186,26 @@ def convert(source: PathLike, target: PathLike, *, from_: str | None = None, to:
         >>> result.sentences, result.spans                               # doctest: +SKIP
         (200, 311)
     """
-    given = ConvertArguments.given(locals())
-    source_format, kind = given.formats
+    arguments = ConvertArguments.given(locals())
+    source_format, kind = arguments.formats
     if kind.check is None:
-        files.check_writable(given.target)
-    remarks = Remarks(given.source)
-    read = conversion.read(given.source, source_format.name, remarks.add, given.pair, given.unknown_tag)
-    if given.as_ is not None:
-        read = read._replace(documents=[document._replace(prediction=(
-            document.prediction or Prediction()) if given.as_ == PREDICTIONS else None) for document in read.documents])
-    conversion.write(read, Target(kind.name, Deferred(given.splitter), given.scheme, check_tag_column(given.tag_column),
-                                  given.unknown_tag, given.names), given.target, remarks.add)
+        files.check_writable(arguments.target)
+    remarks = Remarks(arguments.source)
+    read = conversion.read(arguments.source, source_format.name, remarks.add, arguments.pair, arguments.unknown_tag)
+    if arguments.as_ is not None:
+        is_prediction = arguments.as_ == PREDICTIONS
+        documents = [document._replace(prediction=(document.prediction or Prediction()) if is_prediction else None)
+                     for document in read.documents]
+        read = read._replace(documents=documents)
+    options = Target(kind.name, Deferred(arguments.splitter), arguments.scheme, check_tag_column(arguments.tag_column),
+                     arguments.unknown_tag, arguments.names)
+    conversion.write(read, options, arguments.target, remarks.add)
     sentences = [sentence for document in read.documents for sentence in document.sentences or ()]
     spans = sum(len(document.spans) for document in read.documents)
     spans += sum(len(spans_of(closed(sentence.tags))) for sentence in sentences)
-    made = Conversion(given.source, given.target, source_format.name, kind.name, len(read.documents),
-                      len(sentences), None if read.scheme == PLAIN else spans,
-                      sum(len(sentence.tokens) for sentence in sentences) if read.scheme else 0, remarks, given.each)
-    for line in made.lines:
+    tokens = sum(len(sentence.tokens) for sentence in sentences) if read.scheme else 0
+    result = Conversion(arguments.source, arguments.target, source_format.name, kind.name, len(read.documents),
+                        len(sentences), None if read.scheme == PLAIN else spans, tokens, remarks, arguments.each)
+    for line in result.lines:
         watcher.say(line)
-    return made
+    return result

@@ -71,13 +71,13 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     Raises:
         CorpusError: a file cannot be read, its tags do not fit any scheme, or none of its tokens is annotated.
     """
-    found = {part: Remarks(path) for part, path in paths.items()}
+    remarks_of = {part: Remarks(path) for part, path in paths.items()}
     deferred = Deferred(splitter)
     widths: dict[str, list[int]] = {part: [] for part in paths}
-    files = {part: read_corpus(path, columns, deferred, found[part].add, mark, widths[part])
+    files = {part: read_corpus(path, columns, deferred, remarks_of[part].add, mark, widths[part])
              for part, path in paths.items()}
-    remarks = [line for part in found.values() for line in part.lines()]
-    remarks += [line for part in files if (line := _not_judged(paths[part], files[part], mark, part))]
+    remarks = [line for part in remarks_of.values() for line in part.lines()]
+    remarks += [line for part in files if (line := _unknown_tags(paths[part], files[part], mark, part))]
     for part in () if any_tags else files:
         check_tag_column(paths[part], files[part], widths[part])
     file_scheme = recognised([(paths[part], sentence) for part, read in files.items() for sentence in read])
@@ -85,7 +85,7 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     if PLAIN in (file_scheme, written) and written != file_scheme:
         raise CorpusError(paths['train'], None, f'expected tags of spans for the scheme {written}, '
                                                 f'got {file_scheme} tags, which have no other scheme')
-    repaired = [entry for part in files if (entry := _ill_formed(paths[part], files[part], file_scheme))]
+    repaired = [entry for part in files if (entry := _invalid(paths[part], files[part], file_scheme))]
     target = for_bio if (scheme, written) == ('auto', 'BIO') else written
     in_train, parts = {tag for sentence in files['train'] for tag in sentence.tags}, files
     if file_scheme == PLAIN:
@@ -106,13 +106,13 @@ def load(paths: Mapping[str, PathLike], scheme: str = 'auto', columns: tuple[int
     return Corpora(parts, gold, file_scheme, target, written, tags, repaired, unknown, remarks, deferred.used, raw)
 
 
-def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
+def _unknown_tags(path: PathLike, sentences: Sequence[Sentence], mark: str, part: str) -> str | None:
     """A message with the number of unknown tags in a file; None if all tags are known.
 
     Raises:
         CorpusError: no tag is known.
     """
-    check_judged(path, sentences, part != 'train')
+    check_annotated(path, sentences, part != 'train')
     counts = Counter(marked(tag, mark or MARK) for sentence in sentences for tag in sentence.tags if OPEN in tag)
     if not counts:
         return None
@@ -124,7 +124,7 @@ def _not_judged(path: PathLike, sentences: Sequence[Sentence], mark: str, part: 
     return f'{path}: {sum(counts.values()):,} of {tokens:,} tokens are not annotated: {named}{others} ({meaning})'
 
 
-def check_judged(path: PathLike, sentences: Sequence[Sentence], wholly: bool = True) -> None:
+def check_annotated(path: PathLike, sentences: Sequence[Sentence], wholly: bool = True) -> None:
     """Raises CorpusError if no tag of a file is known; if `wholly`, partly known tags, such as B-?, do not count."""
     if all(OPEN in tag if wholly else tag in (OPEN, NEXT) for sentence in sentences for tag in sentence.tags):
         tokens = sum(len(sentence.tags) for sentence in sentences)
@@ -170,7 +170,7 @@ def _kind(tag: str, scheme: str) -> tuple[bool, str]:
     return (True, tag) if scheme == PLAIN else (tag != 'O', split_tag(tag)[1])
 
 
-def _ill_formed(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
+def _invalid(path: PathLike, sentences: Sequence[Sentence], scheme: str) -> Repaired | None:
     """(path, number of sentences with invalid tag sequences, line of the first of these sentences), or None."""
     lines = [sentence.line for sentence in sentences if scheme != 'IOB1' and not is_well_formed(sentence.tags, scheme)]
     return (path, len(lines), lines[0]) if lines else None
@@ -215,8 +215,8 @@ def check_tag_column(path: PathLike, sentences: Sequence[Sentence], widths: Sequ
 def _uneven(widths: Sequence[int]) -> str | None:
     """A description of rows of prose, which have varying numbers of words; None if the rows look regular."""
     uneven = sum(one != other for one, other in zip(widths, widths[1:]))
-    found = len(widths) > 4 and 2 * uneven > len(widths)
-    return 'rows with different numbers of columns, which end in words' if found else None
+    is_uneven = len(widths) > 4 and 2 * uneven > len(widths)
+    return 'rows with different numbers of columns, which end in words' if is_uneven else None
 
 
 def _fault(tokens: Sequence[str], tags: Counter[str], equal: int) -> str | None:

@@ -55,16 +55,16 @@ class Document(NamedTuple):
     tokens: list[Offsets] | None = None  # offsets of the tokens, if the file has tokens but no sentences
     sentences: list[Sentence] | None = None
     name: str = ''                       # name of the document, if the file has names
-    bordered: bool = True                # whether the file marks the beginning; otherwise each sentence is a document
+    has_boundary: bool = True            # whether the file marks the beginning; otherwise it is one sentence of a file
     has_text: bool = True                # whether the text is in the file; otherwise tokens were joined with spaces
     by_line: bool = False                # whether line numbers count the lines of the text
     text_path: str = ''                  # file of the text, if it is not the file of the annotations
     prediction: Prediction | None = None          # the prediction of a model; None if people annotated the text
     record: dict[str, Any] | None = None          # the JSON record of the document
-    judged: list[Offsets] | None = None  # the annotated parts of the text; None if the whole text is
+    annotated: list[Offsets] | None = None  # the annotated parts of the text; None if the whole text is
 
     @property
-    def home(self) -> str:
+    def source_path(self) -> str:
         """The path of the file with the sentences, for messages."""
         return self.text_path or self.path
 
@@ -135,13 +135,13 @@ class Remarks:
 
     def lines(self) -> list[str]:
         """One line for each kind of remark: the number of remarks, and line and text of the first remark."""
-        first, made = {remark.kind: remark for remark in reversed(self.all)}, []
+        first, result = {remark.kind: remark for remark in reversed(self.all)}, []
         for kind, count in Counter(remark.kind for remark in self.all).items():
             remark, (noun, rest) = first[kind], KINDS[kind]
             where = f'at line {remark.line}' if remark.path == self.name else f'at {remark.path}:{remark.line}'
-            made.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
+            result.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
                                  f'{shown(remark.text)}'))
-        return made
+        return result
 
     def each(self) -> list[str]:
         """One line for each remark."""
@@ -159,11 +159,11 @@ def shown(text: str) -> str:
     return brief(text if len(text) <= SHOWN else f'{text[:SHOWN]}…')
 
 
-def nowhere(remark: Remark) -> None:
+def discard(remark: Remark) -> None:
     """A `Report` that discards all remarks."""
 
 
-class Reading(NamedTuple):
+class ReadOptions(NamedTuple):
     """Options for reading a file.
 
     Args:
@@ -176,7 +176,7 @@ class Reading(NamedTuple):
 
     columns: tuple[int, ...] = COLUMNS
     mark: str = MARK
-    report: Report = nowhere
+    report: Report = discard
     splitter: Splitter | None = None
     characters: bool = False
 
@@ -208,11 +208,11 @@ class Target(NamedTuple):
     names: Names = Names()
 
 
-Tagged = tuple[Document, Sequence[Sentence]]     # a document with its tagged sentences
-Marked = tuple[Document, Sequence[Span]]         # a document with its spans
+TaggedDocument = tuple[Document, Sequence[Sentence]]   # a document with its tagged sentences
+SpanDocument = tuple[Document, Sequence[Span]]         # a document with its spans
 
 
-class Look(NamedTuple):
+class OutputStyle(NamedTuple):
     """Options for writing the tagged sentences of a stream.
 
     Args:

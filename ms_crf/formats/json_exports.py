@@ -8,7 +8,16 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ms_crf.formats.document import DEFAULT, Document, Look, Marked, Names, Prediction, Tagged, Target
+from ms_crf.formats.document import (
+    DEFAULT,
+    Document,
+    Names,
+    OutputStyle,
+    Prediction,
+    SpanDocument,
+    TaggedDocument,
+    Target,
+)
 from ms_crf.formats.json_lines import ANNOTATIONS, ANSWERED, CONFIDENCE, MODEL, OF_TAGGER, flat, is_task, region_of
 from ms_crf.text.partial import as_json
 from ms_crf.text.sentence import Sentence
@@ -29,28 +38,29 @@ def record_of(sentence: Sentence, model: str = '') -> dict[str, Any]:
     return {**record, **sentence.to_dict(), **({MODEL: model} if model else {})}
 
 
-def line(sentence: Sentence, look: Look) -> str:
+def line(sentence: Sentence, style: OutputStyle) -> str:
     """The JSON line of a tagged sentence."""
     if sentence.raw and not sentence.tokens:
         return ''                                # white space between paragraphs
-    return _line(record_of(sentence, look.model))
+    return _line(record_of(sentence, style.model))
 
 
-def tokens(documents: Iterable[Tagged], target: Target) -> Iterator[str]:
+def tokens(documents: Iterable[TaggedDocument], target: Target) -> Iterator[str]:
     """Writes a line for each sentence, with "tokens", "tags" and, if the file has a text, "text".
 
     An unknown tag is null. A partly unknown tag has the mark, such as ?-PER.
     """
     for document, sentences in documents:
         for sentence in sentences:
-            own = {'text': document.text[sentence.offsets[0][0]:sentence.offsets[-1][1]]} if document.has_text else {}
-            yield _line({**_others(document), **own, 'tokens': sentence.tokens,
+            offsets = sentence.offsets
+            text = {'text': document.text[offsets[0][0]:offsets[-1][1]]} if document.has_text else {}
+            yield _line({**_others(document), **text, 'tokens': sentence.tokens,
                          'tags': as_json(sentence.tags, target.mark), **_of_model(document.prediction)})
 
 
-def _judged(document: Document) -> dict[str, Any]:
+def _annotated_parts(document: Document) -> dict[str, Any]:
     """The key "judged" with the annotated parts of a text; empty if the whole text is annotated."""
-    return {} if document.judged is None else {'judged': document.judged}
+    return {} if document.annotated is None else {'judged': document.annotated}
 
 
 def _others(document: Document, of_prodigy: bool = False) -> dict[str, Any]:
@@ -66,22 +76,22 @@ def _of_model(prediction: Prediction | None, confidence: str = CONFIDENCE) -> di
     return {name: value for name, value in values.items() if value is not None}
 
 
-def doccano(documents: Iterable[Marked], target: Target) -> Iterator[str]:
+def doccano(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
     """Writes a line for each text, with spans as lists under "label". doccano shows other fields as metadata."""
     for document, spans in documents:
         yield _line({**_others(document), 'text': document.text,
                      'label': [[span.start, span.end, span.type] for span in spans],
-                     **_judged(document), **_of_model(document.prediction)})
+                     **_annotated_parts(document), **_of_model(document.prediction)})
 
 
-def spacy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
+def spacy(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
     """Writes a line for each text: [text, {"entities": [[start, end, type]]}]."""
     for document, spans in documents:
         yield _line([document.text, {'entities': [[span.start, span.end, span.type] for span in spans],
-                                     **_judged(document)}])
+                                     **_annotated_parts(document)}])
 
 
-def prodigy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
+def prodigy(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
     """Writes a line for each text, with its tokens if it has any, and with the token indices of spans.
 
     Annotations have the answer "accept"; predictions have no answer.
@@ -90,7 +100,7 @@ def prodigy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
         record: dict[str, Any] = {**_others(document, True), 'text': document.text}
         offsets = document.tokens
         if document.sentences is not None:
-            offsets = [place for sentence in document.sentences for place in sentence.offsets]
+            offsets = [pair for sentence in document.sentences for pair in sentence.offsets]
         if offsets is not None and all(before[1] <= after[0] for before, after in zip(offsets, offsets[1:])):
             ends = [*(start for start, _ in offsets[1:]), len(document.text)]
             record['tokens'] = [{'text': document.text[start:end], 'start': start, 'end': end, 'id': index,
@@ -106,10 +116,10 @@ def prodigy(documents: Iterable[Marked], target: Target) -> Iterator[str]:
         else:
             meta = record.get('meta')
             record['meta'] = {**(meta if isinstance(meta, dict) else {}), **_of_model(document.prediction, 'score')}
-        yield _line({**record, **_judged(document)})
+        yield _line({**record, **_annotated_parts(document)})
 
 
-def label_studio(documents: Iterable[Marked], target: Target) -> Iterator[str]:
+def label_studio(documents: Iterable[SpanDocument], target: Target) -> Iterator[str]:
     """Writes one array of tasks, each with an annotation or, if a model tagged the text, a prediction.
 
     Names of the labelling interface that the target does not set are copied from the task itself, or from the first
@@ -146,8 +156,8 @@ def _task(document: Document, results: list[dict[str, Any]], number: int) -> dic
     else:
         others = flat(record)
         meta = {'meta': others.pop('meta')} if isinstance(others.get('meta'), dict) else {}
-        own = others.get('id')
-        task = {'id': own if type(own) is int else number, 'data': {'text': document.text, **others}, **meta}
+        own_id = others.get('id')
+        task = {'id': own_id if type(own_id) is int else number, 'data': {'text': document.text, **others}, **meta}
     lists = [task.pop(name, None) for name in ANNOTATIONS]
     annotated = [entry for entries in lists if isinstance(entries, list) for entry in entries]
     if document.sentences is None and is_task(record):
@@ -167,8 +177,8 @@ def names_in(record: dict[str, Any] | None) -> Names:
     """The names of the labelling interface in the first span of a task; all None if the task has no span."""
     for result in _results(record) if record is not None and is_task(record) else ():
         if region := region_of(result):
-            own = (result.get('from_name'), result.get('to_name'), region[0])
-            return Names(*(name if isinstance(name, str) else None for name in own))
+            names = (result.get('from_name'), result.get('to_name'), region[0])
+            return Names(*(name if isinstance(name, str) else None for name in names))
     return Names()
 
 

@@ -67,9 +67,9 @@ class RecordLine(int):
     record: int
 
     def __new__(cls, line: int, record: int = 0) -> 'RecordLine':        # pickle passes only the line
-        made = super().__new__(cls, line)
-        made.record = record
-        return made
+        instance = super().__new__(cls, line)
+        instance.record = record
+        return instance
 
     def __format__(self, form: str) -> str:
         return format(int(self), form) if form else f'{int(self)}, record {self.record}'

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ms_crf.base.errors import CorpusError, brief
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, json_lines
-from ms_crf.formats.document import Document, Lines, Reading, Remark, Report, check_span, offsets_in
+from ms_crf.formats.document import Document, Lines, ReadOptions, Remark, Report, check_span, offsets_in
 from ms_crf.formats.json_lines import SPANS, as_object, is_pair, is_task, prediction_in, region_of, text_key, text_of
 from ms_crf.formats.lines import half_of_pair, numbered_lines
 from ms_crf.formats.raw import sentence_of_text, sentence_of_tokens
@@ -20,28 +20,28 @@ from ms_crf.text.schemes import OPEN
 from ms_crf.text.sentence import Offsets, Sentence, Span
 
 
-def read(path: PathLike, reading: Reading) -> Iterator[Document]:
+def read(path: PathLike, options: ReadOptions) -> Iterator[Document]:
     """Reads the documents of a file of JSON lines or of JSON arrays."""
     for entry in json_lines.records(path, numbered_lines(path)):
         if entry is not None and entry[1] is not None:
-            document = document_of(path, *entry, reading.report)
+            document = document_of(path, *entry, options.report)
             if document is not None:
                 yield document
 
 
-def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence | None]:
+def sentences(lines: Lines, name: object, options: ReadOptions) -> Iterator[Sentence | None]:
     """Reads the sentences of records as they arrive; an empty line is an empty sentence. With gold tags, a text with
     spans is split into sentences with BIO tags."""
     for entry in json_lines.records(name, lines):
         if entry is None:
             yield None
         elif entry[1] is None:
-            yield Sentence([], [] if reading.with_gold else None, text='', line=entry[0])
-        elif not reading.with_gold:
-            yield _untagged(name, *entry, reading.characters)
+            yield Sentence([], [] if options.with_gold else None, text='', line=entry[0])
+        elif not options.with_gold:
+            yield _untagged(name, *entry, options.characters)
         elif has_spans(entry[1]):
-            document = document_of(name, *entry, reading.report)
-            yield from alignment.sentences_of([document] if document else [], reading)
+            document = document_of(name, *entry, options.report)
+            yield from alignment.sentences_of([document] if document else [], options)
         else:
             line, record = entry
             tokens, tags = tokens_and_tags(name, line, record)
@@ -122,9 +122,10 @@ def document_of(path: object, line: int, record: Any, report: Report) -> Documen
         raise CorpusError(path, line, f'expected spans under {known}, or "tokens" and "tags", got {names}')
     for _ in record['relations'] if isinstance(record.get('relations'), list) else ():
         report(Remark('ignored', str(path), line, text))
-    spans = _spans(document, [part for item in record[filled[0]] for part in _parts(document, item)] if filled else [])
+    items = record[filled[0]] if filled else []
+    spans = _spans(document, [span for item in items for span in _raw_spans(document, item)])
     tokens = offsets_of(document, record['tokens']) if isinstance(record.get('tokens'), list) else None
-    return document._replace(spans=spans, tokens=tokens, judged=_judged(document, record))
+    return document._replace(spans=spans, tokens=tokens, annotated=_annotated_parts(document, record))
 
 
 def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
@@ -134,11 +135,11 @@ def _of_tokens(path: object, line: int, record: dict[str, Any]) -> Document:
     offsets = offsets_in(tokens, text) if isinstance(text, str) else None
     has_text = isinstance(text, str) and offsets is not None
     sentence = Sentence(tokens, tags, text=text if has_text else None, offsets=offsets, line=line)
-    return Document(sentence.text, str(path), line, sentences=[sentence] if tokens else [], bordered=False,
+    return Document(sentence.text, str(path), line, sentences=[sentence] if tokens else [], has_boundary=False,
                     has_text=has_text, prediction=prediction_in(record), record=record)
 
 
-def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
+def _annotated_parts(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
     """The annotated parts of a text; None if the whole text is annotated.
 
     Prodigy marks answers about single spans with "_is_binary": then only the spans are annotated.
@@ -152,7 +153,7 @@ def _judged(document: Document, record: dict[str, Any]) -> list[Offsets] | None:
     return [check_span(document, start, end, document.line) for start, end in parts]
 
 
-class _Part(NamedTuple):
+class _RawSpan(NamedTuple):
     """A span as it is written in a record."""
 
     start: int
@@ -161,7 +162,7 @@ class _Part(NamedTuple):
     text: str | None           # the text of the span, if the record contains it
 
 
-def _parts(document: Document, item: Any) -> list[_Part]:
+def _raw_spans(document: Document, item: Any) -> list[_RawSpan]:
     """The spans of one item in a list of spans: one span for each label of the item."""
     start = end = labels = text = None
     if isinstance(item, list) and len(item) == 3:
@@ -175,34 +176,39 @@ def _parts(document: Document, item: Any) -> list[_Part]:
         raise CorpusError(document.path, document.line, 'expected a span as [start, end, type] or as an object with '
                                                         f'"start", "end" and "label", got {brief(item)}')
     check_tags(document.path, document.line, labels)
-    return [_Part(start, end, label, text) for label in labels]
+    return [_RawSpan(start, end, label, text) for label in labels]
 
 
-def _spans(document: Document, parts: Sequence[_Part]) -> list[Span]:
+def _spans(document: Document, spans: Sequence[_RawSpan]) -> list[Span]:
     """Spans with offsets in characters. Offsets in UTF-16 units are recognised by the texts of the spans."""
-    text, places = document.text, [(part.start, part.end) for part in parts]
-    if not all(_holds(text, part, *place, True) for part, place in zip(parts, places)):
+    text, chosen = document.text, [(span.start, span.end) for span in spans]
+    if not all(_holds(text, span, *pair, True) for span, pair in zip(spans, chosen)):
         in_utf16 = accumulate((1 + (character > '\uffff') for character in text), initial=0)
         units = {unit: index for index, unit in enumerate(in_utf16)}
-        in_units = [(units.get(part.start, -1), units.get(part.end, -1)) for part in parts]
-        places = next((offsets for exactly in (True, False) for offsets in (places, in_units)
-                       if all(_holds(text, part, *place, exactly) for part, place in zip(parts, offsets))), places)
-    for part, (start, end) in zip(parts, places):
+        in_units = [(units.get(span.start, -1), units.get(span.end, -1)) for span in spans]
+        chosen = next((offsets for exactly in (True, False) for offsets in (chosen, in_units)
+                       if all(_holds(text, span, *pair, exactly) for span, pair in zip(spans, offsets))), chosen)
+    for span, (start, end) in zip(spans, chosen):
         check_span(document, start, end, document.line)
-        if not _holds(text, part, start, end):
-            raise CorpusError(document.path, document.line, f'expected {brief(part.text)} at {start} to {end}, the '
+        if not _holds(text, span, start, end):
+            raise CorpusError(document.path, document.line, f'expected {brief(span.text)} at {start} to {end}, the '
                                                             f'text of the span, got {brief(text[start:end])}')
-    return [Span(part.type, start, end, line=document.line, source=document)
-            for part, (start, end) in zip(parts, places)]
+    return [Span(span.type, start, end, line=document.line, source=document)
+            for span, (start, end) in zip(spans, chosen)]
 
 
-def _holds(text: str, part: _Part, start: int, end: int, exactly: bool = False) -> bool:
+def _holds(text: str, span: _RawSpan, start: int, end: int, exactly: bool = False) -> bool:
     """Whether the text at two offsets is the text of the span; white space may differ unless `exactly`."""
-    if part.text is None:
+    if span.text is None:
         return True
-    own, held = part.text, text[start:end]
-    same = own == held if exactly else own.replace('\\n', '\n').split() == held.replace('\\n', '\n').split()
+    expected, actual = span.text, text[start:end]
+    same = expected == actual if exactly else _words(expected) == _words(actual)
     return 0 <= start <= end <= len(text) and same
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, in which the two characters \\n may stand for a line end."""
+    return text.replace('\\n', '\n').split()
 
 
 def offsets_of(document: Document, items: Sequence[Any]) -> list[Offsets]:
@@ -236,12 +242,12 @@ def _of_task(path: object, line: int, task: dict[str, Any], report: Report) -> D
     for _ in finished[1:]:
         report(Remark('second', str(path), line, text))
     document = Document(text, str(path), line, record=task)
-    parts: list[_Part] = []
+    spans: list[_RawSpan] = []
     for item in finished[0]['result']:
         region = region_of(item)
         if region is not None:
             name, value = region
-            parts += _parts(document, {**value, 'label': value[name]})
+            spans += _raw_spans(document, {**value, 'label': value[name]})
         else:
             report(Remark('ignored', str(path), line, text))
-    return document._replace(spans=_spans(document, parts))
+    return document._replace(spans=_spans(document, spans))

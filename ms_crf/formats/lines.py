@@ -177,7 +177,7 @@ def numbered(lines: Iterable[bytes | None], name: str, strict: bool, report: Cal
 
 # Many files
 
-class Job(NamedTuple):
+class FilePair(NamedTuple):
     """A file to read, and the file to write, or None."""
 
     source: str
@@ -225,14 +225,14 @@ def files_of(name: str) -> tuple[str, list[str]]:
     is_folder, base = os.path.isdir(name), name
     while not is_folder and glob.has_magic(base):
         base = os.path.dirname(base)
-    found = sorted(_below(name) if is_folder else filter(os.path.isfile, glob.glob(name, recursive=True)))
-    if not found:
+    files = sorted(_below(name) if is_folder else filter(os.path.isfile, glob.glob(name, recursive=True)))
+    if not files:
         what = 'in this folder' if is_folder else 'for this pattern'
         raise CorpusError(name, None, f'expected files to tag {what}, got none')
-    return base or os.curdir, found
+    return base or os.curdir, files
 
 
-def placed(names: Mapping[str, str], output: PathLike) -> list[Job]:
+def pair_files(names: Mapping[str, str], output: PathLike) -> list[FilePair]:
     """Pairs of input file and output file.
 
     Args:
@@ -245,16 +245,16 @@ def placed(names: Mapping[str, str], output: PathLike) -> list[Job]:
     if os.path.lexists(output) and not os.path.isdir(output):
         raise OptionError(f'the output must be a folder if the input is several files, got the file {output}')
     sources = {os.path.realpath(path) for path in names}
-    made: dict[str, str] = {}
+    sources_of: dict[str, str] = {}
     for path, within in names.items():
         target = os.path.join(output, within)
         if os.path.realpath(target) in sources:
             raise OptionError(f'the output must be in another folder than the input, got {output}, where {path} would '
                               'be overwritten')
-        if target in made:
-            raise OptionError(f'{made[target]} and {path} would both be written to {target}; tag them separately')
-        made[target] = path
-    return [Job(path, target) for target, path in made.items()]
+        if target in sources_of:
+            raise OptionError(f'{sources_of[target]} and {path} would both be written to {target}; tag them separately')
+        sources_of[target] = path
+    return [FilePair(path, target) for target, path in sources_of.items()]
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -262,9 +262,9 @@ def _below(folder: str) -> Iterator[str]:
     def fault(error: OSError) -> None:
         raise CorpusError(error.filename or folder, None, f'cannot be read: {error.strerror}') from None
 
-    for place, folders, names in os.walk(folder, onerror=fault):
+    for parent, folders, names in os.walk(folder, onerror=fault):
         folders[:] = [name for name in folders if not name.startswith('.')]
         for name in names:
-            path = os.path.join(place, name)
+            path = os.path.join(parent, name)
             if not name.startswith('.') and os.path.isfile(path):
                 yield path

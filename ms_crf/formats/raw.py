@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ms_crf.formats.document import Lines, Reading
+from ms_crf.formats.document import Lines, ReadOptions
 from ms_crf.text.sentence import Sentence, find_tokens
 from ms_crf.text.splitting import BLANKS, Splitter, is_blank, line_ends_before
 
@@ -12,10 +12,10 @@ LONGEST = 1_000_000            # characters of a paragraph; longer paragraphs en
 _WORD, _CHARACTER = re.compile(f'[^{BLANKS}]+'), re.compile(f'[^{BLANKS}]')
 
 
-def sentences(lines: Lines, name: object, reading: Reading) -> Iterator[Sentence | None]:
+def sentences(lines: Lines, name: object, options: ReadOptions) -> Iterator[Sentence | None]:
     """Reads each line as a sentence; None, a pause in the input, is yielded unchanged."""
     for line in lines:
-        yield None if line is None else sentence_of_text(line[1], reading.characters, line=line[0])
+        yield None if line is None else sentence_of_text(line[1], options.characters, line=line[0])
 
 
 def sentence_of_text(text: str, characters: bool, **others: Any) -> Sentence:
@@ -77,13 +77,13 @@ def raw_sentences(lines: Lines, splitter: Splitter) -> Iterator[Sentence | None]
 
 
 def _of_paragraph(text: str, line: int, offset: int, splitter: Splitter) -> Iterator[Sentence]:
-    found = splitter.split(text)
-    if not found:
+    parts = splitter.split(text)
+    if not parts:
         yield Sentence([], text=text, start=offset, raw=True, line=line)
         return
     begin, line_ends = 0, line_ends_before(text)
-    for sentence in found:
-        end = len(text) if sentence is found[-1] else sentence.end
+    for sentence in parts:
+        end = len(text) if sentence is parts[-1] else sentence.end
         offsets = [(start + offset, stop + offset) for start, stop in sentence.offsets]
         yield Sentence(sentence.tokens, text=text[begin:end], start=offset + begin, offsets=offsets, raw=True,
                        line=line + line_ends(sentence.start))

@@ -12,8 +12,18 @@ from typing import Any
 from ms_crf.base.errors import CorpusError
 from ms_crf.base.files import PathLike
 from ms_crf.formats import alignment, brat, columns, conllu, json_exports, json_records, raw
-from ms_crf.formats.document import COLUMNS, Document, Lines, Look, Marked, Reading, Report, Target, nowhere
-from ms_crf.formats.lines import Job, files_of, numbered_lines, placed
+from ms_crf.formats.document import (
+    COLUMNS,
+    Document,
+    Lines,
+    OutputStyle,
+    ReadOptions,
+    Report,
+    SpanDocument,
+    Target,
+    discard,
+)
+from ms_crf.formats.lines import FilePair, files_of, numbered_lines, pair_files
 from ms_crf.text.partial import MARK, opened
 from ms_crf.text.sentence import Sentence
 from ms_crf.text.splitting import AUTO, Deferred, Splitter
@@ -45,11 +55,11 @@ class Format:
     name: str
     endings: tuple[str, ...] = ()
     stream: str = ''
-    sentences: Callable[[Lines, object, Reading], Iterator[Sentence | None]] | None = None
-    documents: Callable[[PathLike, Reading], Iterator[Document]] | None = None
-    line: Callable[[Sentence, Look], str] | None = None
+    sentences: Callable[[Lines, object, ReadOptions], Iterator[Sentence | None]] | None = None
+    documents: Callable[[PathLike, ReadOptions], Iterator[Document]] | None = None
+    line: Callable[[Sentence, OutputStyle], str] | None = None
     write: Callable[[Iterable[Any], Target], Iterator[str]] | None = None
-    save: Callable[[Sequence[Marked], PathLike, Report], None] | None = None
+    save: Callable[[Sequence[SpanDocument], PathLike, Report], None] | None = None
     check: Callable[[PathLike], None] | None = None
     sniff: Callable[[PathLike], bool] | None = None
     begins: tuple[str, ...] = ()
@@ -67,12 +77,12 @@ class Format:
         """Whether the format has a writer for annotations."""
         return any((self.write, self.save)) or (self.line is not None and 'tags' in self.holds)
 
-    def read(self, path: PathLike, reading: Reading) -> Iterator[Document]:
+    def read(self, path: PathLike, options: ReadOptions) -> Iterator[Document]:
         """Reads the documents of a file or folder."""
         if self.documents is not None:
-            yield from self.documents(path, reading)
+            yield from self.documents(path, options)
         elif self.sentences is not None:
-            for sentence in self.sentences(numbered_lines(path), path, reading):
+            for sentence in self.sentences(numbered_lines(path), path, options):
                 if sentence is not None and sentence.tokens:
                     yield columns.document_of(path, [sentence], False)
 
@@ -186,7 +196,7 @@ def without_columns(path: PathLike) -> str | None:
 
 # Files
 
-def jobs(name: str, output: PathLike | None, kind: str) -> list[Job]:
+def file_pairs(name: str, output: PathLike | None, kind: str) -> list[FilePair]:
     """Pairs of input file and output file for a folder or a pattern; the output path is the same in another folder.
 
     Files and folders whose names begin with a dot are skipped.
@@ -201,10 +211,10 @@ def jobs(name: str, output: PathLike | None, kind: str) -> list[Job]:
         CorpusError: there is no such file.
         OptionError: two outputs have the same path, or an output is also an input.
     """
-    base, found = files_of(name)
+    base, paths = files_of(name)
     if output is None:
-        return [Job(path, None) for path in found]
-    return placed({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in found},
+        return [FilePair(path, None) for path in paths]
+    return pair_files({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in paths},
                   output)
 
 
@@ -216,7 +226,7 @@ def _ending(path: str, kind: str) -> str:
 
 
 def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: str | Splitter = AUTO,
-                report: Report = nowhere, mark: str = MARK, widths: list[int] | None = None) -> list[Sentence]:
+                report: Report = discard, mark: str = MARK, widths: list[int] | None = None) -> list[Sentence]:
     """All tagged sentences of a corpus.
 
     The path decides the format, see `of_corpus`. Texts with spans become sentences with BIO tags by the rules of
@@ -233,8 +243,9 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: st
     Raises:
         CorpusError: the file cannot be read, is invalid, or contains no sentence.
     """
-    made = Deferred(splitter) if isinstance(splitter, str) else splitter
-    sentences = list(_sentences(path, of_corpus(path), Reading(columns_of(path, columns), mark, report, made), widths))
+    resolved = Deferred(splitter) if isinstance(splitter, str) else splitter
+    options = ReadOptions(columns_of(path, columns), mark, report, resolved)
+    sentences = list(_sentences(path, of_corpus(path), options, widths))
     if not sentences:
         raise CorpusError(path, None, 'expected tagged sentences, got none')
     for sentence in sentences:
@@ -242,12 +253,12 @@ def read_corpus(path: PathLike, columns: tuple[int, ...] = COLUMNS, splitter: st
     return sentences
 
 
-def _sentences(path: PathLike, row: Format, reading: Reading, widths: list[int] | None) -> Iterator[Sentence]:
+def _sentences(path: PathLike, row: Format, options: ReadOptions, widths: list[int] | None) -> Iterator[Sentence]:
     if row.sentences is None or row.documents is not None and not row.columns:
-        assert reading.splitter is not None
-        yield from alignment.corpus_of(row.read(path, reading), reading.splitter, reading.report)
+        assert options.splitter is not None
+        yield from alignment.corpus_of(row.read(path, options), options.splitter, options.report)
         return
-    for sentence in row.sentences(numbered_lines(path), path, reading):
+    for sentence in row.sentences(numbered_lines(path), path, options):
         if sentence is not None and sentence.tokens:
             if widths is not None:
                 widths.extend(len(row.cells) for row in sentence.rows if row.cells)

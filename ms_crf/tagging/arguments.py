@@ -8,9 +8,9 @@ from typing import Any
 from ms_crf.base.arguments import FILE, option, whole_numbers
 from ms_crf.base.errors import OptionError, argument
 from ms_crf.formats.conllu import check_tag_column
-from ms_crf.formats.convert import OfLabelStudio
+from ms_crf.formats.convert import LabelStudioArguments
 from ms_crf.formats.document import UPOS, Names
-from ms_crf.formats.lines import Job, are_many, files_of
+from ms_crf.formats.lines import FilePair, are_many, files_of
 from ms_crf.formats.registry import (
     BRAT,
     CONLL,
@@ -25,7 +25,7 @@ from ms_crf.formats.registry import (
     TEXT,
     TOKENS,
     columns_of,
-    jobs,
+    file_pairs,
     of_name,
     of_stream,
     of_target,
@@ -119,12 +119,12 @@ class TagArguments(OfText):
         return self.output is None and not self.score
 
     @cached_property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[FilePair]:
         """The inputs, and where their outputs go; an output that is no file has no name."""
         target = self.output if isinstance(self.output, str) else None
         if self.many:
-            return jobs(self.input, target, self.format)
-        return [Job(self.input if isinstance(self.input, str) else LINES, target)]
+            return file_pairs(self.input, target, self.format)
+        return [FilePair(self.input if isinstance(self.input, str) else LINES, target)]
 
     def kind(self, source: str) -> str:
         """The format of a file."""
@@ -186,7 +186,7 @@ class TagArguments(OfText):
 
 
 @dataclass
-class SuggestArguments(OfLabelStudio, OfText):
+class SuggestArguments(LabelStudioArguments, OfText):
     """What `suggest` takes."""
 
     known: list[str] = option(None, 'Input', 'annotated sentences: these and their near-duplicates are not suggested '

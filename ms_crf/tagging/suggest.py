@@ -195,7 +195,7 @@ def _document(source: str, item: Sentence, unsure: Unsure, model: str) -> Docume
     if item.record is None or not has_text:
         item = item.stripped()
     placed = item.moved(0).replace(tags=unsure.tags, rows=(), lines=(), raw=False)
-    return Document(placed.text, source, item.line, sentences=[placed], bordered=False, has_text=has_text,
+    return Document(placed.text, source, item.line, sentences=[placed], has_boundary=False, has_text=has_text,
                     prediction=Prediction(round(unsure.confidence, 6), model), record=item.record)
 
 

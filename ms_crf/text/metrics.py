@@ -174,8 +174,8 @@ def equal_tags(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
         compared: the gold tags that are scored; a token is skipped if its tag is unknown here.
     """
     return sum(one == other or other in completions(one, ())
-               for row, others, judged in zip(gold, predicted, compared)
-               for one, other, tag in zip(row, others, judged) if OPEN not in tag)
+               for row, others, scored in zip(gold, predicted, compared)
+               for one, other, tag in zip(row, others, scored) if OPEN not in tag)
 
 
 def _as_gold(file_scheme: str, predicted: Sequence[Sequence[str]], model_scheme: str) -> Sequence[Sequence[str]]:

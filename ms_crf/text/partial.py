@@ -16,7 +16,18 @@ from collections.abc import Collection, Iterable, Sequence
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.text import schemes
-from ms_crf.text.schemes import NEXT, OPEN, PLAIN, TABLE, Part, completions, may_follow, spans_of, split_tag, tags_in
+from ms_crf.text.schemes import (
+    NEXT,
+    OPEN,
+    PLAIN,
+    TABLE,
+    PrefixAndType,
+    completions,
+    may_follow,
+    spans_of,
+    split_tag,
+    tags_in,
+)
 
 MARK = '?'
 _OUTSIDE = ('O', '')
@@ -48,7 +59,7 @@ def marked(tag: str, mark: str = MARK) -> str:
     """A tag with the mark in place of OPEN. For several possible tags, the mark replaces everything that differs."""
     if tag.count(OPEN) > 2:
         parts = [split_tag(other) for other in completions(tag, ())]
-        prefix, kind = ({part[place] for part in parts} for place in (0, 1))
+        prefix, kind = ({part[index] for part in parts} for index in (0, 1))
         if 'O' in prefix or kind == {''}:
             return mark
         return f'{mark if len(prefix) > 1 else prefix.pop()}-{mark if len(kind) > 1 else kind.pop()}'
@@ -87,18 +98,18 @@ def converted(tags: Sequence[str], source: str, target: str, types: Iterable[str
         types: the possible span types.
     """
     types = list(types)
-    known, wanted = tags_in(source, types), tags_in(target, types)
+    known, new_tags = tags_in(source, types), tags_in(target, types)
     options = [[_OUTSIDE], *([split_tag(one) for one in completions(tag, known)] for tag in tags), [_OUTSIDE]]
-    made = []
-    for tag, before, own, after in zip(tags, options, options[1:], options[2:]):
-        found = {'O'} if _OUTSIDE in own else set()
-        for part in own if tag not in (OPEN, NEXT) else ():
+    result = []
+    for tag, before, current, after in zip(tags, options, options[1:], options[2:]):
+        possible = {'O'} if _OUTSIDE in current else set()
+        for part in current if tag not in (OPEN, NEXT) else ():
             if part != _OUTSIDE:
                 fit_before = [one for one in before if may_follow(TABLE[source], one, part)]
                 fit_after = [one for one in after if may_follow(TABLE[source], part, one)]
-                found |= _in(target, part, fit_before or before, fit_after or after)
-        made.append(one_of(found, wanted) if found and tag not in (OPEN, NEXT) else tag)
-    return made
+                possible |= _in(target, part, fit_before or before, fit_after or after)
+        result.append(one_of(possible, new_tags) if possible and tag not in (OPEN, NEXT) else tag)
+    return result
 
 
 def in_scheme(tags: Sequence[str], scheme: str, source: str = 'BIOES', types: Iterable[str] = ()) -> list[str]:
@@ -120,23 +131,23 @@ def scoring_scheme(scheme: str) -> str:
     return 'BIO' if scheme == 'IOB1' else scheme
 
 
-def _in(scheme: str, part: Part, before: Sequence[Part], after: Sequence[Part]) -> set[str]:
+def _in(scheme: str, part: PrefixAndType, before: Sequence[PrefixAndType], after: Sequence[PrefixAndType]) -> set[str]:
     """All tags that a tag of a span can become in another scheme, with any of the tags before and after it."""
-    table, found = TABLE[scheme], set()
+    table, possible = TABLE[scheme], set()
     closes = {schemes.ends(part, *one) for one in after}
     for one in before:
         opens = schemes.begins(one, *part)
         again = table.again if opens and one[0] != 'O' and one[1] == part[1] else None
         for last in closes:
             prefix = (table.single if last else table.first) if opens else table.last if last else table.inside
-            found.add(f'{again or prefix}-{part[1]}' if part[1] else again or prefix)
-    return found
+            possible.add(f'{again or prefix}-{part[1]}' if part[1] else again or prefix)
+    return possible
 
 
 def fits(tags: Sequence[str], scheme: str) -> bool:
     """Whether the unknown tags can be completed so that the tag sequence is valid in a scheme."""
     known = tags_in(scheme, {*types_in(tags), schemes.ANOTHER})
-    options: list[list[Part | None]] = [[None]]
+    options: list[list[PrefixAndType | None]] = [[None]]
     options += [[split_tag(one) for one in completions(tag, known)] for tag in tags]
     options += [[None]]
     return all(any(may_follow(TABLE[scheme], one, other) for one in before for other in after)
@@ -169,12 +180,12 @@ def certain(tags: Sequence[str], scheme: str) -> list[bool]:
     sure = [OPEN not in tag for tag in tags]
     if scheme == PLAIN or all(sure):
         return sure
-    judged = list(sure)
+    known_tags = list(sure)
     for kind, first, last in spans_of(closed(tags)):
         known = tags_in(scheme, (kind, schemes.ANOTHER))
         one, other = split_tag(tags[first]), split_tag(tags[last])
-        before = completions(tags[first - 1], known) if first and not judged[first - 1] else ()
-        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not judged[last + 1] else ()
+        before = completions(tags[first - 1], known) if first and not known_tags[first - 1] else ()
+        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not known_tags[last + 1] else ()
         if not all(schemes.begins(split_tag(tag), *one) for tag in before) or not all(
                 schemes.ends(other, *split_tag(tag)) for tag in after):
             sure[first:last + 1] = [False] * (last + 1 - first)

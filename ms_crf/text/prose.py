@@ -59,9 +59,9 @@ class Prose:
 
     def __init__(self, language: str) -> None:
         self.name, self._lock, self._language = LIBRARY + language, threading.Lock(), language
-        self._library = self._made()
+        self._library = self._load()
 
-    def _made(self) -> Any:
+    def _load(self) -> Any:
         try:
             import spacy
         except ImportError:
@@ -86,7 +86,7 @@ class Prose:
         with self._lock:
             for begin, end in _paragraphs(readable):
                 if len(self._library.vocab.strings) > MOST_WORDS:        # spaCy keeps every word in memory
-                    self._library = self._made()
+                    self._library = self._load()
                 sentences += self._sentences(readable[begin:end], begin)
         return [Sentence.of_text(text, tokens, raw=True) for tokens in sentences]
 
@@ -122,7 +122,7 @@ def _paragraphs(text: str) -> Iterator[Offsets]:
         end = match.start() if match else len(text)
         while end - begin > LONGEST:
             blanks = (text.rfind(blank, begin, begin + LONGEST) for blank in '\n ')
-            cut = next((place for place in blanks if place > begin), begin + LONGEST)
+            cut = next((offset for offset in blanks if offset > begin), begin + LONGEST)
             yield begin, cut
             begin = cut
         yield begin, end

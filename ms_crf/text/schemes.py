@@ -12,7 +12,7 @@ from ms_crf.crf.constraints import Constraints
 
 import numpy as np
 
-Part = tuple[str, str]            # prefix and type of a tag
+PrefixAndType = tuple[str, str]            # prefix and type of a tag
 SpanTuple = tuple[str, int, int]  # type, first and last token
 
 
@@ -77,7 +77,7 @@ def is_span_tag(tag: str) -> bool:
 
 # Allowed transitions
 
-def may_follow(scheme: Scheme, before: Part | None, after: Part | None) -> bool:
+def may_follow(scheme: Scheme, before: PrefixAndType | None, after: PrefixAndType | None) -> bool:
     """Whether `after` may follow `before`, both (prefix, type); None is the beginning or the end of a sentence."""
     outside = ('O', '')
     ended = before is None or before == outside or before[0] in scheme.closing
@@ -137,18 +137,18 @@ def completions(tag: str, known: Sequence[str]) -> list[str]:
         return tag[1:-1].split(OPEN)
     prefix, kind = split_tag(tag)
     parts = [(other, *split_tag(other)) for other in known if other != 'O']
-    return [other for other, own, of_type in parts if prefix in (OPEN, own) and kind in (OPEN, of_type)]
+    return [other for other, of_prefix, of_type in parts if prefix in (OPEN, of_prefix) and kind in (OPEN, of_type)]
 
 
 # From tags to spans and back
 
-def ends(before: Part, prefix: str, kind: str) -> bool:
+def ends(before: PrefixAndType, prefix: str, kind: str) -> bool:
     """Whether the span of the tag `before` (prefix, type) ends before a tag with this prefix and type."""
     last, last_kind = before
     return last != 'O' and (last in _ENDING or prefix == 'O' or prefix in _BEGINNING or last_kind != kind)
 
 
-def begins(before: Part, prefix: str, kind: str) -> bool:
+def begins(before: PrefixAndType, prefix: str, kind: str) -> bool:
     """Whether a span begins at a tag with this prefix and type after the tag `before` (prefix, type)."""
     last, last_kind = before
     return prefix != 'O' and (prefix in _BEGINNING or last == 'O' or last in _ENDING or last_kind != kind)
@@ -180,11 +180,11 @@ def span_steps(tags: Sequence[str]) -> np.ndarray:
     if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
         raise TypeError(f'tags must be a sequence of strings, got {brief(tags)}')
     begins, ends = boundaries(tags)
-    said = [(ended, split_tag(tag)[1] if begun else None)
+    steps = [(ended, split_tag(tag)[1] if begun else None)
             for ended_before, begun_after in zip(ends, begins)
             for ended, begun, tag in zip(ended_before, begun_after, [*tags, 'O'])]
-    numbers = {step: number for number, step in enumerate(dict.fromkeys(said))}
-    return np.array([numbers[step] for step in said], np.int32).reshape(len(tags) + 1, len(tags) + 1)
+    numbers = {step: number for number, step in enumerate(dict.fromkeys(steps))}
+    return np.array([numbers[step] for step in steps], np.int32).reshape(len(tags) + 1, len(tags) + 1)
 
 
 def spans_of(tags: Iterable[str]) -> list[SpanTuple]:

@@ -156,22 +156,22 @@ class Sentence:
     def offsets(self) -> list[Offsets]:
         """The offsets (start, end) of each token in the source text."""
         if self._offsets is None:
-            found = None if self._text is None else find_tokens(self.tokens, self._text, self.start)
-            if found is None:                    # tokens joined with spaces
+            offsets = None if self._text is None else find_tokens(self.tokens, self._text, self.start)
+            if offsets is None:                    # tokens joined with spaces
                 starts = accumulate((len(token) + 1 for token in self.tokens), initial=self.start)
-                found = [(start, start + len(token)) for start, token in zip(starts, self.tokens)]
-            self._offsets = found
+                offsets = [(start, start + len(token)) for start, token in zip(starts, self.tokens)]
+            self._offsets = offsets
         return self._offsets
 
     @property
     def spans(self) -> list[Span]:
         """The entities, chunks or words; empty for plain tags, such as parts of speech."""
         if self._spans is None:
-            found = self._span_tuples
-            if found is None:
+            tuples = self._span_tuples
+            if tuples is None:
                 of_spans = all(tag == 'O' or is_span_tag(tag) for tag in self.tags)
-                found = spans_of(self.tags) if of_spans else []
-            self._spans = self.spans_at(found) if found else []
+                tuples = spans_of(self.tags) if of_spans else []
+            self._spans = self.spans_at(tuples) if tuples else []
         return self._spans
 
     entities = spans
@@ -209,8 +209,8 @@ class Sentence:
 
     def moved(self, start: int) -> 'Sentence':
         """A copy whose text begins at the offset `start` of the source text."""
-        by = start - self.start
-        offsets = None if self._offsets is None else [(begin + by, end + by) for begin, end in self._offsets]
+        shift = start - self.start
+        offsets = None if self._offsets is None else [(begin + shift, end + shift) for begin, end in self._offsets]
         return self.replace(start=start, offsets=offsets)
 
     def with_spans(self, spans: Iterable[Span], shown: Callable[[Span], str]) -> str:

@@ -2,7 +2,7 @@
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import brat
-from ms_crf.formats.document import Reading
+from ms_crf.formats.document import ReadOptions
 from ms_crf.formats.registry import read_corpus
 
 import pytest
@@ -32,7 +32,7 @@ def pair(tmp_path):
 def found(path):
     remarks = []
     documents = [(document.name, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in brat.read(path, Reading(report=remarks.append))]
+                 for document in brat.read(path, ReadOptions(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 

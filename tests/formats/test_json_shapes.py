@@ -8,7 +8,7 @@ import re
 
 from ms_crf.base.errors import CorpusError
 from ms_crf.formats import json_lines, json_records
-from ms_crf.formats.document import Reading
+from ms_crf.formats.document import ReadOptions
 from ms_crf.formats.registry import read_corpus
 
 import pytest
@@ -56,7 +56,7 @@ def found(path):
     """(text, spans) of each document, and (kind, line, text) of each remark."""
     remarks = []
     documents = [(document.text, [(span.start, span.end, span.type) for span in document.spans])
-                 for document in json_records.read(path, Reading(report=remarks.append))]
+                 for document in json_records.read(path, ReadOptions(report=remarks.append))]
     return documents, [(remark.kind, remark.line, remark.text) for remark in remarks]
 
 
@@ -242,7 +242,7 @@ def test_json_shapes_each_record_shows_what_it_is_whatever_stands_before_it(tmp_
         lines.append(line + (record == ARRAY))
         line += record.count('\n') + 1
     assert [int(sentence.line) for sentence in sentences] == lines
-    items = json_records.sentences(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', Reading((0,)))
+    items = json_records.sentences(enumerate('\n'.join(records).split('\n'), 1), 'x.jsonl', ReadOptions((0,)))
     assert [item.tokens for item in items] == [['Ada']] * 4
 
 
