@@ -1,4 +1,4 @@
-"""Layer 5: file formats of annotated text. Each format has its own module; all formats read and write `Document`s.
+"""Layer 5: file formats of annotated text, with a module for each format, and the document that all formats share.
 
-The layer knows files, tag schemes and text splitters. It does not know models.
+It knows files, tag schemes and text splitters, and does not know models.
 """

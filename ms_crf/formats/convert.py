@@ -91,14 +91,14 @@ class ConvertArguments(LabelStudioArguments):
         target = FORMATS[self.to] if self.to else registry.of_target(self.target)
         if target is None:
             raise OptionError(f'{self.target}: the name of {argument("target")} does not show its format; '
-                              f'set {argument("to")} to one of {", ".join(TARGETS)}')
+                              f'name the format with {argument("to")}, one of {", ".join(TARGETS)}')
         source = FORMATS[self.from_] if self.from_ else registry.of_name(self.source)
         if source is None or not source.sniff:
             check_readable(self.source)
         source = source or registry.of_file(self.source)
         if source is None:
             raise OptionError(f'{self.source}: neither the name nor the first line of {argument("source")} shows its '
-                              f'format; set {argument("from_")} to one of {", ".join(SOURCES)}')
+                              f'format; name the format with {argument("from_")}, one of {", ".join(SOURCES)}')
         return FORMATS[JSON] if source.documents is FORMATS[JSON].documents else source, target
 
     def reasons(self) -> Mapping[str, str | None]:

@@ -137,7 +137,7 @@ def test_console_standard_input_that_is_closed(corpora, tmp_path):
     assert made.communicate(timeout=60)[1] == ''                 # it reads nothing
     process = start(['infer.py', '--run', run], preexec_fn=closed(0))
     assert process.communicate(timeout=60) == (
-        '', 'infer.py: standard input: can not be read: Bad file descriptor\n')
+        '', 'infer.py: standard input: cannot be read: Bad file descriptor\n')
     assert process.returncode == 2
 
 

@@ -159,7 +159,7 @@ def test_infer_input_parts_of_speech_go_to_their_column(infer_py, tmp_path, colu
 
 @pytest.mark.parametrize('text,arguments,message', [
     ('1\ton\n', ['--columns', '1'], "{path}:1: expected 10 columns, as CoNLL-U has them, got '1\\ton'"),
-    (CONLLU, ['--columns', '1,0'], 'the column of the tags of CoNLL-U must be from 2 to 9, got 0')])
+    (CONLLU, ['--columns', '1,0'], 'the tag column of CoNLL-U must be from 2 to 9, got 0')])
 def test_infer_input_what_would_be_no_conllu(infer_py, run, tmp_path, text, arguments, message):
     path = write(tmp_path, text, 'in.conllu')
     assert infer_py('--run', run, '--input', path, '--format', 'conll', *arguments) == (
@@ -348,7 +348,7 @@ def test_infer_input_what_may_not_be_read_is_said_so(infer_py, run, nobody, monk
     text = [] if '--input' in arguments else ['--text', 'on']
     status, out, errors = as_nobody(lambda: infer_py(*arguments, *text))
     os.chmod(folder / closed, 0o755)
-    assert (status, out, errors) == (2, '', f'infer.py: {named}: can not be read: Permission denied\n')
+    assert (status, out, errors) == (2, '', f'infer.py: {named}: cannot be read: Permission denied\n')
 
 
 def test_infer_input_tensors_that_may_not_be_read(nobody, capfd):
@@ -358,7 +358,7 @@ def test_infer_input_tensors_that_may_not_be_read(nobody, capfd):
         os.chmod(folder / name, 0)
     for call in (lambda: records.read_tensors(folder / 'weights.ckpt'), lambda: Run.open(folder).metrics,
                  lambda: EncoderFiles(folder)):
-        with pytest.raises(CorpusError, match='can not be read: Permission denied'):
+        with pytest.raises(CorpusError, match='cannot be read: Permission denied'):
             as_nobody(call)
     assert capfd.readouterr() == ('', '')
 

@@ -79,7 +79,7 @@ def test_brat_files_a_folder_is_read_in_the_order_of_names(pair, tmp_path):
 
 
 @pytest.mark.parametrize('ann,message', [
-    ('T1\tPER 0 3\tBob\n', "doc.ann:1: expected 'Bob' where T1 is, got 'Ada'"),
+    ('T1\tPER 0 3\tBob\n', "doc.ann:1: expected 'Bob' at the offsets of T1, got 'Ada'"),
     ('T1\tPER 0 3\tAda\nT2 PER 0 3 Ada\n', "doc.ann:2: expected T1, a tab, 'TYPE START END', a tab and the text, got "
                                           "'T2 PER 0 3 Ada'"),
     ('T1\tPER 0\tAda\n', 'doc.ann:1: expected T1, a tab'),

@@ -163,7 +163,7 @@ def test_column_files_what_may_not_be_read_is_said_so(tmp_path):
         os.chmod(tmp_path, 0o777)
         os.seteuid(65534)
     try:
-        with pytest.raises(CorpusError, match='can not be read: Permission denied'):
+        with pytest.raises(CorpusError, match='cannot be read: Permission denied'):
             read_corpus(path)
     finally:
         if root:

@@ -98,7 +98,8 @@ def test_conllu_files_tags_of_spans_are_in_misc(tmp_path):
 
 
 @pytest.mark.parametrize('lines,message', [
-    (['1-2 al _', '1 a _', ''], ':1: expected all words of each range, got fewer in the sentence that begins here'),
+    (['1-2 al _', '1 a _', ''],
+     ':1: expected all words of each range like 1-2, got fewer in the sentence that begins here'),
     (['1-3 al _', '1-2 a _', '1 a _', ''], ":2: expected a range of words like 1-2, got '1-2'"),
     (['1 a _', '2 _'], ':2: expected columns 1 and 3')])
 def test_conllu_files_faults_are_named_with_file_and_line(tmp_path, lines, message):
