@@ -110,7 +110,7 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
     for sentence in sentences:
         end = begin + len(sentence.tokens)
         inner = [(kind, first - begin, last - begin)
-               for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
+                 for kind, first, last in spans[bisect_left(firsts, begin):bisect_left(firsts, end)]]
         inside = {token for _, first, last in inner for token in range(first, last + 1)}
         annotated = [index in inside or is_annotated(*pair) for index, pair in enumerate(sentence.offsets)]
         tags = (_plain_tags(document.source_path, sentence, inner, annotated) if scheme == PLAIN else
@@ -121,7 +121,7 @@ def tagged(document: Document, splitter: Splitter, report: Report, scheme: str =
 
 
 def _within(parts: Sequence[Offsets] | None) -> Callable[[int, int], bool]:
-    """Returns a function of start and end that checks if a token lies in an annotated part; without parts all do."""
+    """Returns a function that checks whether a token (start, end) is in an annotated part; None is the whole text."""
     if parts is None:
         return lambda start, end: True
     ordered = sorted(parts)
@@ -204,13 +204,13 @@ def annotated_parts(document: Document, scheme: str, report: Report) -> list[Off
     parts: list[Offsets] = []
     for sentence in document.sentences or ():
         tags = sentence.tags
-        sure = certain(tags, scheme)
-        if any(not known and tag not in (OPEN, NEXT) for known, tag in zip(sure, tags)):
+        is_certain = certain(tags, scheme)
+        if any(not is_known and tag not in (OPEN, NEXT) for is_known, tag in zip(is_certain, tags)):
             report(Remark('in part', document.path, sentence.line, ' '.join(sentence.tokens)))
-        for index, (known, (start, end)) in enumerate(zip(sure, sentence.offsets)):
-            if known and index and sure[index - 1]:
+        for index, (is_known, (start, end)) in enumerate(zip(is_certain, sentence.offsets)):
+            if is_known and index and is_certain[index - 1]:
                 parts[-1] = parts[-1][0], end
-            elif known:
+            elif is_known:
                 parts.append((start, end))
     return parts
 

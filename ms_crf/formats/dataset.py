@@ -235,7 +235,7 @@ def _fault(tokens: Sequence[str], tags: Counter[str], equal: int) -> str | None:
     various = f'{len(tags):,} different values in {count:,} rows'
     if count >= LEAST_ROWS and 2 * once > count:
         return various
-    if len(tags) < LEAST_TAGS or 10 * once < len(tags):          # rare words are more frequent than rare tags
+    if len(tags) < LEAST_TAGS or 10 * once < len(tags):          # words have more rare values than tags
         return None
     if 10 * equal > 3 * count:
         return 'the tokens again'

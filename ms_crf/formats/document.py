@@ -61,7 +61,7 @@ class Document(NamedTuple):
     text_path: str = ''                  # file of the text, if it is not the file of the annotations
     prediction: Prediction | None = None          # the prediction of a model; None if people annotated the text
     record: dict[str, Any] | None = None          # the JSON record of the document
-    annotated: list[Offsets] | None = None  # the annotated parts of the text; None if the whole text is
+    annotated: list[Offsets] | None = None        # the annotated parts of the text; None means the whole text
 
     @property
     def source_path(self) -> str:
@@ -102,14 +102,14 @@ KINDS = {
     'rejected': ('text', 'skipped, not accepted by the annotator'),
     'unlabelled': ('text', 'skipped, not annotated yet'),
     'second': ('annotation', 'skipped, by another annotator of the same text'),
-    'odd text': ('sentence', 'with a comment "# text" that does not match the forms (used: forms and SpaceAfter)'),
+    'odd text': ('sentence', 'whose comment "# text" does not match the forms and was ignored'),
     'no text': ('text', 'made by joining tokens with spaces and sentences with line ends'),
-    'tokens': ('text', 'without tokens and sentences, which the output format cannot hold'),
-    'sentences': ('text', 'without sentences, which the output format cannot hold'),
-    'text': ('text', 'without white space, which the output format cannot hold'),
-    'columns': ('sentence', 'without other columns, which the output format cannot hold'),
-    'name': ('text', 'without a name, which the output format cannot hold'),
-    'fields': ('text', 'without "id" and other fields, which the output format cannot hold'),
+    'tokens': ('text', 'written without tokens and sentences, which the output format cannot hold'),
+    'sentences': ('text', 'written without sentences, which the output format cannot hold'),
+    'text': ('text', 'written without the original white space, which the output format cannot hold'),
+    'columns': ('sentence', 'written without the other columns, which the output format cannot hold'),
+    'name': ('text', 'written without the name, which the output format cannot hold'),
+    'fields': ('text', 'written without "id" and other fields, which the output format cannot hold'),
     'predicted': ('text', 'tagged by a model, treated as annotated text'),
     'borders': ('text', 'joined to the previous text, because one file holds one text'),
     'ill-formed': ('sentence', 'with invalid tag sequences, read by the rules of conlleval'),
@@ -140,7 +140,7 @@ class Remarks:
             remark, (noun, rest) = first[kind], KINDS[kind]
             where = f'at line {remark.line}' if remark.path == self.name else f'at {remark.path}:{remark.line}'
             result.append(one_line(f'{self.name}: {counted(count, noun)} {rest}; the first, {where}: '
-                                 f'{shown(remark.text)}'))
+                                   f'{shown(remark.text)}'))
         return result
 
     def each(self) -> list[str]:

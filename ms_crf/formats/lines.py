@@ -57,7 +57,7 @@ def check_readable(path: PathLike) -> None:
 
 
 def cut(line: bytes, raw: bool = False) -> list[bytes]:
-    """Splits a line at single carriage returns, which end lines too. The line was cut at a line feed or at file end.
+    """Splits a line, which ends with a line feed or with the file, at single carriage returns, which end lines too.
 
     Other line ends of Unicode are a part of the line. In raw text only line feeds end lines.
     """

@@ -215,7 +215,7 @@ def file_pairs(name: str, output: PathLike | None, kind: str) -> list[FilePair]:
     if output is None:
         return [FilePair(path, None) for path in paths]
     return pair_files({path: os.path.relpath(path, base).removesuffix('.gz') + _ending(path, kind) for path in paths},
-                  output)
+                      output)
 
 
 def _ending(path: str, kind: str) -> str:

@@ -90,9 +90,9 @@ def score(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], sch
 def compared_spans(gold: Sequence[str], predicted: Sequence[str], scheme: str,
                    strict: bool = False) -> tuple[list[SpanTuple], list[SpanTuple]]:
     """The gold spans and the predicted spans of a sentence that are scored; for the arguments see `score`."""
-    sure = certain(gold, scheme)
-    return (countable(schemes.spans_in(closed(gold), scheme, strict), sure),
-            countable(schemes.spans_in(predicted, scheme, strict), sure))
+    is_certain = certain(gold, scheme)
+    return (countable(schemes.spans_in(closed(gold), scheme, strict), is_certain),
+            countable(schemes.spans_in(predicted, scheme, strict), is_certain))
 
 
 def total(results: Sequence[Score]) -> Score:

@@ -177,19 +177,19 @@ def certain(tags: Sequence[str], scheme: str) -> list[bool]:
         tags: the gold tags of a sentence.
         scheme: the scheme of the tags.
     """
-    sure = [OPEN not in tag for tag in tags]
-    if scheme == PLAIN or all(sure):
-        return sure
-    known_tags = list(sure)
+    is_certain = [OPEN not in tag for tag in tags]
+    if scheme == PLAIN or all(is_certain):
+        return is_certain
+    is_known = list(is_certain)
     for kind, first, last in spans_of(closed(tags)):
         known = tags_in(scheme, (kind, schemes.ANOTHER))
         one, other = split_tag(tags[first]), split_tag(tags[last])
-        before = completions(tags[first - 1], known) if first and not known_tags[first - 1] else ()
-        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not known_tags[last + 1] else ()
+        before = completions(tags[first - 1], known) if first and not is_known[first - 1] else ()
+        after = completions(tags[last + 1], known) if last + 1 < len(tags) and not is_known[last + 1] else ()
         if not all(schemes.begins(split_tag(tag), *one) for tag in before) or not all(
                 schemes.ends(other, *split_tag(tag)) for tag in after):
-            sure[first:last + 1] = [False] * (last + 1 - first)
-    return sure
+            is_certain[first:last + 1] = [False] * (last + 1 - first)
+    return is_certain
 
 
 def closed(tags: Sequence[str]) -> list[str]:
@@ -197,6 +197,6 @@ def closed(tags: Sequence[str]) -> list[str]:
     return ['O' if OPEN in tag else tag for tag in tags]
 
 
-def countable(spans: Iterable[schemes.SpanTuple], sure: Sequence[bool]) -> list[schemes.SpanTuple]:
+def countable(spans: Iterable[schemes.SpanTuple], is_certain: Sequence[bool]) -> list[schemes.SpanTuple]:
     """The spans with certain tokens only."""
-    return [span for span in spans if all(sure[span[1]:span[2] + 1])]
+    return [span for span in spans if all(is_certain[span[1]:span[2] + 1])]

@@ -69,7 +69,7 @@ def test_convert_names_of_texts_are_kept_where_they_can_be(call, tmp_path):
     assert call('.', 'x.conllu')[0] == 0 and call('x.conllu', 'out/')[0] == 0
     assert files(tmp_path / 'out') == ['b.ann', 'b.txt', 'c.ann', 'c.txt']
     assert call('b.ann', 'b.jsonl', '--to', 'doccano')[1][0] == (
-        "b.ann: 1 text without a name, which the output format cannot hold; the first, at line 1: 'Ada'")
+        "b.ann: 1 text written without the name, which the output format cannot hold; the first, at line 1: 'Ada'")
 
 
 def test_convert_json_is_known_by_how_it_begins(call, tmp_path):
@@ -90,7 +90,8 @@ def test_convert_what_a_format_has_no_place_for(call, tmp_path):
     pytest.importorskip('spacy', reason='spaCy is missing: pip install -r requirements-text.txt')
     (tmp_path / 'b.jsonl').write_text(json.dumps({'text': 'Ada  saw', 'label': []}) + '\n' + JSON_LINES)
     assert call('b.jsonl', 'x.tsv')[1][0] == (
-        'b.jsonl: 1 text without white space, which the output format cannot hold; the first, at line 1: '
+        'b.jsonl: 1 text written without the original white space, '
+        'which the output format cannot hold; the first, at line 1: '
         "'Ada  saw'")
     assert call('a.tsv', 'x.jsonl', '--to', 'spacy')[1][0] == (
         'a.tsv: 1 text made by joining tokens with spaces and sentences with line ends; the first, at line 1: '
@@ -98,14 +99,17 @@ def test_convert_what_a_format_has_no_place_for(call, tmp_path):
     (tmp_path / 'b.conllu').write_text('# text = don\'t\n1\tdo\tdo\tAUX\t_\t_\t0\troot\t_\tSpaceAfter=No\n'
                                        "2\tn't\tnot\tPART\t_\t_\t1\tadvmod\t_\t_\n\n")
     assert call('b.conllu', 'x.jsonl', '--to', 'doccano', '--splitter', 'blanks')[1][:-1] == [
-        'b.conllu: 1 text without tokens and sentences, which the output format cannot hold; the first, at line 2: '
+        'b.conllu: 1 text written without tokens and sentences, '
+        'which the output format cannot hold; the first, at line 2: '
         '"don\'t"',
-        'b.conllu: 1 sentence without other columns, which the output format cannot hold; the first, at line 2: '
+        'b.conllu: 1 sentence written without the other columns, '
+        'which the output format cannot hold; the first, at line 2: '
         '"don\'t"',
         'b.conllu: 1 sentence with plain tags, in which each token became a span; the first, at line 2: "do n\'t"']
     (tmp_path / 'c.tsv').write_text('Ada NNP I-NP B-PER\n')
     assert call('c.tsv', 'x.tsv')[1][0] == (
-        "c.tsv: 1 sentence without other columns, which the output format cannot hold; the first, at line 1: 'Ada'")
+        "c.tsv: 1 sentence written without the other columns, "
+        "which the output format cannot hold; the first, at line 1: 'Ada'")
 
 
 @pytest.mark.parametrize('output,options', [('x.jsonl', ['--to', 'doccano']), ('x.tsv', ['--scheme', 'BIOES'])])

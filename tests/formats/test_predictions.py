@@ -211,7 +211,8 @@ def test_predictions_what_has_no_place_for_other_fields_says_so(call):
     write('in.jsonl', DOCCANO)
     for name in ('out.tsv', 'out.conllu', 'out/'):
         assert call(convert, 'in.jsonl', name)[0] == (
-            'in.jsonl: 1 text without "id" and other fields, which the output format cannot hold; the first, at line '
+            'in.jsonl: 1 text written without "id" and other fields, '
+            'which the output format cannot hold; the first, at line '
             f"1: '{TEXT}'")
     write('in.jsonl', {'tokens': ['Xan'], 'tags': ['O'], 'model_version': 'm'})
     assert call(convert, 'in.jsonl', 'out.tsv')[0] == (
